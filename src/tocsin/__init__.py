@@ -1,0 +1,1 @@
+"""Tocsin: notification delivery that keeps its promises."""

@@ -1,0 +1,41 @@
+"""The exception tree.
+
+TocsinError
+├── SettingsError        a setting is wrong, unknown or contradicts another
+├── CatalogError         the catalog has faults
+├── DatabaseError        the database cannot be reached or is not fit
+└── ProviderSetupError   a provider cannot be built from its settings
+"""
+
+from collections.abc import Sequence
+
+from tocsin.domain.faults import Fault
+
+
+class TocsinError(Exception):
+    """Something an operator has to mend; its text says what and how."""
+
+
+class FaultsError(TocsinError):
+    """Carries every fault found, not just the first."""
+
+    def __init__(self, summary: str, faults: Sequence[Fault]) -> None:
+        self.summary = summary
+        self.faults = tuple(faults)
+        super().__init__("\n".join([summary, *(f"  {fault}" for fault in self.faults)]))
+
+
+class SettingsError(FaultsError):
+    """A setting is wrong, unknown or contradicts another."""
+
+
+class CatalogError(FaultsError):
+    """The catalog has faults."""
+
+
+class DatabaseError(TocsinError):
+    """The database cannot be reached or is not fit."""
+
+
+class ProviderSetupError(TocsinError):
+    """A provider cannot be built from its settings."""
