@@ -1,0 +1,73 @@
+"""The states of a delivery and the only ways between them."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """Where a delivery stands. A lease is not a state."""
+
+    SCHEDULED = "scheduled"
+    PENDING = "pending"
+    RETRYING = "retrying"
+    SENT = "sent"
+    DELIVERED = "delivered"
+    REJECTED = "rejected"
+    GONE = "gone"
+    DEAD = "dead"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+
+
+MEANING: Mapping[State, str] = {
+    State.SCHEDULED: "waits for its time",
+    State.PENDING: "due, never tried",
+    State.RETRYING: "the last attempt failed, the next is planned",
+    State.SENT: "the provider took it",
+    State.DELIVERED: "a receipt confirmed it",
+    State.REJECTED: "refused for good: payload, credentials",
+    State.GONE: "the device no longer exists; it was retired",
+    State.DEAD: "its attempts are used up",
+    State.SKIPPED: "decided not to send, with a reason",
+    State.CANCELLED: "taken back by its producer",
+    State.EXPIRED: "past its time to live",
+}
+
+_SETTLED_FROM_A_LEASE = frozenset(
+    {
+        State.SENT,
+        State.RETRYING,
+        State.REJECTED,
+        State.GONE,
+        State.DEAD,
+        State.SKIPPED,
+        State.CANCELLED,
+        State.EXPIRED,
+    }
+)
+
+TRANSITIONS: Mapping[State, frozenset[State]] = {
+    State.SCHEDULED: frozenset({State.PENDING, State.SKIPPED, State.CANCELLED, State.EXPIRED}),
+    State.PENDING: _SETTLED_FROM_A_LEASE | {State.SCHEDULED},
+    State.RETRYING: _SETTLED_FROM_A_LEASE,
+    State.SENT: frozenset({State.DELIVERED, State.GONE}),
+    State.REJECTED: frozenset({State.PENDING}),
+    State.DEAD: frozenset({State.PENDING}),
+    State.DELIVERED: frozenset(),
+    State.GONE: frozenset(),
+    State.SKIPPED: frozenset(),
+    State.CANCELLED: frozenset(),
+    State.EXPIRED: frozenset(),
+}
+
+WAITING = frozenset({State.SCHEDULED, State.PENDING, State.RETRYING})
+"""States a claim may take; everything else is settled."""
+
+CLAIMED = frozenset({State.PENDING, State.RETRYING})
+"""States a delivery under lease can be in: a claim turns `scheduled` into `pending`."""
+
+
+def may_become(state: State, target: State) -> bool:
+    """Tell whether one state may follow another."""
+    return target in TRANSITIONS[state]

@@ -1,0 +1,107 @@
+"""What a producer hands in."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from tocsin.domain.faults import Fault
+from tocsin.domain.fingerprint import fingerprint
+from tocsin.domain.recipient import ConfigRecipient, EmailRecipient, Recipient, UserRecipient
+
+LONGEST_TTL_SECONDS = 2_419_200
+LARGEST_AUDIENCE = 1_000
+
+UserId = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
+NumericUserId = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+EmailAddress = Annotated[str, Meta(min_length=3, max_length=254, pattern=r"^[^\s@\x00]+@[^\s@\x00]+\Z")]
+Key = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
+TraceText = Annotated[str, Meta(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
+Moment = Annotated[datetime, Meta(tz=True)]
+
+
+class Audience(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Exactly one of: users by id, bare e-mail addresses, or the type's administrators."""
+
+    users: Annotated[list[UserId | NumericUserId], Meta(min_length=1, max_length=LARGEST_AUDIENCE)] | None = (
+        None
+    )
+    emails: Annotated[list[EmailAddress], Meta(min_length=1, max_length=LARGEST_AUDIENCE)] | None = None
+    admins: bool | None = None
+
+
+class Intent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What happened and who should know."""
+
+    type: Annotated[str, Meta(min_length=1, max_length=100)]
+    version: Annotated[int, Meta(ge=1, le=10_000)] | None = None
+    audience: Audience
+    payload: dict[str, Any]
+    idempotency_key: Key
+    send_at: Moment | None = None
+    ttl_seconds: Annotated[int, Meta(ge=1, le=LONGEST_TTL_SECONDS)] | None = None
+    collapse_key: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
+    request_id: TraceText | None = None
+    trace_id: TraceText | None = None
+    occurred_at: Moment | None = None
+
+
+def audience_faults(audience: Audience) -> list[Fault]:
+    """Find what the shape of the audience alone cannot rule out."""
+    named = [name for name in ("users", "emails", "admins") if getattr(audience, name) is not None]
+    if len(named) != 1:
+        given = " and ".join(named) or "none"
+        return [
+            Fault(
+                field="audience",
+                code="one_of",
+                message=f"must name exactly one of users, emails or admins; {given} given",
+            )
+        ]
+    if audience.admins is False:
+        return [Fault(field="audience.admins", code="invalid", message="can only be true")]
+    return []
+
+
+def recipients(intent: Intent, admins: Sequence[str]) -> list[Recipient]:
+    """List whom an intent is for: each once, in the order given."""
+    audience = intent.audience
+    if audience.users is not None:
+        return [UserRecipient(user_id) for user_id in dict.fromkeys(map(str, audience.users))]
+    addresses = admins if audience.emails is None else audience.emails
+    if not addresses:
+        return [ConfigRecipient(intent.type)]
+    return [EmailRecipient(address) for address in dict.fromkeys(map(normal_address, addresses))]
+
+
+def normal_address(address: str) -> str:
+    """Lower-case the domain, the only part of an address that ignores case everywhere."""
+    local, _, domain = address.rpartition("@")
+    return f"{local}@{domain.lower()}"
+
+
+def intent_fingerprint(intent: Intent) -> bytes:
+    """Digest what makes two intents the same; how they are traced does not count."""
+    audience = intent.audience
+    content: dict[str, Any] = {
+        "type": intent.type,
+        "version": intent.version,
+        "payload": intent.payload,
+        "ttl_seconds": intent.ttl_seconds,
+        "collapse_key": intent.collapse_key,
+        "send_at": _instant(intent.send_at),
+        "occurred_at": _instant(intent.occurred_at),
+    }
+    if audience.users is not None:
+        content["users"] = sorted(set(map(str, audience.users)))
+    elif audience.emails is not None:
+        content["emails"] = sorted(set(map(normal_address, audience.emails)))
+    else:
+        content["admins"] = True
+    return fingerprint(content)
+
+
+def _instant(moment: datetime | None) -> str | None:
+    return moment.astimezone(UTC).isoformat() if moment else None

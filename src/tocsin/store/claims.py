@@ -1,0 +1,147 @@
+"""Claiming what is due."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from tocsin.domain.ids import LeaseId
+from tocsin.store.pool import Connection
+
+
+class Position(NamedTuple):
+    """A place in the due index; a round of claims goes on from where the last one ended."""
+
+    due_at: datetime
+    id: UUID
+
+
+START = Position(datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))
+
+
+class ClaimedDelivery(NamedTuple):
+    """A delivery under lease, with all a send needs, read at this moment.
+
+    The fields stand in the order of the columns of CLAIM.
+    """
+
+    id: UUID
+    notification_id: UUID
+    due_at: datetime
+    attempts: int
+    rescued: bool
+    user_id: str | None
+    address: str | None
+    device_id: UUID | None
+    token: str | None
+    provider: str | None
+    platform: str | None
+    locale: str | None
+    type: str
+    version: int
+    payload: str
+    collapse_key: str | None
+    expires_at: datetime | None
+    producer: str
+    request_id: str | None
+    trace_id: str | None
+
+
+# What a claim does, in one statement:
+#   due       locks the next deliveries in order; (channel, due_at, id) is the index itself.
+#   reach     finds the devices of this moment for pushes that have none yet.
+#   siblings  gives every device but the first a delivery of its own, to be claimed next.
+#   claimed   takes the lease; an expired lease counts as a lost attempt.
+CLAIM = """
+with due as materialized (
+    select id, user_id, device_id, lease is not null as rescued
+    from deliveries
+    where channel = $1
+        and state in ('scheduled', 'pending', 'retrying')
+        and due_at <= $2
+        and (due_at, id) > ($5, $6)
+        and (leased_until is null or leased_until <= $2)
+    order by channel, due_at, id
+    limit $7
+    for update skip locked
+),
+reach as materialized (
+    select
+        due.id,
+        devices.id as device_id,
+        row_number() over (partition by due.id order by devices.id) as nth
+    from due
+    join devices on devices.user_id = due.user_id
+    where due.device_id is null
+        and $1 = 'push'
+        and devices.retired_at is null
+        and devices.push_enabled
+),
+siblings as (
+    insert into deliveries (
+        id, notification_id, channel, user_id, address, device_id, state, due_at, created_at
+    )
+    select
+        uuid7(), d.notification_id, d.channel, d.user_id, d.address, reach.device_id, 'pending', d.due_at, $2
+    from reach
+    join deliveries as d using (id)
+    where reach.nth > 1
+),
+claimed as (
+    update deliveries as d
+    set lease = $3,
+        leased_until = $4,
+        attempts = d.attempts + (d.lease is not null)::integer,
+        state = case when d.state = 'scheduled' then 'pending' else d.state end,
+        device_id = coalesce(d.device_id, reach.device_id)
+    from due
+    left join reach on reach.id = due.id and reach.nth = 1
+    where d.id = due.id
+    returning d.id, d.notification_id, d.due_at, d.attempts, due.rescued, d.user_id, d.address, d.device_id
+)
+select
+    claimed.id,
+    claimed.notification_id,
+    claimed.due_at,
+    claimed.attempts,
+    claimed.rescued,
+    claimed.user_id,
+    claimed.address,
+    claimed.device_id,
+    devices.token,
+    devices.provider,
+    devices.platform,
+    coalesce(devices.locale, users.locale) as locale,
+    n.type,
+    n.version,
+    n.payload::text,
+    n.collapse_key,
+    n.expires_at,
+    n.producer,
+    n.request_id,
+    n.trace_id
+from claimed
+join notifications as n on n.id = claimed.notification_id
+left join users on users.user_id = claimed.user_id
+left join devices on devices.id = claimed.device_id and devices.retired_at is null and devices.push_enabled
+order by claimed.due_at, claimed.id
+"""
+
+
+async def claim(
+    connection: Connection,
+    channel: str,
+    *,
+    lease: LeaseId,
+    now: datetime,
+    until: datetime,
+    after: Position,
+    limit: int,
+) -> list[ClaimedDelivery]:
+    """Take a lease on the next deliveries that are due, at most `limit`, in order."""
+    rows = await connection.fetch(CLAIM, channel, now, lease, until, after.due_at, after.id, limit)
+    return list(_claimed(rows))
+
+
+def _claimed(rows: list[tuple[object, ...]]) -> Iterator[ClaimedDelivery]:
+    return map(ClaimedDelivery._make, rows)

@@ -1,0 +1,205 @@
+"""Deliveries: settling what was tried, reading what became of it."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+import msgspec
+
+from tocsin.domain.delivery import State
+from tocsin.domain.ids import LeaseId
+from tocsin.store.pool import Connection
+
+
+class SentDelivery(msgspec.Struct, frozen=True):
+    """A delivery that its provider took."""
+
+    id: UUID
+    lease: LeaseId
+    provider: str
+    message_id: str | None
+
+
+class UnsentDelivery(msgspec.Struct, frozen=True, kw_only=True):
+    """A delivery that was not sent this time: to try again, or settled for good.
+
+    `retire` is the reason to retire its device for, `tried_at` the moment that verdict is from.
+    """
+
+    id: UUID
+    lease: LeaseId
+    state: State
+    reason: str | None
+    spent: int
+    due_at: datetime | None
+    provider: str | None
+    outcome: str | None
+    code: str | None
+    detail: str | None
+    retire: str | None
+    tried_at: datetime
+
+
+class DeliveryRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A delivery as it is stored."""
+
+    id: UUID
+    notification_id: UUID
+    channel: str
+    user_id: str | None
+    address: str | None
+    device_id: UUID | None
+    state: State
+    reason: str | None
+    attempts: int
+    due_at: datetime
+    leased_until: datetime | None
+    provider: str | None
+    provider_message_id: str | None
+    last_error_code: str | None
+    last_error: str | None
+    created_at: datetime
+    settled_at: datetime | None
+
+
+class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A failed attempt as it is stored."""
+
+    delivery_id: UUID
+    outcome: str
+    code: str
+    detail: str
+    at: datetime
+
+
+# Lease and state guard the row: a worker that comes late changes nothing. Devices are
+# updated in the order of their ids, so that two workers never lock them crosswise.
+SETTLE_SENT = """
+with settled as (
+    update deliveries as d
+    set state = 'sent',
+        reason = null,
+        attempts = d.attempts + 1,
+        lease = null,
+        leased_until = null,
+        provider = given.provider,
+        provider_message_id = given.message_id,
+        settled_at = $5
+    from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[]) as given (id, lease, provider, message_id)
+    where d.id = given.id and d.lease = given.lease and d.state in ('pending', 'retrying')
+    returning d.id, d.device_id
+),
+counted as (
+    update devices
+    set notification_count = devices.notification_count + reached.deliveries, last_sent_at = $5
+    from (
+        select device_id, count(*) as deliveries
+        from settled
+        where device_id is not null
+        group by device_id
+        order by device_id
+    ) as reached
+    where devices.id = reached.device_id
+)
+select count(*) from settled
+"""
+
+# A device that registered again after the attempt is alive, whatever the provider said of it before.
+SETTLE_UNSENT = """
+with given as materialized (
+    select *
+    from unnest(
+        $1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::integer[], $6::timestamptz[], $7::text[],
+        $8::text[], $9::text[], $10::text[], $11::text[], $12::timestamptz[]
+    ) as given (
+        id, lease, state, reason, spent, due_at, provider, outcome, code, detail, retire, tried_at
+    )
+),
+settled as (
+    update deliveries as d
+    set state = given.state,
+        reason = given.reason,
+        attempts = d.attempts + given.spent,
+        due_at = coalesce(given.due_at, d.due_at),
+        lease = null,
+        leased_until = null,
+        provider = coalesce(given.provider, d.provider),
+        last_error_code = coalesce(given.code, d.last_error_code),
+        last_error = coalesce(given.detail, d.last_error),
+        settled_at = case when given.state in ('scheduled', 'pending', 'retrying') then null else $13 end
+    from given
+    where d.id = given.id and d.lease = given.lease and d.state in ('pending', 'retrying')
+    returning d.id, d.device_id
+),
+tried as (
+    insert into attempts (delivery_id, outcome, code, detail, at)
+    select given.id, given.outcome, given.code, given.detail, given.tried_at
+    from given
+    join settled using (id)
+    where given.outcome is not null
+),
+retired as (
+    update devices
+    set retired_at = $13, retired_reason = verdict.retire
+    from (
+        select settled.device_id, min(given.retire) as retire, max(given.tried_at) as tried_at
+        from given
+        join settled using (id)
+        where given.retire is not null
+        group by settled.device_id
+        order by settled.device_id
+    ) as verdict
+    where devices.id = verdict.device_id
+        and devices.retired_at is null
+        and devices.last_seen_at <= verdict.tried_at
+)
+select count(*) from settled
+"""
+
+OF_NOTIFICATION = """
+select
+    id, notification_id, channel, user_id, address, device_id, state, reason, attempts, due_at, leased_until,
+    provider, provider_message_id, last_error_code, last_error, created_at, settled_at
+from deliveries
+where notification_id = $1
+order by id
+limit $2
+"""
+
+ATTEMPTS_OF = """
+select delivery_id, outcome, code, detail, at
+from attempts
+where delivery_id = any($1::uuid[])
+order by id
+"""
+
+
+async def settle_sent(connection: Connection, sent: Sequence[SentDelivery], now: datetime) -> int:
+    """Mark deliveries as taken by their provider; tell how many still held their lease."""
+    count: int = await connection.fetchval(
+        SETTLE_SENT,
+        [delivery.id for delivery in sent],
+        [delivery.lease for delivery in sent],
+        [delivery.provider for delivery in sent],
+        [delivery.message_id for delivery in sent],
+        now,
+    )
+    return count
+
+
+async def settle_unsent(connection: Connection, unsent: Sequence[UnsentDelivery], now: datetime) -> int:
+    """Settle every other outcome, with its attempt and its device; tell how many still held their lease."""
+    columns = [[getattr(delivery, name) for delivery in unsent] for name in UnsentDelivery.__struct_fields__]
+    count: int = await connection.fetchval(SETTLE_UNSENT, *columns, now)
+    return count
+
+
+async def of_notification(connection: Connection, notification_id: UUID, limit: int) -> list[DeliveryRow]:
+    """Read the deliveries of a notification in the order they were made."""
+    rows = await connection.fetch(OF_NOTIFICATION, notification_id, limit)
+    return [DeliveryRow(**{**row, "state": State(row["state"])}) for row in rows]
+
+
+async def attempts_of(connection: Connection, delivery_ids: Sequence[UUID]) -> list[AttemptRow]:
+    """Read the failed attempts of deliveries, oldest first."""
+    return [AttemptRow(**row) for row in await connection.fetch(ATTEMPTS_OF, delivery_ids)]

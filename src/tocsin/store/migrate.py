@@ -1,0 +1,56 @@
+"""Brings the schema up to date, one process at a time."""
+
+import logging
+from pathlib import Path
+
+import asyncpg
+from pogo_core.util import migrate as pogo
+from pogo_core.util import sql as pogo_sql
+
+from tocsin.domain.errors import DatabaseError
+from tocsin.store.pool import OLDEST_SERVER, PoolSettings, connect
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+_log = logging.getLogger(__name__)
+_LOCK_CLASS = 0x70C5
+
+
+async def migrate(url: str, schema: str, settings: PoolSettings) -> list[str]:
+    """Apply what is missing and name it; a process that comes second waits and finds nothing to do."""
+    connection = await connect(url, schema, settings)
+    try:
+        await _refuse_old_server(connection)
+        await connection.execute("select pg_advisory_lock($1, 0)", _LOCK_CLASS)
+        await connection.execute(f'create schema if not exists "{schema}"')
+        before = await _applied(connection, schema)
+        await pogo.apply(connection, MIGRATIONS, schema_name=schema, logger=_log)
+        return sorted(await _applied(connection, schema) - before)
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise DatabaseError(
+            f"The database role may not prepare schema {schema!r}: {error}. It needs CREATE on the database "
+            "and on schema public, where the list of applied migrations is kept."
+        ) from error
+    finally:
+        # Closing the session gives the lock back, whatever happened above.
+        await connection.close()
+
+
+async def pending_migrations(connection: asyncpg.Connection, schema: str) -> list[str]:
+    """Name the migrations this version has and the database lacks."""
+    known = {path.stem for path in MIGRATIONS.glob("*.sql")}
+    return sorted(known - await _applied(connection, schema))
+
+
+async def _applied(connection: asyncpg.Connection, schema: str) -> set[str]:
+    if await pogo_sql.get_pogo_version(connection) is None:
+        return set()
+    return set(await pogo_sql.get_applied_migrations(connection, schema_name=schema))
+
+
+async def _refuse_old_server(connection: asyncpg.Connection) -> None:
+    version = int(await connection.fetchval("show server_version_num"))
+    if version < OLDEST_SERVER:
+        raise DatabaseError(
+            f"Postgres {version // 10_000} is too old: Tocsin needs {OLDEST_SERVER // 10_000} or newer."
+        )

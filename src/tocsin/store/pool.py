@@ -1,0 +1,84 @@
+"""Connections to Postgres."""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TypeAlias
+
+import asyncpg
+import msgspec
+
+from tocsin.domain.errors import DatabaseError
+
+OLDEST_SERVER = 150_000
+
+Pool: TypeAlias = asyncpg.Pool
+Connection: TypeAlias = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
+
+
+class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many connections a process keeps and how long it waits for one."""
+
+    size: int = 8
+    connect_timeout: float = 10.0
+    command_timeout: float = 30.0
+
+
+def schema_fault(schema: str) -> str | None:
+    """Say what is wrong with a schema name, if anything is."""
+    if re.fullmatch(r"[a-z_][a-z0-9_]{0,49}", schema):
+        return None
+    return "must be lower-case letters, digits and underscores, at most 50, not starting with a digit"
+
+
+@asynccontextmanager
+async def open_pool(url: str, schema: str, settings: PoolSettings) -> AsyncIterator[Pool]:
+    """Open a pool whose connections see the schema's tables by their bare names."""
+    try:
+        pool = await asyncpg.create_pool(
+            url,
+            min_size=1,
+            max_size=settings.size,
+            timeout=settings.connect_timeout,
+            command_timeout=settings.command_timeout,
+            max_inactive_connection_lifetime=0,
+            server_settings=connection_settings(schema),
+        )
+    except (OSError, asyncpg.PostgresError, TimeoutError) as error:
+        raise unreachable(error) from error
+    try:
+        yield pool
+    finally:
+        pool.terminate() if pool.is_closing() else await pool.close()
+
+
+def connection_settings(schema: str) -> dict[str, str]:
+    """Give what every connection of Tocsin sets on the server."""
+    return {
+        "application_name": "tocsin",
+        "search_path": schema,
+        "timezone": "UTC",
+        # Every statement is short and prepared: compiling it costs more than it saves.
+        "jit": "off",
+        "idle_in_transaction_session_timeout": "60s",
+    }
+
+
+async def connect(url: str, schema: str, settings: PoolSettings) -> asyncpg.Connection:
+    """Open one connection outside the pool, for listening or migrating."""
+    try:
+        return await asyncpg.connect(
+            url,
+            timeout=settings.connect_timeout,
+            server_settings=connection_settings(schema),
+        )
+    except (OSError, asyncpg.PostgresError, TimeoutError) as error:
+        raise unreachable(error) from error
+
+
+def unreachable(error: BaseException) -> DatabaseError:
+    """Explain a failed connection without repeating the address, which may hold a password."""
+    return DatabaseError(
+        f"The database does not answer ({type(error).__name__}: {error}). "
+        "Check TOCSIN_DATABASE_URL and that the server runs, or leave it out to use the embedded one."
+    )

@@ -1,0 +1,54 @@
+"""Intents that were refused, kept so that a producer's mistake can be seen."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+import msgspec
+
+from tocsin.store.pool import Connection
+
+LONGEST_CONTENT = 16_384
+
+
+class RefusedIntent(msgspec.Struct, frozen=True, kw_only=True):
+    """An intent that was not accepted, and why."""
+
+    id: UUID
+    producer: str
+    source: str
+    code: str
+    type: str | None
+    idempotency_key: str | None
+    faults: str
+    content: str
+    refused_at: datetime
+
+
+RECORD = """
+insert into refused_intents (id, producer, source, code, type, idempotency_key, faults, content, refused_at)
+select *
+from unnest(
+    $1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::jsonb[], $8::text[],
+    $9::timestamptz[]
+)
+"""
+
+LIST = """
+select id, producer, source, code, type, idempotency_key, faults, content, refused_at
+from refused_intents
+where id < $1
+order by id desc
+limit $2
+"""
+
+
+async def record(connection: Connection, refused: Sequence[RefusedIntent]) -> None:
+    """Keep refused intents."""
+    columns = [[getattr(intent, name) for intent in refused] for name in RefusedIntent.__struct_fields__]
+    await connection.execute(RECORD, *columns)
+
+
+async def list_recent(connection: Connection, before: UUID, limit: int) -> list[RefusedIntent]:
+    """Read the intents refused last, newest first."""
+    return [RefusedIntent(**row) for row in await connection.fetch(LIST, before, limit)]

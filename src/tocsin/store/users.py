@@ -1,0 +1,61 @@
+"""The directory: what Tocsin knows of a person."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from tocsin.store.pool import Connection
+
+
+class UserRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A person as stored."""
+
+    user_id: str
+    email: str | None
+    locale: str | None
+    timezone: str | None
+    gmt_offset_seconds: int | None
+    updated_at: datetime
+
+
+PUT = """
+insert into users (user_id, email, locale, timezone, gmt_offset_seconds, updated_at)
+select given.user_id, given.email, given.locale, given.timezone, given.gmt_offset_seconds, $6
+from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::integer[])
+    as given (user_id, email, locale, timezone, gmt_offset_seconds)
+order by given.user_id
+on conflict (user_id) do update
+set email = excluded.email,
+    locale = excluded.locale,
+    timezone = excluded.timezone,
+    gmt_offset_seconds = excluded.gmt_offset_seconds,
+    updated_at = excluded.updated_at
+"""
+
+GET = """
+select user_id, email, locale, timezone, gmt_offset_seconds, updated_at
+from users
+where user_id = $1
+"""
+
+
+async def put(connection: Connection, users: Sequence[UserRow]) -> None:
+    """Store people, each user id at most once; what was known of them before is replaced."""
+    if not users:
+        return
+    await connection.execute(
+        PUT,
+        [user.user_id for user in users],
+        [user.email for user in users],
+        [user.locale for user in users],
+        [user.timezone for user in users],
+        [user.gmt_offset_seconds for user in users],
+        users[0].updated_at,
+    )
+
+
+async def get(connection: Connection, user_id: str) -> UserRow | None:
+    """Read one person."""
+    row = await connection.fetchrow(GET, user_id)
+    return UserRow(**row) if row else None

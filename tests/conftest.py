@@ -1,0 +1,31 @@
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from databases import SCHEMA, fresh_database, migrated_template, running_server
+from tocsin.store.pool import Pool, PoolSettings, open_pool
+
+
+@pytest.fixture(scope="session")
+def server_url() -> Iterator[str]:
+    with running_server() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+async def template_database(server_url: str) -> AsyncIterator[str]:
+    async with migrated_template(server_url) as name:
+        yield name
+
+
+@pytest.fixture
+async def database_url(server_url: str, template_database: str) -> AsyncIterator[str]:
+    """Give the address of a migrated database that this test has for itself."""
+    async with fresh_database(server_url, template_database) as url:
+        yield url
+
+
+@pytest.fixture
+async def pool(database_url: str) -> AsyncIterator[Pool]:
+    async with open_pool(database_url, SCHEMA, PoolSettings()) as opened:
+        yield opened
