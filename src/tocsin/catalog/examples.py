@@ -1,0 +1,98 @@
+"""Example payloads made from a schema, to prove templates and upgrades with."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from jsonschema_rs import dereference
+
+_FORMATS = {
+    "date": "2031-05-17",
+    "date-time": "2031-05-17T09:30:00Z",
+    "duration": "PT15M",
+    "email": "ada@example.org",
+    "hostname": "example.org",
+    "ipv4": "192.0.2.7",
+    "ipv6": "2001:db8::7",
+    "time": "09:30:00Z",
+    "uri": "https://example.org/item",
+    "uuid": "0190b5d2-7c4e-7a11-9c0e-3f6a5b2d1e40",
+}
+
+
+def example_payloads(schema: Mapping[str, Any]) -> Sequence[Any]:
+    """Make payloads that together show every field present and absent, one change at a time.
+
+    The first has every field. A schema may allow fewer than are given here, so the
+    caller keeps those that it accepts.
+    """
+    return _values(dereference(dict(schema)))
+
+
+def _values(schema: Any) -> Sequence[Any]:
+    match schema:
+        case {"examples": [_, *_] as given} | {"enum": [_, *_] as given}:
+            return list(given)
+        case {"const": value}:
+            return [value]
+        case {"anyOf": branches} | {"oneOf": branches}:
+            rest = {key: value for key, value in schema.items() if key not in {"anyOf", "oneOf"}}
+            return [value for branch in branches for value in _values(_merged(rest, branch))]
+        case {"type": [*kinds]}:
+            return [value for kind in kinds for value in _values({**schema, "type": kind})]
+        case {"type": str(kind)} if kind in _OF_TYPE:
+            return _OF_TYPE[kind](schema)
+        case _:
+            return []
+
+
+def _merged(rest: Mapping[str, Any], branch: Any) -> Any:
+    return {**rest, **branch} if isinstance(branch, Mapping) else rest
+
+
+def _objects(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
+    values = {
+        name: found for name, field in schema.get("properties", {}).items() if (found := _values(field))
+    }
+    required = [name for name in schema.get("required", []) if name in values]
+    optional = [name for name in values if name not in required]
+    full = {name: found[0] for name, found in values.items()}
+    bare = {name: full[name] for name in required}
+    return [
+        full,
+        bare,
+        *({**full, name: other} for name, found in values.items() for other in found[1:]),
+        *({key: value for key, value in full.items() if key != name} for name in optional),
+        *({**bare, name: full[name]} for name in optional),
+    ]
+
+
+def _arrays(schema: Mapping[str, Any]) -> list[list[Any]]:
+    items = _values(schema.get("items", {"type": "string"}))
+    fewest: int = schema.get("minItems", 0)
+    several: Sequence[list[Any]] = [[item] * max(1, fewest) for item in items]
+    return [*several, []] if fewest == 0 else list(several)
+
+
+def _string(schema: Mapping[str, Any]) -> str:
+    if (known := _FORMATS.get(schema.get("format", ""))) is not None:
+        return known
+    text = "example".ljust(schema.get("minLength", 0), "x")
+    return text[: schema.get("maxLength", len(text))]
+
+
+def _number(schema: Mapping[str, Any]) -> int | float:
+    step: int | float = schema.get("multipleOf", 1)
+    lowest: int | float = schema.get("minimum", schema.get("exclusiveMinimum", 0) + step)
+    highest: int | float = schema.get("maximum", schema.get("exclusiveMaximum", lowest + step) - step)
+    return min(lowest, highest)
+
+
+_OF_TYPE: Mapping[str, Callable[[Mapping[str, Any]], Sequence[Any]]] = {
+    "object": _objects,
+    "array": _arrays,
+    "string": lambda schema: [_string(schema)],
+    "integer": lambda schema: [_number(schema)],
+    "number": lambda schema: [_number(schema)],
+    "boolean": lambda _: [True, False],
+    "null": lambda _: [None],
+}

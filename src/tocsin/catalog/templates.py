@@ -1,0 +1,140 @@
+"""Jinja texts: sandboxed, strict, compiled once."""
+
+from collections.abc import Iterator
+from traceback import walk_tb
+from typing import Any
+
+import msgspec
+from jinja2 import StrictUndefined, Template, TemplateSyntaxError, Undefined, meta, nodes
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from tocsin.domain.catalog import NotificationType, Payload
+from tocsin.domain.errors import TocsinError
+from tocsin.domain.faults import Fault
+
+
+class NotTextError(Exception):
+    """A value was written into a text that is no text."""
+
+
+class RenderError(TocsinError):
+    """A template failed on a payload; says where, and nothing of what the payload holds."""
+
+    def __init__(self, kind: NotificationType, locale: str, part: str, place: str, cause: str) -> None:
+        self.type = kind.name
+        self.version = kind.version
+        self.locale = locale
+        self.part = part
+        self.place = place
+        self.cause = cause
+        super().__init__(f"{kind} cannot be rendered: {part} in {locale} failed at {place} with {cause}")
+
+
+def _only_text(value: Any) -> Any:
+    """Refuse what Python would write in its own way: None, True, lists and objects."""
+    if isinstance(value, str | int | float | Undefined) and not isinstance(value, bool):
+        return value
+    raise NotTextError(_ADVICE.get(type(value), f"a {type(value).__name__} is no text"))
+
+
+_ADVICE = {
+    type(None): "a null is no text; guard it with {% if … %} or `default('…', true)`",
+    bool: "true or false is no text; choose words with {{ '…' if … else '…' }}",
+    list: "a list is no text; use the join filter or a loop",
+    dict: "an object is no text; name one of its fields",
+}
+
+
+def _environment(*, autoescape: bool) -> ImmutableSandboxedEnvironment:
+    environment = ImmutableSandboxedEnvironment(
+        autoescape=autoescape,
+        undefined=StrictUndefined,
+        finalize=_only_text,
+        keep_trailing_newline=False,
+    )
+    # The payload is all that a text may speak of.
+    environment.globals.clear()
+    return environment
+
+
+_PLAIN = _environment(autoescape=False)
+_HTML = _environment(autoescape=True)
+
+
+class TemplateSource(msgspec.Struct, frozen=True):
+    """The words of a template and the place they stand."""
+
+    path: str
+    text: str
+    first_line: int = 1
+    html: bool = False
+
+    def place(self, line: int) -> str:
+        """Name a line of the template by its place in the catalog."""
+        return f"{self.path}:{self.first_line + line - 1}"
+
+
+class Text:
+    """A compiled template: call it with a payload to get its text."""
+
+    __slots__ = ("_constant", "_context", "_root", "_template", "names", "source")
+
+    def __init__(self, source: TemplateSource, template: Template, tree: nodes.Template) -> None:
+        self.source = source
+        self.names = dict(_names(tree))
+        self._template = template
+        self._root = template.root_render_func
+        self._context = template.new_context
+        is_constant = not any(_dynamic(tree))
+        self._constant = "".join(self._root(self._context())) if is_constant else None
+
+    def __call__(self, payload: Payload) -> str:
+        """Render; whatever the template raises comes through as it is."""
+        if self._constant is not None:
+            return self._constant
+        # `shared` hands the payload over uncopied; the sandbox keeps templates from changing it.
+        return "".join(self._root(self._context(payload, shared=True)))  # type: ignore[arg-type]
+
+    def place_of(self, error: BaseException) -> str:
+        """Find the line of the template in which an error arose."""
+        generated = [
+            line
+            for frame, line in walk_tb(error.__traceback__)
+            if frame.f_code.co_filename == self.source.path
+        ]
+        line = self._template.get_corresponding_lineno(generated[-1]) if generated else 1
+        return self.source.place(line)
+
+
+def compile_text(source: TemplateSource) -> Text | Fault:
+    """Compile a template, or say what is wrong with it."""
+    environment = _HTML if source.html else _PLAIN
+    try:
+        tree = environment.parse(source.text)
+        _refuse_joins(tree)
+        code = environment.compile(tree, name=source.path, filename=source.path)
+    except TemplateSyntaxError as error:
+        return Fault(field=source.place(error.lineno), code="syntax", message=str(error.message))
+    return Text(source, Template.from_code(environment, code, environment.globals), tree)
+
+
+def _refuse_joins(tree: nodes.Template) -> None:
+    for node in tree.find_all((nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)):
+        raise TemplateSyntaxError("a template cannot include, import or extend another", node.lineno)
+
+
+def _names(tree: nodes.Template) -> Iterator[tuple[str, int]]:
+    """Give each name read from the payload with the first line it stands on."""
+    undeclared = meta.find_undeclared_variables(tree)
+    loads = [name for name in tree.find_all(nodes.Name) if name.ctx == "load" and name.name in undeclared]
+    for name in sorted(loads, key=lambda name: name.lineno, reverse=True):
+        yield name.name, name.lineno
+
+
+def _dynamic(tree: nodes.Template) -> Iterator[nodes.Node]:
+    """Give whatever is more than fixed words."""
+    for node in tree.iter_child_nodes():
+        if not isinstance(node, nodes.Output):
+            yield node
+        else:
+            yield from (word for word in node.nodes if not isinstance(word, nodes.TemplateData))

@@ -1,0 +1,115 @@
+"""The texts of one type: which files belong to it, whether they are complete, and that they hold."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from tocsin.catalog.catalog import Named
+from tocsin.catalog.declaration import Declared
+from tocsin.catalog.folder import TemplateFile
+from tocsin.catalog.proof import text_faults
+from tocsin.catalog.templates import TemplateSource, Text, compile_text
+from tocsin.domain.catalog import PARTS, Channel, Payload
+from tocsin.domain.faults import Fault
+from tocsin.domain.locale import normalize
+
+
+class Texts(msgspec.Struct, frozen=True):
+    """The compiled texts of a type, by channel and locale, and its data."""
+
+    by_channel: Mapping[Channel, Mapping[str, Named]]
+    data: Named
+    faults: tuple[Fault, ...]
+
+
+def texts_of(
+    declared: Declared, folder: str, files: Sequence[TemplateFile], examples: Sequence[Payload]
+) -> Texts:
+    """Compile and prove every text of one version of a type."""
+    collecting = _Collecting(declared, folder, examples)
+    data = collecting.data()
+    for file in files:
+        collecting.add(file)
+    return Texts(collecting.complete(), data, tuple(collecting.faults))
+
+
+class _Collecting:
+    """Gathers the texts of one type, and every fault on the way."""
+
+    def __init__(self, declared: Declared, folder: str, examples: Sequence[Payload]) -> None:
+        self.faults: list[Fault] = []
+        self._declared = declared
+        self._type = declared.type
+        self._folder = folder
+        self._examples = examples
+        self._found: dict[Channel, dict[str, dict[str, Text | None]]] = {
+            channel: {} for channel in self._type.channels
+        }
+
+    def data(self) -> Named:
+        named = []
+        for field, words in self._type.data.items():
+            place = self._declared.fault(("data", field), "", "").field
+            path, _, line = place.rpartition(":")
+            text = self._compiled(TemplateSource(path, words, int(line)))
+            if text is not None:
+                named.append((field, text))
+        return tuple(named)
+
+    def add(self, file: TemplateFile) -> None:
+        text = self._compiled(file.source)
+        misplaced = self._misplaced(file)
+        if misplaced is not None:
+            self.faults.append(Fault(field=file.source.place(1), code="name", message=misplaced))
+            return
+        channel = next(channel for channel in self._type.channels if channel == file.channel)
+        self._found[channel].setdefault(file.locale, {})[file.part] = text
+
+    def complete(self) -> Mapping[Channel, Mapping[str, Named]]:
+        """Keep the texts whose locale has every required part; name what is missing elsewhere."""
+        for channel, locales in self._found.items():
+            required = PARTS[channel].required
+            wanted = {self._type.default_locale: locales.get(self._type.default_locale, {})} | locales
+            for locale, parts in wanted.items():
+                self.faults.extend(
+                    self._missing(channel, locale, part)
+                    for part in required
+                    if required and part not in parts
+                )
+        return {
+            channel: {locale: _in_order(channel, parts) for locale, parts in locales.items()}
+            for channel, locales in self._found.items()
+        }
+
+    def _misplaced(self, file: TemplateFile) -> str | None:
+        usual = normalize(file.locale)
+        if usual is None:
+            return f"{file.locale!r} is no locale"
+        if usual != file.locale:
+            return f"name the folder {usual!r}, not {file.locale!r}"
+        if file.channel not in self._found:
+            return f"{self._type.name} has no channel {file.channel!r}"
+        parts = next(parts for channel, parts in PARTS.items() if channel == file.channel)
+        if file.part not in (*parts.required, *parts.optional):
+            known = ", ".join((*parts.required, *parts.optional)) or "none"
+            return f"{file.channel} has no part {file.part!r}; it has: {known}"
+        return None
+
+    def _missing(self, channel: Channel, locale: str, part: str) -> Fault:
+        path = f"templates/{self._folder}/{locale}/{channel}.{part}.j2"
+        reason = "the default locale" if locale == self._type.default_locale else "a locale"
+        message = f"{reason} needs every part of {channel}; add this file"
+        return Fault(field=f"{path}:1", code="missing_part", message=message)
+
+    def _compiled(self, source: TemplateSource) -> Text | None:
+        compiled = compile_text(source)
+        if isinstance(compiled, Fault):
+            self.faults.append(compiled)
+            return None
+        self.faults.extend(text_faults(compiled, self._type.payload_schema, self._examples))
+        return compiled
+
+
+def _in_order(channel: Channel, parts: Mapping[str, Text | None]) -> Named:
+    order = (*PARTS[channel].required, *PARTS[channel].optional)
+    return tuple((part, text) for part in order if (text := parts.get(part)) is not None)
