@@ -1,0 +1,115 @@
+"""One listening address of a sandbox."""
+
+import asyncio
+import contextlib
+import socket
+from typing import Any
+
+from granian.constants import Interfaces, SSLProtocols
+from granian.http import HTTP2Settings
+from granian.server.embed import Server
+
+from tocsin.domain.errors import TocsinError
+from tocsin.sandbox.certificates import Certificates
+
+_BACKLOG = 1_024
+_MOST_CONNECTIONS_AT_WORK = 65_536
+_START_SECONDS = 10.0
+_STOP_SECONDS = 5.0
+_PROBE_SECONDS = 0.002
+
+
+class SandboxStartError(TocsinError):
+    """A sandbox cannot listen where it was told to."""
+
+
+class Listener:
+    """A granian server inside the running loop, started and stopped with a sandbox."""
+
+    def __init__(
+        self,
+        application: Any,
+        *,
+        host: str,
+        port: int,
+        certificates: Certificates | None,
+        max_concurrent_streams: int,
+    ) -> None:
+        # Bound but never listening, this socket holds a free port until granian has taken it over.
+        self._claim = _claim(host, port)
+        self.host = host
+        self.port: int = self._claim.getsockname()[1]
+        self._server = Server(
+            application,
+            address=host,
+            port=self.port,
+            interface=Interfaces.RSGI,
+            backlog=_BACKLOG,
+            backpressure=_MOST_CONNECTIONS_AT_WORK,
+            http2_settings=HTTP2Settings(max_concurrent_streams=max_concurrent_streams),
+            websockets=False,
+            log_enabled=False,
+            ssl_cert=certificates.chain if certificates else None,
+            ssl_key=certificates.key if certificates else None,
+            ssl_protocol_min=SSLProtocols.tls12,
+        )
+        self._serving: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Serve, and return once connections are taken."""
+        self._serving = asyncio.create_task(self._server.serve())
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                while not await self._reachable():
+                    if self._serving.done():
+                        await self._serving
+                        raise SandboxStartError(f"the sandbox stopped at once on {self.host}:{self.port}")
+                    await asyncio.sleep(_PROBE_SECONDS)
+        except TimeoutError:
+            await self.stop()
+            raise SandboxStartError(
+                f"the sandbox did not come up on {self.host}:{self.port} within {_START_SECONDS:g} s"
+            ) from None
+        finally:
+            self._claim.close()
+
+    async def stop(self) -> None:
+        """Take no more connections; let those at work end, for a while."""
+        if self._serving is None:
+            return
+        self._server.stop()  # type: ignore[no-untyped-call]
+        done, _ = await asyncio.wait([self._serving], timeout=_STOP_SECONDS)
+        if not done:
+            self._serving.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._serving
+        self._serving = None
+
+    async def _reachable(self) -> bool:
+        try:
+            _, writer = await asyncio.open_connection(self.host, self.port)
+        except OSError:
+            return False
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+        return True
+
+
+def _claim(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        if port:
+            # granian shares ports between processes; a taken one must be noticed before that.
+            with socket.socket(family) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind((host, port))
+        claim = socket.socket(family)
+        claim.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        claim.bind((host, port))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise SandboxStartError(
+            f"the sandbox cannot listen on {host}:{port}: {reason}; choose another port, or 0 for a free one"
+        ) from error
+    return claim

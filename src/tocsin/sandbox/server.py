@@ -1,0 +1,157 @@
+"""The sandbox: virtual phones behind stand-ins for the push providers, on plain and secure listeners."""
+
+import asyncio
+import contextlib
+import re
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from tocsin.sandbox.accounts import Accounts, ServiceAccount
+from tocsin.sandbox.app import Application
+from tocsin.sandbox.certificates import Certificates, prepare_certificates
+from tocsin.sandbox.control import Control
+from tocsin.sandbox.fault_board import FaultBoard
+from tocsin.sandbox.fcm import Fcm
+from tocsin.sandbox.fcm_errors import REFUSALS
+from tocsin.sandbox.listener import Listener
+from tocsin.sandbox.oauth import TokenEndpoint
+from tocsin.sandbox.phones import Phones
+from tocsin.sandbox.settings import SandboxSettings
+from tocsin.sandbox.tally import Stats, Tally
+
+_PROJECT_ID = re.compile(r"[a-z][a-z0-9\-]{0,62}")
+
+
+class Sandbox:
+    """Runs inside the current event loop for as long as its `async with` block."""
+
+    def __init__(self, settings: SandboxSettings | None = None) -> None:
+        self.settings = settings or SandboxSettings()
+        self.phones = Phones(
+            unknown_tokens=self.settings.unknown_tokens,
+            record=self.settings.record,
+            messages_per_phone=self.settings.messages_per_phone,
+            messages_kept=self.settings.messages_kept,
+            phones_kept=self.settings.phones_kept,
+        )
+        self.faults = FaultBoard(
+            codes=frozenset(REFUSALS), seed=self.settings.seed, latency=self.settings.latency
+        )
+        self._tally = Tally()
+        self._exits = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Prepare keys and certificates and open both listeners."""
+        async with contextlib.AsyncExitStack() as exits:
+            folder = self.settings.folder
+            if folder is None:
+                folder = Path(exits.enter_context(tempfile.TemporaryDirectory(prefix="tocsin-sandbox-")))
+            await self._open(folder, exits)
+            self._exits = exits.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close both listeners; a temporary folder goes with them."""
+        await self._exits.__aexit__(kind, error, trace)
+
+    @property
+    def http_url(self) -> str:
+        """Where plain HTTP/1.1 and HTTP/2 with prior knowledge are spoken."""
+        return f"http://{_authority(self._http)}"
+
+    @property
+    def https_url(self) -> str:
+        """Where HTTP/2 and HTTP/1.1 are spoken over TLS."""
+        return f"https://{_authority(self._https)}"
+
+    @property
+    def ca_file(self) -> Path:
+        """The authority that clients must trust to use the secure listener."""
+        return self._ca_file
+
+    def stats(self) -> Stats:
+        """Show what was counted so far."""
+        return self._tally.stats()
+
+    def service_account(self, project_id: str = "sandbox", *, secure: bool = True) -> ServiceAccount:
+        """Make the key file of a project's service account, which gets its access tokens here."""
+        if not _PROJECT_ID.fullmatch(project_id):
+            raise ValueError(
+                f"project id {project_id!r} is not valid: "
+                "use lowercase letters, digits and hyphens, beginning with a letter"
+            )
+        return self._accounts.account(project_id, f"{self.https_url if secure else self.http_url}/token")
+
+    def write_service_account(self, path: Path, project_id: str = "sandbox", *, secure: bool = True) -> Path:
+        """Write the key file of a project's service account."""
+        path.write_bytes(msgspec.json.encode(self.service_account(project_id, secure=secure)))
+        return path
+
+    def revoke_access_tokens(self) -> None:
+        """Make every access token issued so far invalid."""
+        self._tokens.revoke_all()
+
+    def reset(self) -> None:
+        """Forget phones, faults and counts; access tokens stay valid."""
+        self.phones.clear()
+        self.faults.clear()
+        self._tally.clear()
+
+    async def _open(self, folder: Path, exits: contextlib.AsyncExitStack) -> None:
+        # Keys take tens of milliseconds of computing, which belongs on a thread.
+        certificates = await asyncio.to_thread(_prepare_folder, folder)
+        self._ca_file = certificates.ca
+        self._accounts = await asyncio.to_thread(Accounts.prepare, folder)
+        self._tokens = TokenEndpoint(self._accounts, lifetime_seconds=self.settings.access_token_seconds)
+        application = self._application()
+        self._http, self._https = (
+            Listener(
+                application,
+                host=self.settings.host,
+                port=port,
+                certificates=secured,
+                max_concurrent_streams=self.settings.max_concurrent_streams,
+            )
+            for port, secured in ((self.settings.http_port, None), (self.settings.https_port, certificates))
+        )
+        for listener in (self._http, self._https):
+            exits.push_async_callback(listener.stop)
+            await listener.start()
+        exits.callback(application.release)
+
+    def _application(self) -> Application:
+        phones, faults, tally, tokens = self.phones, self.faults, self._tally, self._tokens
+        control = Control(
+            phones=phones,
+            faults=faults,
+            tally=tally,
+            tokens=tokens,
+            ca_pem=self._ca_file.read_bytes(),
+            service_account=self.service_account,
+        )
+        fcm = Fcm(phones=phones, faults=faults, tally=tally, tokens=tokens)
+        return Application(fcm=fcm, tokens=tokens, control=control, faults=faults, tally=tally)
+
+
+def _prepare_folder(folder: Path) -> Certificates:
+    folder.mkdir(parents=True, exist_ok=True)
+    return prepare_certificates(folder)
+
+
+def _authority(listener: Listener) -> str:
+    host = f"[{listener.host}]" if ":" in listener.host else listener.host
+    return f"{host}:{listener.port}"
+
+
+async def run_sandbox(settings: SandboxSettings, *, on_ready: Callable[[Sandbox], None]) -> None:
+    """Serve until cancelled, telling the caller when and where."""
+    async with Sandbox(settings) as sandbox:
+        on_ready(sandbox)
+        await asyncio.Event().wait()

@@ -1,0 +1,31 @@
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from tocsin.sandbox.faults import Latency
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+
+
+class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a sandbox listens, what it remembers and how it behaves before any fault is scripted.
+
+    Port 0 takes a free one. Without a folder, keys and certificates live in a temporary one
+    and are new at every start; with a folder they are kept, so clients may go on trusting them.
+    """
+
+    host: str = "127.0.0.1"
+    http_port: Port = 0
+    https_port: Port = 0
+    folder: Path | None = None
+    max_concurrent_streams: Count = 100
+    access_token_seconds: Count = 3_599
+    unknown_tokens: Literal["live", "unregistered"] = "live"
+    record: Literal["messages", "counts"] = "messages"
+    messages_per_phone: Count = 100
+    messages_kept: Count = 10_000
+    phones_kept: Count = 200_000
+    latency: Latency | None = None
+    seed: int = 0
