@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from tocsin.catalog.schema import Schema, schema_complaints
-from tocsin.catalog.source import Place, Source
+from tocsin.catalog.schema import Place, Schema, schema_complaints
+from tocsin.catalog.source import Source
 from tocsin.domain.backoff import parse_backoff
 from tocsin.domain.catalog import DEFAULT_BACKOFF, NotificationType, Policies, Upgrade
 from tocsin.domain.faults import Fault
@@ -29,6 +29,11 @@ class Declared(msgspec.Struct, frozen=True):
     type: NotificationType
     source: Source
     place: Place
+    newest: bool
+
+    def line(self, below: Place) -> int:
+        """Give the line of a place in the declaration."""
+        return self.source.line((*self.place, *below))
 
     def fault(self, below: Place, code: str, message: str) -> Fault:
         """Name a fault by its line in the declaration."""
@@ -100,8 +105,10 @@ def _locale_advice(locale: str) -> str:
 
 def _versions(source: Source, name: str, entry: Mapping[str, Any]) -> Iterator[Declared]:
     for number, older in entry.get("versions", {}).items():
-        yield Declared(_type(name, int(number), entry, older), source, (name, "versions", number))
-    yield Declared(_type(name, entry["version"], entry, entry), source, (name,))
+        yield Declared(
+            _type(name, int(number), entry, older), source, (name, "versions", number), newest=False
+        )
+    yield Declared(_type(name, entry["version"], entry, entry), source, (name,), newest=True)
 
 
 def _type(

@@ -22,16 +22,21 @@ _FORMATS = {
 def example_payloads(schema: Mapping[str, Any]) -> Sequence[Any]:
     """Make payloads that together show every field present and absent, one change at a time.
 
-    The first has every field. A schema may allow fewer than are given here, so the
+    A schema may refuse some of them, say when two fields exclude each other, so the
     caller keeps those that it accepts.
     """
     return _values(dereference(dict(schema)))
 
 
 def _values(schema: Any) -> Sequence[Any]:
+    given = schema.get("examples", []) if isinstance(schema, Mapping) else []
+    return [*given, *_made(schema)]
+
+
+def _made(schema: Any) -> Sequence[Any]:
     match schema:
-        case {"examples": [_, *_] as given} | {"enum": [_, *_] as given}:
-            return list(given)
+        case {"enum": [*options]}:
+            return options
         case {"const": value}:
             return [value]
         case {"anyOf": branches} | {"oneOf": branches}:

@@ -34,13 +34,15 @@ def read_folder(root: Path) -> Folder:
     """Read every file of a catalog."""
     faults: list[Fault] = []
     types = []
-    for path in sorted((root / "types").glob("*.y*ml")):
-        text = _text(root, path, faults)
-        if text is not None:
+    for path in _files(root / "types"):
+        if path.suffix not in {".yaml", ".yml"}:
+            message = "a file of types is named types/<name>.yaml; rename or move this file"
+            faults.append(Fault(field=f"{_name(root, path)}:1", code="name", message=message))
+        elif (text := _text(root, path, faults)) is not None:
             types.append(read_source(_name(root, path), text))
     if not types and not faults:
-        message = "no types here; a catalog has at least one file types/<name>.yaml"
-        faults.append(Fault(field=f"{root}:1", code="empty", message=message))
+        message = f"no types in {root}; a catalog has at least one file types/<name>.yaml"
+        faults.append(Fault(field="types:1", code="empty", message=message))
     templates = []
     for path in _files(root / "templates"):
         template = _template(root, path, faults)

@@ -9,7 +9,7 @@ import msgspec
 from tocsin.catalog.catalog import Catalog, Edition
 from tocsin.catalog.declaration import Declared, declared_in
 from tocsin.catalog.folder import Folder, TemplateFile, read_folder
-from tocsin.catalog.proof import proven_examples, upgrade_faults
+from tocsin.catalog.proof import accepted_examples, example_faults, upgrade_faults
 from tocsin.catalog.schema import Schema
 from tocsin.catalog.texts import texts_of
 from tocsin.domain.catalog import Payload
@@ -69,7 +69,7 @@ def _declared(folder: Folder, faults: list[Fault]) -> dict[tuple[str, int], Decl
             earlier = first.setdefault(name, each)
             if earlier.source is each.source:
                 found[name, each.type.version] = each
-            elif each.place == (name,):
+            elif each.newest:
                 message = f"the type {name} is declared in {earlier.source.path} too"
                 faults.append(each.fault((), "duplicate", message))
     return found
@@ -81,10 +81,8 @@ def _versions(
     versions = {}
     for key, each in declared.items():
         schema = Schema(each.type.payload_schema)
-        examples = proven_examples(each, schema)
-        if isinstance(examples, Fault):
-            faults.append(examples)
-            examples = []
+        examples = accepted_examples(each.type.payload_schema, schema)
+        faults.extend(example_faults(each, examples))
         versions[key] = _Version(each, schema, examples)
     return versions
 
@@ -115,7 +113,7 @@ def _edition(
 def _folder(declared: Declared) -> str:
     """Name the folder of a version's templates; the newest has the type's own name."""
     kind = declared.type
-    return kind.name if declared.place == (kind.name,) else f"{kind.name}@{kind.version}"
+    return kind.name if declared.newest else f"{kind.name}@{kind.version}"
 
 
 def _strays(folder: Folder, declared: Mapping[tuple[str, int], Declared]) -> Iterable[Fault]:

@@ -14,21 +14,23 @@ from tocsin.domain.catalog import Payload, Upgrade, upgraded
 from tocsin.domain.faults import Fault
 
 
-def proven_examples(declared: Declared, schema: Schema) -> list[Payload] | Fault:
+def accepted_examples(schema: Mapping[str, Any], compiled: Schema) -> list[Payload]:
     """Make example payloads that the schema accepts."""
-    made = example_payloads(declared.type.payload_schema)
-    accepted = [payload for payload in made if schema.accepts(payload)]
-    if accepted and made[0] == accepted[0]:
-        return accepted
-    against = schema.complaints(made[0]) if made else []
-    wrong = against[0].place if against else ()
-    steps = [step for step in wrong if isinstance(step, str)]
-    place = ("payload", *(name for step in steps for name in ("properties", step)))
-    message = f"no example can be made for {dotted('payload', wrong)}; give it `examples:` in the schema"
-    return declared.fault(place, "no_example", message)
+    return [payload for payload in example_payloads(schema) if compiled.accepts(payload)]
 
 
-def text_faults(text: Text, schema: Mapping[str, Any], examples: Sequence[Payload]) -> list[Fault]:
+def example_faults(declared: Declared, examples: Sequence[Payload]) -> Iterator[Fault]:
+    """Find the fields that stand in no example, of which nothing could be proven."""
+    shown = {field for payload in examples for field in payload}
+    for field in declared.type.payload_schema.get("properties", {}):
+        if field not in shown:
+            message = f"no example can be made for payload.{field}; give it `examples:` in the schema"
+            yield declared.fault(("payload", "properties", field), "no_example", message)
+
+
+def text_faults(
+    text: Text, schema: Mapping[str, Any], examples: Sequence[Payload], *, may_be_blank: bool
+) -> list[Fault]:
     """Find unknown names, then whatever fails when the examples are rendered."""
     known = schema.get("properties", {})
     unknown = [
@@ -45,10 +47,15 @@ def text_faults(text: Text, schema: Mapping[str, Any], examples: Sequence[Payloa
     failed: dict[str, Fault] = {}
     for payload in examples:
         try:
-            text(payload)
+            written = text(payload)
         except Exception as error:  # noqa: BLE001 - a template can raise anything, and each is a fault
             place = text.place_of(error)
             failed.setdefault(place, _failure(place, error))
+        else:
+            if not may_be_blank and not written.strip():
+                message = "the text is blank for a payload that the schema allows"
+                place = text.source.place(1)
+                failed.setdefault(place, Fault(field=place, code="blank", message=message))
     return list(failed.values())
 
 

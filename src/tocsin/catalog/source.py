@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 import yaml
 
+from tocsin.catalog.schema import Place
 from tocsin.domain.faults import Fault
-
-Place: TypeAlias = tuple[str | int, ...]
 
 _TAG = "tag:yaml.org,2002:"
 # YAML 1.2's core schema. The 1.1 rules that PyYAML brings read `no` as false and `1:30` as ninety.
@@ -32,10 +31,13 @@ class Source(msgspec.Struct, frozen=True):
     lines: Mapping[Place, int]
     faults: tuple[Fault, ...] = ()
 
+    def line(self, place: Place) -> int:
+        """Give the line of a place, or of the nearest one around it."""
+        return next(self.lines[place[:end]] for end in range(len(place), -1, -1) if place[:end] in self.lines)
+
     def fault(self, place: Place, code: str, message: str) -> Fault:
-        """Name a fault by the line it stands on, or by the nearest enclosing one."""
-        known = next(line for end in range(len(place), -1, -1) if (line := self.lines.get(place[:end])))
-        return Fault(field=f"{self.path}:{known}", code=code, message=message)
+        """Name a fault by the line it stands on."""
+        return Fault(field=f"{self.path}:{self.line(place)}", code=code, message=message)
 
 
 class _Loader(yaml.SafeLoader):

@@ -5,7 +5,7 @@ from traceback import walk_tb
 from typing import Any
 
 import msgspec
-from jinja2 import StrictUndefined, Template, TemplateSyntaxError, Undefined, meta, nodes
+from jinja2 import Environment, StrictUndefined, Template, TemplateSyntaxError, Undefined, meta, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from tocsin.domain.catalog import NotificationType, Payload
@@ -81,7 +81,7 @@ class Text:
 
     def __init__(self, source: TemplateSource, template: Template, tree: nodes.Template) -> None:
         self.source = source
-        self.names = dict(_names(tree))
+        self.names = _names(tree)
         self._template = template
         self._root = template.root_render_func
         self._context = template.new_context
@@ -111,24 +111,33 @@ def compile_text(source: TemplateSource) -> Text | Fault:
     environment = _HTML if source.html else _PLAIN
     try:
         tree = environment.parse(source.text)
-        _refuse_joins(tree)
+        _refuse_unsupported(tree, environment)
         code = environment.compile(tree, name=source.path, filename=source.path)
     except TemplateSyntaxError as error:
         return Fault(field=source.place(error.lineno), code="syntax", message=str(error.message))
     return Text(source, Template.from_code(environment, code, environment.globals), tree)
 
 
-def _refuse_joins(tree: nodes.Template) -> None:
+def _refuse_unsupported(tree: nodes.Template, environment: Environment) -> None:
+    """Refuse what Jinja itself would notice only when a text is rendered."""
     for node in tree.find_all((nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)):
         raise TemplateSyntaxError("a template cannot include, import or extend another", node.lineno)
+    for filtering in tree.find_all(nodes.Filter):
+        if filtering.name not in environment.filters:
+            raise TemplateSyntaxError(f"no filter named {filtering.name!r}", filtering.lineno)
+    for testing in tree.find_all(nodes.Test):
+        if testing.name not in environment.tests:
+            raise TemplateSyntaxError(f"no test named {testing.name!r}", testing.lineno)
 
 
-def _names(tree: nodes.Template) -> Iterator[tuple[str, int]]:
+def _names(tree: nodes.Template) -> dict[str, int]:
     """Give each name read from the payload with the first line it stands on."""
+    names: dict[str, int] = {}
     undeclared = meta.find_undeclared_variables(tree)
-    loads = [name for name in tree.find_all(nodes.Name) if name.ctx == "load" and name.name in undeclared]
-    for name in sorted(loads, key=lambda name: name.lineno, reverse=True):
-        yield name.name, name.lineno
+    for name in sorted(tree.find_all(nodes.Name), key=lambda name: name.lineno):
+        if name.ctx == "load" and name.name in undeclared:
+            names.setdefault(name.name, name.lineno)
+    return names
 
 
 def _dynamic(tree: nodes.Template) -> Iterator[nodes.Node]:

@@ -49,15 +49,15 @@ class _Collecting:
     def data(self) -> Named:
         named = []
         for field, words in self._type.data.items():
-            place = self._declared.fault(("data", field), "", "").field
-            path, _, line = place.rpartition(":")
-            text = self._compiled(TemplateSource(path, words, int(line)))
+            line = self._declared.line(("data", field))
+            source = TemplateSource(self._declared.source.path, words, line)
+            text = self._compiled(source, may_be_blank=True)
             if text is not None:
                 named.append((field, text))
         return tuple(named)
 
     def add(self, file: TemplateFile) -> None:
-        text = self._compiled(file.source)
+        text = self._compiled(file.source, may_be_blank=False)
         misplaced = self._misplaced(file)
         if misplaced is not None:
             self.faults.append(Fault(field=file.source.place(1), code="name", message=misplaced))
@@ -66,16 +66,12 @@ class _Collecting:
         self._found[channel].setdefault(file.locale, {})[file.part] = text
 
     def complete(self) -> Mapping[Channel, Mapping[str, Named]]:
-        """Keep the texts whose locale has every required part; name what is missing elsewhere."""
+        """Name every part that a locale lacks, and put the texts in order."""
+        default = self._type.default_locale
         for channel, locales in self._found.items():
-            required = PARTS[channel].required
-            wanted = {self._type.default_locale: locales.get(self._type.default_locale, {})} | locales
-            for locale, parts in wanted.items():
-                self.faults.extend(
-                    self._missing(channel, locale, part)
-                    for part in required
-                    if required and part not in parts
-                )
+            for locale, parts in {default: {}, **locales}.items():
+                lacking = [part for part in PARTS[channel].required if part not in parts]
+                self.faults.extend(self._missing(channel, locale, part) for part in lacking)
         return {
             channel: {locale: _in_order(channel, parts) for locale, parts in locales.items()}
             for channel, locales in self._found.items()
@@ -101,12 +97,13 @@ class _Collecting:
         message = f"{reason} needs every part of {channel}; add this file"
         return Fault(field=f"{path}:1", code="missing_part", message=message)
 
-    def _compiled(self, source: TemplateSource) -> Text | None:
+    def _compiled(self, source: TemplateSource, *, may_be_blank: bool) -> Text | None:
         compiled = compile_text(source)
         if isinstance(compiled, Fault):
             self.faults.append(compiled)
             return None
-        self.faults.extend(text_faults(compiled, self._type.payload_schema, self._examples))
+        schema = self._type.payload_schema
+        self.faults.extend(text_faults(compiled, schema, self._examples, may_be_blank=may_be_blank))
         return compiled
 
 

@@ -3,6 +3,7 @@
 import math
 import re
 from datetime import timedelta
+from itertools import pairwise
 from typing import TypeAlias, assert_never
 
 import msgspec
@@ -49,7 +50,7 @@ class Ladder(msgspec.Struct, frozen=True, tag="ladder"):
             raise ValueError("a ladder needs at least one step")
         if not all(timedelta(0) < step <= _LONGEST for step in self.steps):
             raise ValueError("each step of a ladder must be longer than 0 and at most 30d")
-        if any(later < earlier for earlier, later in zip(self.steps, self.steps[1:], strict=False)):
+        if any(later < earlier for earlier, later in pairwise(self.steps)):
             raise ValueError("the steps of a ladder must not get shorter")
 
 
