@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from uuid import UUID
 
+from tocsin.domain.catalog import Channel
 from tocsin.domain.ids import LeaseId
 from tocsin.store.pool import Connection
 
@@ -27,6 +28,7 @@ class ClaimedDelivery(NamedTuple):
 
     id: UUID
     notification_id: UUID
+    channel: Channel
     due_at: datetime
     attempts: int
     rescued: bool
@@ -97,11 +99,14 @@ claimed as (
     from due
     left join reach on reach.id = due.id and reach.nth = 1
     where d.id = due.id
-    returning d.id, d.notification_id, d.due_at, d.attempts, due.rescued, d.user_id, d.address, d.device_id
+    returning
+        d.id, d.notification_id, d.channel, d.due_at, d.attempts, due.rescued, d.user_id, d.address,
+        d.device_id
 )
 select
     claimed.id,
     claimed.notification_id,
+    claimed.channel,
     claimed.due_at,
     claimed.attempts,
     claimed.rescued,

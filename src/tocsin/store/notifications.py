@@ -7,20 +7,9 @@ from uuid import UUID
 
 import msgspec
 
-from tocsin.domain.ids import DeliveryId, NotificationId
+from tocsin.domain.ids import NotificationId
+from tocsin.domain.plan import PlannedDelivery
 from tocsin.store.pool import Connection
-
-
-class NewDelivery(msgspec.Struct, frozen=True, kw_only=True):
-    """A planned delivery, before it has a row."""
-
-    id: DeliveryId
-    channel: str
-    user_id: str | None
-    address: str | None
-    state: str
-    reason: str | None
-    due_at: datetime
 
 
 class NewNotification(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +30,7 @@ class NewNotification(msgspec.Struct, frozen=True, kw_only=True):
     send_at: datetime | None
     expires_at: datetime | None
     accepted_at: datetime
-    deliveries: Sequence[NewDelivery]
+    deliveries: Sequence[PlannedDelivery]
 
 
 class NotificationRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,113 @@
+"""Checking an intent against the catalog and turning it into a notification with its plan."""
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import rfc8785
+
+from tocsin.catalog.catalog import Catalog
+from tocsin.domain.catalog import NotificationType
+from tocsin.domain.faults import Fault
+from tocsin.domain.ids import new_notification_id
+from tocsin.domain.intent import Intent, audience_faults, intent_fingerprint, recipients
+from tocsin.domain.plan import plan
+from tocsin.store.notifications import NewNotification
+
+FURTHEST_SEND_AT = timedelta(days=366)
+LARGEST_PAYLOAD = 65_536
+
+_encoder = msgspec.json.Encoder()
+
+
+class Planner(msgspec.Struct, frozen=True):
+    """What accepting an intent is decided by, besides the intent itself."""
+
+    catalog: Catalog
+    available: AbstractSet[str]
+    admins: Mapping[str, Sequence[str]]
+
+    def check(self, producer: str, intent: Intent, now: datetime) -> NewNotification | list[Fault]:
+        """Give the notification an intent becomes, or everything that is wrong with it."""
+        payload = _encoder.encode(intent.payload)
+        faults = audience_faults(intent.audience) + _size_faults(payload) + _time_faults(intent, now)
+        faults += self.catalog.faults(intent.type, intent.version, intent.payload)
+        kind = self.catalog.find(intent.type, intent.version)
+        if faults or kind is None:
+            return faults
+        try:
+            fingerprint = intent_fingerprint(intent)
+        except rfc8785.CanonicalizationError as error:
+            return [Fault(field="payload", code="not_canonical", message=f"has no canonical form: {error}")]
+        return self._notification(producer, intent, kind, payload, fingerprint, now)
+
+    def _notification(
+        self,
+        producer: str,
+        intent: Intent,
+        kind: NotificationType,
+        payload: bytes,
+        fingerprint: bytes,
+        now: datetime,
+    ) -> NewNotification:
+        whom = recipients(intent, self.admins.get(intent.type, ()))
+        ttl = intent.ttl_seconds or kind.policies.ttl_seconds
+        starts = max(intent.send_at, now) if intent.send_at else now
+        return NewNotification(
+            id=new_notification_id(),
+            producer=producer,
+            idempotency_key=intent.idempotency_key,
+            fingerprint=fingerprint,
+            type=kind.name,
+            version=kind.version,
+            audience=_encoder.encode(intent.audience),
+            payload=payload,
+            collapse_key=intent.collapse_key,
+            request_id=intent.request_id,
+            trace_id=intent.trace_id,
+            occurred_at=intent.occurred_at,
+            send_at=intent.send_at,
+            expires_at=starts + timedelta(seconds=ttl) if ttl else None,
+            accepted_at=now,
+            deliveries=plan(kind, whom, available=self.available, send_at=intent.send_at, now=now),
+        )
+
+
+def _size_faults(payload: bytes) -> list[Fault]:
+    if len(payload) > LARGEST_PAYLOAD:
+        return [
+            Fault(
+                field="payload",
+                code="too_large",
+                message=f"is {len(payload)} bytes as JSON; at most {LARGEST_PAYLOAD} are taken",
+            )
+        ]
+    if b"\\u0000" in payload and _holds_nul(msgspec.json.decode(payload)):
+        return [Fault(field="payload", code="nul_character", message="holds a NUL character")]
+    return []
+
+
+def _holds_nul(value: Any) -> bool:
+    match value:
+        case str():
+            return "\x00" in value
+        case dict():
+            return any(_holds_nul(key) or _holds_nul(item) for key, item in value.items())
+        case list():
+            return any(map(_holds_nul, value))
+        case _:
+            return False
+
+
+def _time_faults(intent: Intent, now: datetime) -> list[Fault]:
+    if intent.send_at and intent.send_at > now + FURTHEST_SEND_AT:
+        return [
+            Fault(
+                field="send_at",
+                code="too_far",
+                message=f"is more than {FURTHEST_SEND_AT.days} days away",
+            )
+        ]
+    return []

@@ -1,0 +1,78 @@
+"""Settling in batches: outcomes gather for a moment and are written together."""
+
+import asyncio
+from collections.abc import Sequence
+
+import asyncpg
+import structlog
+
+from tocsin.engine.clock import Clock
+from tocsin.store.deliveries import SentDelivery, UnsentDelivery, settle_sent, settle_unsent
+from tocsin.store.pool import Pool
+
+LINGER = 0.005
+LARGEST_WRITE = 1_000
+LONGEST_PAUSE = 5.0
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+class Settler:
+    """Writes outcomes down; what cannot be written now is kept and tried again."""
+
+    def __init__(self, pool: Pool, clock: Clock) -> None:
+        self._pool = pool
+        self._clock = clock
+        self._waiting: list[SentDelivery | UnsentDelivery] = []
+        self._some = asyncio.Event()
+        self._closed = False
+
+    @property
+    def backlog(self) -> int:
+        """How many outcomes wait to be written."""
+        return len(self._waiting)
+
+    def put(self, settled: SentDelivery | UnsentDelivery) -> None:
+        """Hand over an outcome."""
+        self._waiting.append(settled)
+        self._some.set()
+
+    async def run(self) -> None:
+        """Write until closed and nothing waits."""
+        while not (self._closed and not self._waiting):
+            await self._some.wait()
+            if not self._closed and len(self._waiting) < LARGEST_WRITE:
+                await asyncio.sleep(LINGER)
+            self._some.clear()
+            batch, self._waiting = self._waiting, []
+            if batch:
+                await self._write_until_done(batch)
+
+    def close(self) -> None:
+        """Write what waits and then end."""
+        self._closed = True
+        self._some.set()
+
+    async def _write_until_done(self, batch: Sequence[SentDelivery | UnsentDelivery]) -> None:
+        pause = 0.05
+        while True:
+            try:
+                await self._write(batch)
+            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+                _log.warning("settling failed, trying again", error=repr(error), deliveries=len(batch))
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
+            else:
+                return
+
+    async def _write(self, batch: Sequence[SentDelivery | UnsentDelivery]) -> None:
+        sent = [settled for settled in batch if isinstance(settled, SentDelivery)]
+        unsent = [settled for settled in batch if isinstance(settled, UnsentDelivery)]
+        now = self._clock()
+        async with self._pool.acquire() as connection:
+            # Each statement is a transaction by itself; a repeat finds the lease gone and changes nothing.
+            written = await settle_sent(connection, sent, now) if sent else 0
+            written += await settle_unsent(connection, unsent, now) if unsent else 0
+        if written < len(batch):
+            _log.warning("settled too late for some", late=len(batch) - written)
+        self._some.set()

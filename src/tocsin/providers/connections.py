@@ -1,0 +1,50 @@
+"""HTTP/2 connections to a provider: several, because a peer caps the streams of each."""
+
+from datetime import timedelta
+from itertools import cycle
+from pathlib import Path
+
+from pyreqwest.client import Client, ClientBuilder
+
+from tocsin.domain.errors import ProviderSetupError
+
+STREAMS_PER_CONNECTION = 100
+
+
+class Connections:
+    """Clients that share the work in turn; each keeps one HTTP/2 connection to the peer."""
+
+    def __init__(
+        self, *, concurrency: int, connect_timeout: float, timeout: float, ca_file: Path | None
+    ) -> None:
+        count = -(-concurrency // STREAMS_PER_CONNECTION)
+        self._clients = [_client(connect_timeout, timeout, ca_file) for _ in range(count)]
+        self._turns = cycle(self._clients)
+
+    def next(self) -> Client:
+        """Give the client whose turn it is."""
+        return next(self._turns)
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        for client in self._clients:
+            await client.close()
+
+
+def _client(connect_timeout: float, timeout: float, ca_file: Path | None) -> Client:
+    builder = (
+        ClientBuilder()
+        .http2(enable=True)
+        .connect_timeout(timedelta(seconds=connect_timeout))
+        .timeout(timedelta(seconds=timeout))
+        .follow_redirects(enable=False)
+        .error_for_status(enable=False)
+        .http2_keep_alive_interval(timedelta(seconds=30))
+        .http2_keep_alive_timeout(timedelta(seconds=10))
+    )
+    if ca_file is not None:
+        try:
+            builder = builder.add_root_certificate_pem(ca_file.read_bytes())
+        except OSError as error:
+            raise ProviderSetupError(f"The CA file cannot be read: {error}") from error
+    return builder.build()

@@ -1,0 +1,164 @@
+"""Firebase Cloud Messaging, HTTP v1."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+from pyreqwest.exceptions import PyreqwestError
+from pyreqwest.response import Response
+
+from tocsin.domain.errors import ProviderSetupError
+from tocsin.domain.message import Limits, Message
+from tocsin.domain.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
+from tocsin.providers.connections import Connections
+from tocsin.providers.fcm_answers import ALARM_REST, classify
+from tocsin.providers.google import AccessTokens, TokenUnavailableError
+
+SCOPE = "https://www.googleapis.com/auth/firebase.messaging"
+
+_encoder = msgspec.json.Encoder()
+
+
+class FcmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How FCM is reached; without a credentials file it is not used."""
+
+    credentials_file: Path | None = None
+    project_id: str | None = None
+    base_url: str = "https://fcm.googleapis.com"
+    max_concurrency: int = 20
+    connect_timeout: float = 5.0
+    timeout: float = 10.0
+    ca_file: Path | None = None
+
+
+class _Taken(msgspec.Struct):
+    name: str
+
+
+_taken = msgspec.json.Decoder(_Taken)
+
+
+def render(message: Message, now: datetime) -> bytes | Rejected:
+    """Write a message as FCM wants it.
+
+    A tag, unlike a collapse key, has no limit of four a device: a repeat replaces what
+    the phone shows, and nothing that waits for an offline phone is lost.
+    """
+    tag = message.collapse_key or str(message.delivery_id)
+    android: dict[str, Any] = {"priority": "HIGH", "notification": {"tag": tag}}
+    apns_headers = {"apns-collapse-id": tag}
+    if message.collapse_key:
+        android["collapse_key"] = message.collapse_key
+    if message.expires_at:
+        seconds = max(0, int((message.expires_at - now).total_seconds()))
+        android["ttl"] = f"{min(seconds, FcmProvider.limits.ttl_seconds)}s"
+        apns_headers["apns-expiration"] = str(int(message.expires_at.timestamp()))
+    body = _encoder.encode(
+        {
+            "message": {
+                "token": message.target,
+                "notification": {"title": message.title, "body": message.body},
+                "data": message.data,
+                "android": android,
+                "apns": {"headers": apns_headers},
+            }
+        }
+    )
+    if len(body) > FcmProvider.limits.payload_bytes and (size := _payload_size(message)) > (
+        FcmProvider.limits.payload_bytes
+    ):
+        return Rejected("payload_too_large", f"{size} bytes; FCM takes {FcmProvider.limits.payload_bytes}")
+    return body
+
+
+def _payload_size(message: Message) -> int:
+    texts = [message.title, message.body, *message.data.keys(), *message.data.values()]
+    return sum(len(text.encode()) for text in texts)
+
+
+class FcmProvider:
+    """Sends one message a request over a group of HTTP/2 connections."""
+
+    name: ClassVar[str] = "fcm"
+    limits: ClassVar[Limits] = Limits(payload_bytes=4_096, batch=1, ttl_seconds=2_419_200)
+
+    def __init__(self, settings: FcmSettings) -> None:
+        if settings.credentials_file is None:
+            raise ProviderSetupError("FCM needs TOCSIN_FCM__CREDENTIALS_FILE.")
+        self._tokens = AccessTokens(settings.credentials_file, SCOPE, settings.ca_file)
+        project = settings.project_id or self._tokens.project_id
+        if not project:
+            raise ProviderSetupError(
+                "The service account names no project: set TOCSIN_FCM__PROJECT_ID to your Firebase project."
+            )
+        self._url = f"{settings.base_url.rstrip('/')}/v1/projects/{project}/messages:send"
+        self._concurrency = settings.max_concurrency
+        self._connections = Connections(
+            concurrency=settings.max_concurrency,
+            connect_timeout=settings.connect_timeout,
+            timeout=settings.timeout,
+            ca_file=settings.ca_file,
+        )
+
+    @property
+    def concurrency(self) -> int:
+        """How many messages may be under way at once."""
+        return self._concurrency
+
+    async def send(self, batch: Sequence[Message], *, now: datetime) -> Sequence[Outcome]:
+        """Hand over each message of the batch."""
+        return [await self._send_one(message, now) for message in batch]
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._connections.aclose()
+        self._tokens.close()
+
+    async def _send_one(self, message: Message, now: datetime) -> Outcome:
+        body = render(message, now)
+        if isinstance(body, Rejected):
+            return body
+        try:
+            token = await self._tokens.get()
+            answer = await self._post(body, token)
+            if answer.status == HTTPStatus.UNAUTHORIZED:
+                outcome = await self._outcome(answer)
+                if outcome.code != "UNAUTHENTICATED":
+                    return outcome
+                answer = await self._post(body, await self._tokens.replace(token))
+            if answer.status == HTTPStatus.OK:
+                return Sent(_taken.decode(await answer.bytes()).name)
+            return await self._outcome(answer)
+        except TokenUnavailableError as error:
+            if error.lasting:
+                return Defer("credentials_refused", ALARM_REST, str(error), alarm=True)
+            return Retry("token_unavailable", str(error))
+        except TimeoutError as error:
+            return Retry("timeout", type(error).__name__)
+        except PyreqwestError as error:
+            return Retry("network_error", type(error).__name__)
+        except msgspec.DecodeError:
+            return Retry("unreadable_answer", "FCM answered 200 with something else than its JSON")
+
+    async def _post(self, body: bytes, token: str) -> Response:
+        return await (
+            self._connections.next()
+            .post(self._url)
+            .header("authorization", f"Bearer {token}", is_sensitive=True)
+            .header("content-type", "application/json")
+            .body_bytes(body)
+            .build()
+            .send()
+        )
+
+    @staticmethod
+    async def _outcome(answer: Response) -> Retry | Defer | Rejected | Gone:
+        return classify(answer.status, bytes(await answer.bytes()), _retry_after(answer))
+
+
+def _retry_after(answer: Response) -> timedelta | None:
+    value = answer.get_header("retry-after")
+    return timedelta(seconds=int(value)) if value and value.isdigit() else None

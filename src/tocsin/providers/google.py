@@ -1,0 +1,146 @@
+"""Access tokens for Google's APIs, from a service account."""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import google.auth.exceptions
+import google.auth.transport
+from google.oauth2 import service_account
+from pyreqwest.client import SyncClient, SyncClientBuilder
+from pyreqwest.exceptions import PyreqwestError
+
+from tocsin.domain.errors import ProviderSetupError
+
+RENEW_BEFORE = timedelta(minutes=5)
+
+
+class TokenUnavailableError(Exception):
+    """No access token could be had; `lasting` tells that trying again will not help."""
+
+    def __init__(self, detail: str, *, lasting: bool) -> None:
+        self.lasting = lasting
+        super().__init__(detail)
+
+
+class AccessTokens:
+    """Keeps one access token and renews it ahead of its end, once for all who ask."""
+
+    def __init__(self, credentials_file: Path, scope: str, ca_file: Path | None) -> None:
+        self._credentials = _load(credentials_file, scope)
+        self._transport = _Transport(ca_file)
+        self._renewing = asyncio.Lock()
+
+    @property
+    def project_id(self) -> str | None:
+        """The project the service account belongs to."""
+        project: str | None = self._credentials.project_id
+        return project
+
+    async def get(self) -> str:
+        """Give a token that is good for some minutes more."""
+        if self._token and not self._ends_soon():
+            return self._token
+        async with self._renewing:
+            if not self._token or self._ends_soon():
+                await self._renew()
+            return self._token or ""
+
+    async def replace(self, refused: str) -> str:
+        """Give another token than the one that was refused."""
+        async with self._renewing:
+            if self._token == refused:
+                await self._renew()
+            return self._token or ""
+
+    @property
+    def _token(self) -> str | None:
+        token: str | None = self._credentials.token
+        return token
+
+    def _ends_soon(self) -> bool:
+        expiry = self._credentials.expiry
+        return expiry is None or expiry.replace(tzinfo=UTC) - datetime.now(UTC) < RENEW_BEFORE
+
+    async def _renew(self) -> None:
+        try:
+            await asyncio.to_thread(self._credentials.refresh, self._transport)
+        except google.auth.exceptions.RefreshError as error:
+            raise TokenUnavailableError(_first(error), lasting=not error.retryable) from error
+        except google.auth.exceptions.TransportError as error:
+            raise TokenUnavailableError(_first(error), lasting=False) from error
+
+    def close(self) -> None:
+        """Close the connection to the token endpoint."""
+        self._transport.close()
+
+
+class _Answer(google.auth.transport.Response):
+    def __init__(self, status: int, headers: Mapping[str, str], data: bytes) -> None:
+        self._status = status
+        self._headers = headers
+        self._data = data
+
+    @property
+    def status(self) -> int:
+        return self._status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._headers
+
+    @property
+    def data(self) -> bytes:
+        return self._data
+
+
+class _Transport(google.auth.transport.Request):
+    """Lets google-auth speak through the transport that everything else uses."""
+
+    def __init__(self, ca_file: Path | None) -> None:
+        builder = SyncClientBuilder().error_for_status(enable=False).timeout(timedelta(seconds=10))
+        if ca_file is not None:
+            builder = builder.add_root_certificate_pem(ca_file.read_bytes())
+        self._client: SyncClient = builder.build()
+
+    def __call__(
+        self,
+        url: str,
+        method: str = "GET",
+        body: bytes | str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        **_: Any,
+    ) -> _Answer:
+        request = self._client.request(method, url).headers(dict(headers or {}))
+        if timeout is not None:
+            request = request.timeout(timedelta(seconds=timeout))
+        if body is not None:
+            request = request.body_bytes(body.encode() if isinstance(body, str) else body)
+        try:
+            response = request.build().send()
+            return _Answer(response.status, dict(response.headers), bytes(response.bytes()))
+        except PyreqwestError as error:
+            raise google.auth.exceptions.TransportError(type(error).__name__) from error  # type: ignore[no-untyped-call]
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def _load(credentials_file: Path, scope: str) -> Any:
+    try:
+        return service_account.Credentials.from_service_account_file(  # type: ignore[no-untyped-call]
+            credentials_file, scopes=[scope]
+        )
+    except (OSError, ValueError, google.auth.exceptions.GoogleAuthError) as error:
+        raise ProviderSetupError(
+            f"The service account file {credentials_file} cannot be used: {_first(error)}. "
+            "TOCSIN_FCM__CREDENTIALS_FILE must name the JSON key of a Google service account."
+        ) from error
+
+
+def _first(error: BaseException) -> str:
+    """Give the message without the response body that google-auth puts behind it."""
+    return str(error.args[0]) if error.args else type(error).__name__
