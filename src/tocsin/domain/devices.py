@@ -1,0 +1,56 @@
+"""The rules of devices: what a registration must look like and how many a person may keep."""
+
+import hashlib
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from tocsin.domain.faults import Fault
+
+Platform = Literal["ios", "android", "web"]
+ProviderName = Literal["fcm", "apns", "expo", "webpush", "sns"]
+DeviceToken = Annotated[str, Meta(min_length=1, max_length=4096, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
+Policy = Literal["many", "one_per_platform"]
+
+_SHORT_HASH = 12
+
+
+class RetiredReason(StrEnum):
+    """Why a device no longer gets anything; providers add the codes they retire devices for."""
+
+    UNREGISTERED = "unregistered"
+    REPLACED = "replaced"
+    SURPLUS = "too_many_devices"
+    SAME_PLATFORM = "newer_device_on_platform"
+
+
+class DeviceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many devices a person keeps and how often they may register one.
+
+    `many` keeps the `max_active` devices seen last; `one_per_platform` keeps the newest of each platform.
+    """
+
+    policy: Policy = "many"
+    max_active: int = 5
+    registrations_per_hour: int = 60
+
+
+def device_settings_faults(settings: DeviceSettings) -> Iterator[Fault]:
+    """Find what contradicts itself in the device settings."""
+    for name in ("max_active", "registrations_per_hour"):
+        value = getattr(settings, name)
+        if value < 1:
+            yield Fault(field=f"devices.{name}", code="too_small", message=f"must be at least 1, not {value}")
+
+
+def token_hash(token: str) -> bytes:
+    """Digest a token: it names the device where the token itself must not appear."""
+    return hashlib.sha256(token.encode()).digest()
+
+
+def short_hash(digest: bytes) -> str:
+    """Shorten a token's digest to what a person can compare by eye."""
+    return digest.hex()[:_SHORT_HASH]

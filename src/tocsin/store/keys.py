@@ -1,0 +1,82 @@
+"""API keys: who holds one and what they may do; only digests are stored."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+import msgspec
+
+from tocsin.store.pool import Connection
+
+LONGEST_LIST = 1_000
+
+
+class KeyRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An API key as it is stored; `hint` is its last characters, to tell keys apart."""
+
+    id: UUID
+    producer: str
+    role: str
+    hint: str
+    created_at: datetime
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+
+CREATE = """
+insert into api_keys (id, producer, role, key_hash, hint, created_at)
+values ($1, $2, $3, $4, $5, $6)
+"""
+
+LIVE = """
+select id, producer, role, hint, created_at, last_used_at, revoked_at
+from api_keys
+where key_hash = $1 and revoked_at is null
+"""
+
+LIST = """
+select id, producer, role, hint, created_at, last_used_at, revoked_at
+from api_keys
+order by id desc
+limit $1
+"""
+
+REVOKE = """
+update api_keys
+set revoked_at = coalesce(revoked_at, $2)
+where id = $1
+returning id, producer, role, hint, created_at, last_used_at, revoked_at
+"""
+
+TOUCH = """
+update api_keys
+set last_used_at = $2
+where id = any($1::uuid[]) and (last_used_at is null or last_used_at < $2)
+"""
+
+
+async def create(connection: Connection, key: KeyRow, key_hash: bytes) -> None:
+    """Store a new key."""
+    await connection.execute(CREATE, key.id, key.producer, key.role, key_hash, key.hint, key.created_at)
+
+
+async def find_live(connection: Connection, key_hash: bytes) -> KeyRow | None:
+    """Find a key that was not revoked by its digest."""
+    row = await connection.fetchrow(LIVE, key_hash)
+    return KeyRow(**row) if row else None
+
+
+async def list_all(connection: Connection) -> list[KeyRow]:
+    """Read the keys, newest first, revoked ones too."""
+    return [KeyRow(**row) for row in await connection.fetch(LIST, LONGEST_LIST)]
+
+
+async def revoke(connection: Connection, key_id: UUID, now: datetime) -> KeyRow | None:
+    """Take a key back; one revoked before keeps its time."""
+    row = await connection.fetchrow(REVOKE, key_id, now)
+    return KeyRow(**row) if row else None
+
+
+async def touch(connection: Connection, key_ids: Sequence[UUID], now: datetime) -> None:
+    """Note that keys were used."""
+    await connection.execute(TOUCH, key_ids, now)
