@@ -75,15 +75,20 @@ def _template(root: Path, path: Path, faults: list[Fault]) -> TemplateFile | Non
 
 
 def _text(root: Path, path: Path, faults: list[Fault]) -> str | None:
+    """Read a file; one that is not UTF-8 is a fault, and is read on for its other faults."""
     try:
-        return path.read_text("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        message = "this is not UTF-8; save the file as UTF-8"
+        content = path.read_bytes()
     except OSError as error:
-        line, message = 1, f"the file cannot be read: {error.strerror}"
-    faults.append(Fault(field=f"{_name(root, path)}:{line}", code="unreadable", message=message))
-    return None
+        message = f"the file cannot be read: {error.strerror}"
+        faults.append(Fault(field=f"{_name(root, path)}:1", code="unreadable", message=message))
+        return None
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        message = "this is not UTF-8; save the file as UTF-8"
+        faults.append(Fault(field=f"{_name(root, path)}:{line}", code="unreadable", message=message))
+        return content.decode("utf-8-sig", "replace")
 
 
 def _name(root: Path, path: Path) -> str:
