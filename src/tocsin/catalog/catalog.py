@@ -114,5 +114,6 @@ def _written(kind: NotificationType, locale: str, part: str, text: Text, payload
     try:
         return text(payload)
     except Exception as error:  # noqa: BLE001 - a template can raise anything
-        # The original is not chained: its words may hold values of the payload.
-        raise RenderError(kind, locale, part, text.place_of(error), type(error).__name__) from None
+        failure = RenderError(kind, locale, part, text.place_of(error), type(error).__name__)
+    # Raised out here so that the original is not chained: its words may hold values of the payload.
+    raise failure
