@@ -1,6 +1,6 @@
 """FCM HTTP v1: one request in, one verdict out."""
 
-import secrets
+import itertools
 import time
 from typing import Any, assert_never
 
@@ -45,6 +45,7 @@ class Fcm:
         self._faults = faults
         self._tally = tally
         self._tokens = tokens
+        self._numbers = itertools.count(1)
 
     def send(self, project: str, authorization: str | None, body: bytes) -> Verdict:
         """Judge a request and let its message arrive, or not."""
@@ -99,7 +100,7 @@ class Fcm:
                 return fcm_errors.DEVICE_QUOTA_EXCEEDED.with_retry_after(wait)
         if order.validate_only:
             return _taken(project, "fake_message_id", "VALIDATED")
-        message_id = f"0:{time.time_ns() // 1000}%{secrets.token_hex(8)}"
+        message_id = f"0:{time.time_ns() // 1000}%{next(self._numbers):016x}"
         delivery_id = (order.message.get("data") or {}).get("delivery_id")
         self._tally.deliver(delivery_id)
         self._phones.receive(

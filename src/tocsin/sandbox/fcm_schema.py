@@ -22,10 +22,14 @@ class Scalar(msgspec.Struct, frozen=True):
     name: str
     types: tuple[type, ...]
 
-    def violations(self, value: Any, path: str) -> Iterator[Violation]:
-        """Find a value of another type."""
+    def fits(self, value: Any) -> bool:
+        """Tell whether a value has the type."""
         # bool is an int to Python but not to JSON.
-        if not isinstance(value, self.types) or (isinstance(value, bool) and bool not in self.types):
+        return type(value) in self.types
+
+    def violations(self, value: Any, path: str) -> Iterator[Violation]:
+        """Say what does not fit."""
+        if not self.fits(value):
             yield _invalid(path, self.name, value)
 
 
@@ -35,18 +39,26 @@ class Choice(msgspec.Struct, frozen=True):
     name: str
     values: frozenset[str]
 
+    def fits(self, value: Any) -> bool:
+        """Tell whether a value is one of the names."""
+        return isinstance(value, str) and value.upper() in self.values
+
     def violations(self, value: Any, path: str) -> Iterator[Violation]:
-        """Find a name that is not one of them."""
-        if not isinstance(value, str) or value.upper() not in self.values:
+        """Say what does not fit."""
+        if not self.fits(value):
             yield _invalid(path, self.name, value)
 
 
 class Duration(msgspec.Struct, frozen=True):
     """Seconds, written like `3.5s`."""
 
+    def fits(self, value: Any) -> bool:
+        """Tell whether a value is written so."""
+        return isinstance(value, str) and _DURATION.fullmatch(value) is not None
+
     def violations(self, value: Any, path: str) -> Iterator[Violation]:
-        """Find anything written otherwise."""
-        if not isinstance(value, str) or not _DURATION.fullmatch(value):
+        """Say what does not fit."""
+        if not self.fits(value):
             field = path.rpartition(".")[2]
             yield Violation(
                 path,
@@ -58,17 +70,25 @@ class Duration(msgspec.Struct, frozen=True):
 class AnyObject(msgspec.Struct, frozen=True):
     """A JSON object that the gateway does not look into."""
 
+    def fits(self, value: Any) -> bool:
+        """Tell whether a value is an object."""
+        return isinstance(value, dict)
+
     def violations(self, value: Any, path: str) -> Iterator[Violation]:
-        """Find what is no object."""
-        if not isinstance(value, dict):
+        """Say what does not fit."""
+        if not self.fits(value):
             yield _invalid(path, "type.googleapis.com/google.protobuf.Struct", value)
 
 
 class StringMap(msgspec.Struct, frozen=True):
     """A JSON object whose values are strings."""
 
+    def fits(self, value: Any) -> bool:
+        """Tell whether a value is such an object."""
+        return isinstance(value, dict) and all(type(item) is str for item in value.values())
+
     def violations(self, value: Any, path: str) -> Iterator[Violation]:
-        """Find values that are no strings."""
+        """Say what does not fit."""
         if not isinstance(value, dict):
             yield _invalid(path, "Map", value)
             return
@@ -82,9 +102,16 @@ class Repeated(msgspec.Struct, frozen=True):
 
     of: "Kind"
 
+    def fits(self, value: Any) -> bool:
+        """Tell whether a value is an array and every item fits."""
+        return isinstance(value, list) and all(map(self.of.fits, value))
+
     def violations(self, value: Any, path: str) -> Iterator[Violation]:
-        """Find the faults of every item."""
-        for index, item in enumerate(value if isinstance(value, list) else [value]):
+        """Say what does not fit."""
+        if not isinstance(value, list):
+            yield _invalid(path, "repeated", value)
+            return
+        for index, item in enumerate(value):
             yield from self.of.violations(item, f"{path}[{index}]")
 
 
@@ -93,8 +120,18 @@ class Fields(msgspec.Struct, frozen=True):
 
     by_name: Mapping[str, "Kind"]
 
+    def fits(self, value: Any) -> bool:
+        """Tell whether every field of a value is known and fits."""
+        if not isinstance(value, dict):
+            return False
+        for name, content in value.items():
+            kind = self.by_name.get(name)
+            if kind is None or not (content is None or kind.fits(content)):
+                return False
+        return True
+
     def violations(self, value: Any, path: str) -> Iterator[Violation]:
-        """Find unknown fields and the faults of known ones."""
+        """Say what does not fit."""
         if not isinstance(value, dict):
             yield _invalid(path, "Message", value)
             return
@@ -214,18 +251,21 @@ _MESSAGE = _fields(
 )
 
 TARGETS: tuple[TargetKind, ...] = ("token", "fid", "topic", "condition")
-_REQUEST = _fields(message=_MESSAGE, validate_only=_BOOL)
+REQUEST = _fields(message=_MESSAGE, validate_only=_BOOL)
 
 
 def request_violations(request: dict[str, Any]) -> list[Violation]:
-    """Name every field of a request that does not fit the schema."""
-    return [*_REQUEST.violations(request, ""), *_second_targets(request.get("message"))]
+    """Name everything in a request that does not fit the schema."""
+    # Most requests fit, and telling so is several times cheaper than naming what does not.
+    misfits = [] if REQUEST.fits(request) else [*REQUEST.violations(request, "")]
+    return [*misfits, *_second_targets(request)]
 
 
-def _second_targets(message: Any) -> Iterator[Violation]:
+def _second_targets(request: dict[str, Any]) -> Iterator[Violation]:
+    message = request.get("message")
     if not isinstance(message, dict):
         return
-    named = [name for name in TARGETS if message.get(name) is not None]
+    named = [name for name in TARGETS if name in message and message[name] is not None]
     for name in named[1:]:
         text = f"oneof field 'target' is already set. Cannot set '{name}'"
         yield Violation("message", f"Invalid value at 'message' (oneof), {text}")
