@@ -1,0 +1,164 @@
+"""Compare Tocsin with what people use instead: `python -m bench`."""
+
+import argparse
+import asyncio
+import datetime as dt
+import shlex
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from bench import broker, console, machine, plot, results_page
+from bench.contestants import CONTESTANTS
+from bench.contract import Contestant, Line
+from bench.goals import SUBJECT
+from bench.lines import LINES
+from bench.outcome import LeftOut, LineResult, Outcome
+from bench.process import ROOT
+from bench.race import Standing, run_race
+from bench.stage import LATENCY_MS, Stage, open_stage
+
+FOLDER = ROOT / "bench"
+PLOT = "results.svg"
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What was asked for on the command line."""
+
+    messages: int
+    rounds: int
+    seconds: float
+    only: tuple[str, ...]
+    json: bool
+    keep_logs: Path | None
+
+
+def parse(arguments: Sequence[str]) -> Options:
+    """Read the command line."""
+    names = [*(each.name for each in CONTESTANTS), *(each.name for each in LINES)]
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument(
+        "--messages", type=_positive, default=50_000, help="most messages a round (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=8.0, help="how long a round should last (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--rounds", type=_positive, default=3, help="rounds for each contestant (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=names,
+        default=[],
+        metavar="NAME",
+        help=f"run this contestant or line only, may be repeated: {', '.join(names)}; writes to bench/out",
+    )
+    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
+    parser.add_argument(
+        "--keep-logs", type=Path, metavar="FOLDER", help="keep the contestants' logs in this folder"
+    )
+    return msgspec.convert(vars(parser.parse_args(arguments)), Options)
+
+
+async def run(options: Options, command: str, workdir: Path) -> Outcome:
+    """Run the contestants and the lines that were asked for."""
+    chosen = [each for each in CONTESTANTS if not options.only or each.name in options.only]
+    lines = [each for each in LINES if not options.only or each.name in options.only]
+    able, left_out = _able(chosen)
+    for absent in left_out:
+        tell(f"Left out: {absent.title}: {absent.reason}")
+    async with open_stage(workdir, options.messages) as stage:
+        standings: list[Standing] = []
+        if able:
+            standings = await run_race(
+                able,
+                stage,
+                rounds=options.rounds,
+                seconds=options.seconds,
+                most=options.messages,
+                tell=tell,
+            )
+        measured = [await _measure_line(line, stage) for line in lines]
+    return Outcome(
+        date=dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        command=command,
+        machine=machine.describe(),
+        versions=_versions(able),
+        latency_ms=LATENCY_MS,
+        standings=tuple(standings),
+        left_out=tuple(left_out),
+        lines=tuple(measured),
+    )
+
+
+def write(outcome: Outcome, folder: Path) -> None:
+    """Write the page and the picture."""
+    folder.mkdir(exist_ok=True)
+    if outcome.standings:
+        plot.draw(outcome.standings, SUBJECT, folder / PLOT)
+    (folder / "RESULTS.md").write_text(results_page.results_page(outcome, PLOT))
+    tell(f"Written: {(folder / 'RESULTS.md').relative_to(ROOT)} and {PLOT} beside it")
+
+
+def tell(words: str) -> None:
+    """Show progress where it does not mix with the outcome."""
+    print(words, file=sys.stderr, flush=True)
+
+
+async def _measure_line(line: Line, stage: Stage) -> LineResult:
+    await stage.clear()
+    readings = tuple(await line.measure(stage.arena(line.name)))
+    for each in readings:
+        tell(f"line       {each.name}: {each.value:,.2f} {each.unit}")
+    return LineResult(name=line.name, title=line.title, readings=readings)
+
+
+def _able(chosen: Sequence[Contestant]) -> tuple[list[Contestant], list[LeftOut]]:
+    reasons = {each.name: each.absent() for each in chosen}
+    return (
+        [each for each in chosen if reasons[each.name] is None],
+        [
+            LeftOut(title=each.title, reason=reason)
+            for each in chosen
+            if (reason := reasons[each.name]) is not None
+        ],
+    )
+
+
+def _versions(able: Sequence[Contestant]) -> tuple[str, ...]:
+    named = [name for each in able for name in each.versions()]
+    return tuple(dict.fromkeys((*named, broker.version())))
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
+    return number
+
+
+def main() -> None:
+    """Run, print and write."""
+    options = parse(sys.argv[1:])
+    command = shlex.join(["python", "-m", "bench", *sys.argv[1:]])
+    if options.keep_logs:
+        options.keep_logs.mkdir(parents=True, exist_ok=True)
+        outcome = asyncio.run(run(options, command, options.keep_logs.resolve()))
+    else:
+        with tempfile.TemporaryDirectory(prefix="tocsin-bench-") as scratch:
+            outcome = asyncio.run(run(options, command, Path(scratch)))
+    print(
+        msgspec.json.format(msgspec.json.encode(outcome)).decode()
+        if options.json
+        else console.console(outcome)
+    )
+    # A partial run must not replace the page of a whole one.
+    write(outcome, FOLDER / "out" if options.only else FOLDER)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""Run contestants in turn against one sandbox and take their measure."""
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from bench.contract import Batch, Contestant, Engine
+from bench.meter import cpu_seconds, peak_memory
+from bench.stage import Stage
+
+FIRST_WARM_UP = 250
+WARM_UP_SECONDS = 2.0
+TRIAL_SECONDS = 3.0
+FEWEST = 500
+
+Progress = Callable[[str], None]
+
+
+class Round(msgspec.Struct, frozen=True):
+    """One contestant's run over one batch."""
+
+    setting: str
+    messages: int
+    seconds: float
+    cpu_seconds: float
+    sandbox_cpu_seconds: float
+    peak_bytes: int
+
+    @property
+    def rate(self) -> float:
+        """Give messages a second, from the first enqueue to the last answer."""
+        return self.messages / self.seconds
+
+    @property
+    def cpu_micros(self) -> float:
+        """Give microseconds of processor time a message."""
+        return 1e6 * self.cpu_seconds / self.messages
+
+    @property
+    def sandbox_micros(self) -> float:
+        """Give the sandbox's own microseconds a message, which are not the contestant's."""
+        return 1e6 * self.sandbox_cpu_seconds / self.messages
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """The middle and the ends of what the rounds gave."""
+
+    median: float
+    low: float
+    high: float
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """What a contestant came to over all its rounds."""
+
+    name: str
+    title: str
+    setting: str
+    rounds: tuple[Round, ...]
+    trials: tuple[Round, ...]
+
+    @property
+    def rate(self) -> Spread:
+        """Give messages a second."""
+        return spread(each.rate for each in self.rounds)
+
+    @property
+    def cpu_micros(self) -> Spread:
+        """Give microseconds of processor time a message."""
+        return spread(each.cpu_micros for each in self.rounds)
+
+    @property
+    def sandbox_micros(self) -> Spread:
+        """Give the sandbox's microseconds of processor time a message."""
+        return spread(each.sandbox_micros for each in self.rounds)
+
+    @property
+    def peak_bytes(self) -> int:
+        """Give the highest memory of all rounds."""
+        return max(each.peak_bytes for each in self.rounds)
+
+
+def spread(values: Iterable[float]) -> Spread:
+    """Take the median and the ends."""
+    ordered = sorted(values)
+    return Spread(median=statistics.median(ordered), low=ordered[0], high=ordered[-1])
+
+
+def fitting(rate: float, seconds: float, most: int) -> int:
+    """Choose how many messages keep a contestant of this rate busy for about so long."""
+    return min(most, max(FEWEST, round(rate * seconds)))
+
+
+def turns(names: Sequence[str], rounds: int) -> Iterator[tuple[int, str]]:
+    """Order the rounds A B C A B C, so that a slow minute of the machine does not hit one alone."""
+    return itertools.product(range(rounds), names)
+
+
+async def run_race(
+    contestants: Sequence[Contestant], stage: Stage, *, rounds: int, seconds: float, most: int, tell: Progress
+) -> list[Standing]:
+    """Choose each contestant's best setting in short trials, then measure them in turns."""
+    trials = {each.name: await _trials(each, stage, most, tell) for each in contestants}
+    best = {name: max(tried, key=lambda trial: trial.rate) for name, tried in trials.items()}
+    measured: Mapping[str, list[Round]] = {each.name: [] for each in contestants}
+    by_name = {each.name: each for each in contestants}
+    for number, name in turns(list(by_name), rounds):
+        taken = await _measure(by_name[name], best[name].setting, stage, seconds, most, best[name].rate)
+        tell(f"round {number + 1}/{rounds}  {_line(by_name[name], taken)}")
+        measured[name].append(taken)
+    return [
+        Standing(
+            name=each.name,
+            title=each.title,
+            setting=best[each.name].setting,
+            rounds=tuple(measured[each.name]),
+            trials=tuple(trials[each.name]),
+        )
+        for each in contestants
+    ]
+
+
+async def _trials(contestant: Contestant, stage: Stage, most: int, tell: Progress) -> list[Round]:
+    taken = []
+    for setting in contestant.settings:
+        trial = await _measure(contestant, setting, stage, TRIAL_SECONDS, most)
+        tell(f"trial      {_line(contestant, trial)}")
+        taken.append(trial)
+    return taken
+
+
+async def _measure(
+    contestant: Contestant, setting: str, stage: Stage, seconds: float, most: int, rate: float | None = None
+) -> Round:
+    serials = itertools.count(1)
+    async with contestant.started(stage.arena(contestant.name), setting) as engine:
+        warm_rate = await _warm_up(engine, stage, serials, most)
+        count = fitting(rate or warm_rate, seconds, most)
+        await stage.clear()
+        async with peak_memory(engine.roots) as peak:
+            cpu, sandbox_cpu = cpu_seconds(engine.roots), stage.cpu_seconds()
+            begun = time.perf_counter()
+            await engine.deliver(Batch(serial=next(serials), count=count))
+            await stage.answered(count)
+            elapsed = time.perf_counter() - begun
+            cpu, sandbox_cpu = cpu_seconds(engine.roots) - cpu, stage.cpu_seconds() - sandbox_cpu
+    return Round(
+        setting=setting,
+        messages=count,
+        seconds=elapsed,
+        cpu_seconds=cpu,
+        sandbox_cpu_seconds=sandbox_cpu,
+        peak_bytes=peak.bytes,
+    )
+
+
+async def _warm_up(engine: Engine, stage: Stage, serials: Iterator[int], most: int) -> float:
+    """Double the batches until connections are open and code is compiled, and give the last one's rate."""
+    warm_from, count = time.perf_counter(), min(FIRST_WARM_UP, most)
+    while True:
+        await stage.clear()
+        begun = time.perf_counter()
+        await engine.deliver(Batch(serial=next(serials), count=count))
+        await stage.answered(count)
+        now = time.perf_counter()
+        if now - warm_from >= WARM_UP_SECONDS:
+            return count / (now - begun)
+        count = min(2 * count, most)
+
+
+def _line(contestant: Contestant, taken: Round) -> str:
+    return f"{contestant.name:<15}{taken.setting:<24}{taken.rate:>8,.0f}/s {taken.cpu_micros:>7,.0f} µs"

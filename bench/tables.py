@@ -1,0 +1,73 @@
+"""The figures of a run as rows of text, for the console and for RESULTS.md alike."""
+
+from collections.abc import Sequence
+
+from bench.contract import Reading
+from bench.race import Spread, Standing
+
+Row = tuple[str, ...]
+
+RACE_HEAD: Row = ("contestant", "messages/s", "low to high", "CPU µs/msg", "peak MB")
+READING_HEAD: Row = ("what", "measured", "goal", "")
+
+
+def race_rows(standings: Sequence[Standing]) -> list[Row]:
+    """Put the fastest first."""
+    return [
+        (
+            each.title,
+            f"{each.rate.median:,.0f}",
+            between(each.rate),
+            f"{each.cpu_micros.median:,.0f}",
+            f"{each.peak_bytes / 1e6:,.0f}",
+        )
+        for each in by_rate(standings)
+    ]
+
+
+def ratio_head(standings: Sequence[Standing]) -> Row:
+    """Name the contestants that the rows are compared with."""
+    return ("times the rate of", *(each.name for each in by_rate(standings)))
+
+
+def ratio_rows(standings: Sequence[Standing]) -> list[Row]:
+    """Divide every rate by every other."""
+    ordered = by_rate(standings)
+    return [
+        (row.name, *("·" if row is column else _times(row, column) for column in ordered)) for row in ordered
+    ]
+
+
+def reading_rows(readings: Sequence[Reading]) -> list[Row]:
+    """Set each figure beside its goal, and say whether the goal is met."""
+    return [(each.name, _amount(each.value, each.unit), _goal(each), _verdict(each)) for each in readings]
+
+
+def by_rate(standings: Sequence[Standing]) -> list[Standing]:
+    """Order the fastest first."""
+    return sorted(standings, key=lambda each: -each.rate.median)
+
+
+def between(spread: Spread) -> str:
+    """Write the ends of a spread."""
+    return f"{spread.low:,.0f} to {spread.high:,.0f}"
+
+
+def _times(row: Standing, column: Standing) -> str:
+    return f"{row.rate.median / column.rate.median:.2f}"
+
+
+def _amount(value: float, unit: str) -> str:
+    return f"{value:,.0f} {unit}" if abs(value) >= 100 else f"{value:,.2f} {unit}"
+
+
+def _goal(reading: Reading) -> str:
+    if reading.goal is None:
+        return ""
+    return f"{'≥' if reading.goal.least else '≤'} {reading.goal.bound:,g}"
+
+
+def _verdict(reading: Reading) -> str:
+    if reading.goal is None:
+        return ""
+    return "met" if reading.goal.met(reading.value) else "MISSED"
