@@ -73,7 +73,7 @@ def _objects(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _arrays(schema: Mapping[str, Any]) -> list[list[Any]]:
     items = _values(schema.get("items", {"type": "string"}))
-    fewest: int = schema.get("minItems", 0)
+    fewest = int(schema.get("minItems", 0))
     several: Sequence[list[Any]] = [[item] * max(1, fewest) for item in items]
     return [*several, []] if fewest == 0 else list(several)
 
@@ -81,8 +81,8 @@ def _arrays(schema: Mapping[str, Any]) -> list[list[Any]]:
 def _string(schema: Mapping[str, Any]) -> str:
     if (known := _FORMATS.get(schema.get("format", ""))) is not None:
         return known
-    text = "example".ljust(schema.get("minLength", 0), "x")
-    return text[: schema.get("maxLength", len(text))]
+    text = "example".ljust(int(schema.get("minLength", 0)), "x")
+    return text[: int(schema.get("maxLength", len(text)))]
 
 
 def _number(schema: Mapping[str, Any]) -> int | float:
