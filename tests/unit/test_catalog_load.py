@@ -97,7 +97,10 @@ YAML_FAULTS = [
 ]
 
 DECLARATION_FAULTS = [
-    pytest.param("- order_paid\n", [("types/order_paid.yaml:1", "type")], id="no mapping"),
+    pytest.param(
+        "- order_paid\n", [(f"{BODY}:1", "stray"), ("types/order_paid.yaml:1", "type")], id="a list"
+    ),
+    pytest.param("7\n", [(f"{BODY}:1", "stray"), ("types/order_paid.yaml:1", "type")], id="a number"),
     pytest.param(
         TYPE.replace("  category: orders\n", "") + "  colour: red\n",
         [("types/order_paid.yaml:1", "missing"), ("types/order_paid.yaml:10", "unknown")],

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tocsin.catalog.catalog import Catalog
 from tocsin.catalog.load import load_catalog, shipped_catalog
 from tocsin.catalog.templates import RenderError
-from tocsin.domain.catalog import Content
+from tocsin.domain.catalog import Channel, Content
 
 SHIPPED = load_catalog(shipped_catalog())
 NEW_CUSTOMER = SHIPPED.types["new_customer"]
@@ -151,6 +151,14 @@ def test_a_template_that_fails_names_its_place_and_no_values(payload: dict[str, 
     assert error.place == "templates/new_customer/tr/push.body.j2:1"
     assert "s3cret" not in str(error)
     assert error.__context__ is None
+
+
+@pytest.mark.parametrize(("version", "channel"), [(2, "email"), (1, "push")])
+def test_a_delivery_without_texts_is_an_error_and_never_blank(version: int, channel: Channel) -> None:
+    kind = SHIPPED.find("new_customer", version)
+    assert kind is not None
+    with pytest.raises(RenderError, match="no texts for this channel"):
+        SHIPPED.render(kind, channel, "en", ALI)
 
 
 @pytest.mark.parametrize(

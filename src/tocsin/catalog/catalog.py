@@ -92,12 +92,13 @@ class Catalog:
         edition = self._edition(kind)
         translations = edition.texts.get(channel)
         found = kind.default_locale
+        if translations is None:
+            raise RenderError(kind, found, channel, f"templates/{kind.name}", "no texts for this channel")
         texts: Named = ()
-        if translations is not None:
-            for candidate in fallback_chain(locale, kind.default_locale):
-                if (translation := translations.get(candidate)) is not None:
-                    found, texts = candidate, translation
-                    break
+        for candidate in fallback_chain(locale, kind.default_locale):
+            if (translation := translations.get(candidate)) is not None:
+                found, texts = candidate, translation
+                break
         parts = {part: _written(kind, found, part, text, payload) for part, text in texts}
         data = {
             field: value

@@ -121,7 +121,8 @@ def _strays(folder: Folder, declared: Mapping[tuple[str, int], Declared]) -> Ite
     if any(source.faults for source in folder.types):
         return
     used = {_folder(each) for each in declared.values() if each.type.upgrade is None}
-    spoilt = {name for source in folder.types for name in source.value} - {name for name, _ in declared}
+    named = {name for source in folder.types if isinstance(source.value, dict) for name in source.value}
+    spoilt = named - {name for name, _ in declared}
     reported: set[str] = set()
     for file in folder.templates:
         if file.folder not in used | reported and file.folder.partition("@")[0] not in spoilt:

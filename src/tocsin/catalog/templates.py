@@ -27,7 +27,7 @@ class RenderError(TocsinError):
         self.part = part
         self.place = place
         self.cause = cause
-        super().__init__(f"{kind} cannot be rendered: {part} in {locale} failed at {place} with {cause}")
+        super().__init__(f"{kind} cannot be rendered: {part} in {locale}: {cause} at {place}")
 
 
 def _only_text(value: Any) -> Any:
