@@ -20,10 +20,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("sandbox")
 
 
+@pytest.fixture(scope="module")
+async def running(folder: Path) -> AsyncIterator[Sandbox]:
+    async with Sandbox(SandboxSettings(folder=folder)) as sandbox:
+        yield sandbox
+
+
 @pytest.fixture
-async def sandbox(folder: Path) -> AsyncIterator[Sandbox]:
-    async with Sandbox(SandboxSettings(folder=folder)) as running:
-        yield running
+def sandbox(running: Sandbox) -> Sandbox:
+    running.reset()
+    return running
 
 
 @pytest.fixture

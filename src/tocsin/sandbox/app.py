@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import structlog
 from granian.rsgi import HTTPProtocol, Scope  # type: ignore[attr-defined]
 
 from tocsin.sandbox.answers import Answer, Headers, json_answer
@@ -13,6 +14,7 @@ from tocsin.sandbox.fcm import Broken, Fcm
 from tocsin.sandbox.oauth import TokenEndpoint
 from tocsin.sandbox.tally import Tally
 
+_log = structlog.get_logger()
 _FCM_PREFIX = "/v1/projects/"
 _FCM_SUFFIX = "/messages:send"
 _TOKEN_PATHS = frozenset({"/token", "/oauth2/v4/token", "/o/oauth2/token"})
@@ -40,20 +42,29 @@ class Application:
         self._closing = asyncio.Event()
 
     async def __rsgi__(self, scope: Scope, protocol: HTTPProtocol) -> None:
-        """Answer one request."""
-        path, method = scope.path, scope.method
-        if method == "POST" and path.startswith(_FCM_PREFIX) and path.endswith(_FCM_SUFFIX):
-            await self._send(scope, protocol, path[len(_FCM_PREFIX) : -len(_FCM_SUFFIX)])
-        elif path.startswith(PREFIX):
-            _respond(protocol, self._control.answer(method, path, scope.query_string, await protocol()))
-        elif method == "POST" and path in _TOKEN_PATHS:
-            _respond(protocol, self._grant(scope, await protocol()))
-        else:
-            _respond(protocol, _NO_SUCH_URL)
+        """Answer one request; a fault of the sandbox itself becomes a bare 500 and a line in the log."""
+        try:
+            await self._answer(scope, protocol)
+        except Exception:
+            _log.exception("sandbox_request_failed", method=scope.method)
+            raise
 
     def release(self) -> None:
         """Let every hanging request go, so that the listeners can stop."""
         self._closing.set()
+
+    async def _answer(self, scope: Scope, protocol: HTTPProtocol) -> None:
+        path, method = scope.path, scope.method
+        if method == "POST" and path.startswith(_FCM_PREFIX) and path.endswith(_FCM_SUFFIX):
+            await self._send(scope, protocol, path[len(_FCM_PREFIX) : -len(_FCM_SUFFIX)])
+        elif path.startswith(PREFIX):
+            secure = scope.scheme == "https"
+            body = await protocol()
+            _respond(protocol, self._control.answer(method, path, scope.query_string, body, secure=secure))
+        elif method == "POST" and path in _TOKEN_PATHS:
+            _respond(protocol, self._grant(scope, await protocol()))
+        else:
+            _respond(protocol, _NO_SUCH_URL)
 
     async def _send(self, scope: Scope, protocol: HTTPProtocol, project: str) -> None:
         self._tally.arrive(scope.http_version)

@@ -1,7 +1,7 @@
 """The control API: look at phones and counts, put faults up and take them down."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import parse_qs
 
 import msgspec
@@ -19,6 +19,14 @@ _LARGEST_PAGE = 1_000
 _PEM = ("content-type", "application/x-pem-file")
 
 
+class IssueAccount(Protocol):
+    """Makes the key file of a project's service account."""
+
+    def __call__(self, project_id: str, *, secure: bool) -> ServiceAccount:
+        """Make it for the plain or the secure listener."""
+        ...
+
+
 class _BadQueryError(ValueError):
     """A query parameter is not a number in its range."""
 
@@ -34,7 +42,7 @@ class Control:
         tally: Tally,
         tokens: TokenEndpoint,
         ca_pem: bytes,
-        service_account: Callable[[str], ServiceAccount],
+        service_account: IssueAccount,
     ) -> None:
         self._phones = phones
         self._faults = faults
@@ -48,10 +56,12 @@ class Control:
             ("POST", "reset"): lambda _: _done(phones.clear, faults.clear, tally.clear),
         }
 
-    def answer(self, method: str, path: str, query: str, body: bytes) -> Answer:
-        """Answer a control request."""
+    def answer(self, method: str, path: str, query: str, body: bytes, *, secure: bool) -> Answer:
+        """Answer a control request that came over TLS or not."""
         section, _, rest = path.removeprefix(PREFIX).partition("/")
         try:
+            if (method, section) == ("GET", "service_accounts"):
+                return json_answer(self._service_account(rest, secure=secure))
             found = self._route(method, section, rest, query, body)
         except (msgspec.DecodeError, UnknownFaultCodeError) as error:
             return problem(422, "invalid_body", f"The request body is not valid: {error}")
@@ -66,8 +76,6 @@ class Control:
             return self._fault(method, rest, body)
         if section == "phones" and rest:
             return self._phone(method, rest)
-        if section == "service_accounts" and rest and method == "GET":
-            return json_answer(self._service_account(rest))
         view = self._views.get((method, f"{section}/{rest}" if rest else section))
         return view(query) if view else None
 

@@ -111,20 +111,28 @@ class Sandbox:
         self._accounts = await asyncio.to_thread(Accounts.prepare, folder)
         self._tokens = TokenEndpoint(self._accounts, lifetime_seconds=self.settings.access_token_seconds)
         application = self._application()
-        self._http, self._https = (
-            Listener(
-                application,
-                host=self.settings.host,
-                port=port,
-                certificates=secured,
-                max_concurrent_streams=self.settings.max_concurrent_streams,
-            )
-            for port, secured in ((self.settings.http_port, None), (self.settings.https_port, certificates))
-        )
-        for listener in (self._http, self._https):
-            exits.push_async_callback(listener.stop)
-            await listener.start()
+        self._http = await self._listen(application, self.settings.http_port, None, exits)
+        self._https = await self._listen(application, self.settings.https_port, certificates, exits)
+        # Called first when closing: a hanging request would hold its listener back.
         exits.callback(application.release)
+
+    async def _listen(
+        self,
+        application: Application,
+        port: int,
+        certificates: Certificates | None,
+        exits: contextlib.AsyncExitStack,
+    ) -> Listener:
+        listener = Listener(
+            application,
+            host=self.settings.host,
+            port=port,
+            certificates=certificates,
+            max_concurrent_streams=self.settings.max_concurrent_streams,
+        )
+        exits.push_async_callback(listener.stop)
+        await listener.start()
+        return listener
 
     def _application(self) -> Application:
         phones, faults, tally, tokens = self.phones, self.faults, self._tally, self._tokens
