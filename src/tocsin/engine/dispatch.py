@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 
 import asyncpg
 import msgspec
@@ -112,20 +113,20 @@ class Dispatcher:
 
     def _send_all(self, claim: Claim) -> None:
         by_provider: dict[str, list[_Ready]] = {}
+        now = self._clock()
         for claimed in claim.deliveries:
-            if ready := self._prepare(claimed, claim.lease):
+            if ready := self._prepare(claimed, claim.lease, now):
                 by_provider.setdefault(claimed.provider or "", []).append(ready)
         for name, waiting in by_provider.items():
             provider = self._providers[name]
             for batch in _chunks(waiting, provider.limits.batch):
                 self._under_way += len(batch)
-                task = asyncio.create_task(self._send(provider, batch, claim.lease))
+                task = asyncio.create_task(self._send(provider, batch, claim.lease, now))
                 self._sending.add(task)
                 task.add_done_callback(self._sending.discard)
 
-    def _prepare(self, claimed: ClaimedDelivery, lease: LeaseId) -> _Ready | None:
+    def _prepare(self, claimed: ClaimedDelivery, lease: LeaseId, now: datetime) -> _Ready | None:
         """Give the message of a delivery, or settle at once what needs none."""
-        now = self._clock()
         if claimed.rescued:
             _log.warning("lease expired, taken over", **_names(claimed), attempts=claimed.attempts)
         if is_expired(claimed, now):
@@ -137,22 +138,21 @@ class Dispatcher:
         elif claimed.provider not in self._providers:
             self._settle_untried(claimed, skip(claimed, lease, Reason.PROVIDER_UNAVAILABLE, now))
         else:
-            return self._rendered(claimed, claimed.token, lease)
+            return self._rendered(claimed, claimed.token, lease, now)
         return None
 
-    def _rendered(self, claimed: ClaimedDelivery, token: str, lease: LeaseId) -> _Ready | None:
+    def _rendered(self, claimed: ClaimedDelivery, token: str, lease: LeaseId, now: datetime) -> _Ready | None:
         match prepare(self._catalog, claimed, token):
             case Prepared(kind=kind, message=message):
                 if claimed.rescued and claimed.attempts >= kind.policies.attempts_for(claimed.channel):
-                    self._settle_untried(claimed, bury(claimed, lease, self._clock()))
+                    self._settle_untried(claimed, bury(claimed, lease, now))
                     return None
                 return _Ready(claimed, kind.policies, message)
             case rejected:
-                self._settle(claimed, lease, rejected, Policies())
+                self._settle(claimed, lease, rejected, Policies(), now)
                 return None
 
-    async def _send(self, provider: Provider, batch: Sequence[_Ready], lease: LeaseId) -> None:
-        now = self._clock()
+    async def _send(self, provider: Provider, batch: Sequence[_Ready], lease: LeaseId, now: datetime) -> None:
         try:
             if rest := self._pauses.left(provider.name, now):
                 outcomes: Sequence[Outcome] = [Defer("provider_paused", rest, pauses=False)] * len(batch)
@@ -161,13 +161,20 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - a provider's own mistake must not stop the worker
             _log.exception("provider failed", provider=provider.name)
             outcomes = [Retry("provider_failed", type(error).__name__)] * len(batch)
+        now = self._clock()
         for ready, outcome in zip(batch, outcomes, strict=True):
-            self._settle(ready.claimed, lease, outcome, ready.policies)
+            self._settle(ready.claimed, lease, outcome, ready.policies, now)
         self._under_way -= len(batch)
         self._room.set()
 
-    def _settle(self, claimed: ClaimedDelivery, lease: LeaseId, outcome: Outcome, policies: Policies) -> None:
-        now = self._clock()
+    def _settle(
+        self,
+        claimed: ClaimedDelivery,
+        lease: LeaseId,
+        outcome: Outcome,
+        policies: Policies,
+        now: datetime,
+    ) -> None:
         settled = settlement(
             claimed,
             lease,

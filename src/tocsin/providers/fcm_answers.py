@@ -50,13 +50,13 @@ _PASSING = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY}
 _ROWS = {(rule.status, rule.code, rule.about): rule for rule in RULES}
 
 
-class _Error(msgspec.Struct):
+class _Error(msgspec.Struct, frozen=True):
     message: str = ""
     status: str = ""
     details: list[dict[str, Any]] = []
 
 
-class _Body(msgspec.Struct):
+class _Body(msgspec.Struct, frozen=True):
     error: _Error = _Error()
 
 

@@ -1,6 +1,7 @@
 """Access tokens for Google's APIs, from a service account."""
 
 import asyncio
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -32,6 +33,8 @@ class AccessTokens:
         self._credentials = _load(credentials_file, scope)
         self._transport = _Transport(ca_file)
         self._renewing = asyncio.Lock()
+        self._token = ""
+        self._good_until = float("-inf")
 
     @property
     def project_id(self) -> str | None:
@@ -41,28 +44,19 @@ class AccessTokens:
 
     async def get(self) -> str:
         """Give a token that is good for some minutes more."""
-        if self._token and not self._ends_soon():
+        if time.monotonic() < self._good_until:
             return self._token
         async with self._renewing:
-            if not self._token or self._ends_soon():
+            if time.monotonic() >= self._good_until:
                 await self._renew()
-            return self._token or ""
+            return self._token
 
     async def replace(self, refused: str) -> str:
         """Give another token than the one that was refused."""
         async with self._renewing:
             if self._token == refused:
                 await self._renew()
-            return self._token or ""
-
-    @property
-    def _token(self) -> str | None:
-        token: str | None = self._credentials.token
-        return token
-
-    def _ends_soon(self) -> bool:
-        expiry = self._credentials.expiry
-        return expiry is None or expiry.replace(tzinfo=UTC) - datetime.now(UTC) < RENEW_BEFORE
+            return self._token
 
     async def _renew(self) -> None:
         try:
@@ -71,6 +65,9 @@ class AccessTokens:
             raise TokenUnavailableError(_first(error), lasting=not error.retryable) from error
         except google.auth.exceptions.TransportError as error:
             raise TokenUnavailableError(_first(error), lasting=False) from error
+        self._token = self._credentials.token
+        left = self._credentials.expiry.replace(tzinfo=UTC) - datetime.now(UTC) - RENEW_BEFORE
+        self._good_until = time.monotonic() + left.total_seconds()
 
     def close(self) -> None:
         """Close the connection to the token endpoint."""

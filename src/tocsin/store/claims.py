@@ -54,9 +54,12 @@ class ClaimedDelivery(NamedTuple):
 #   reach     finds the devices of this moment for pushes that have none yet.
 #   siblings  gives every device but the first a delivery of its own, to be claimed next.
 #   claimed   takes the lease; an expired lease counts as a lost attempt.
+# `reach` carries all of `due` along: joining the two by id would be quadratic in the batch,
+# since neither has an index or statistics. A claim need not outlive a crash of the server, since
+# then nothing holds it any more: it does not wait for the disk.
 CLAIM = """
 with due as materialized (
-    select id, user_id, device_id, lease is not null as rescued
+    select id, notification_id, channel, user_id, address, device_id, due_at, lease is not null as rescued
     from deliveries
     where channel = $1
         and state in ('scheduled', 'pending', 'retrying')
@@ -68,39 +71,35 @@ with due as materialized (
     for update skip locked
 ),
 reach as materialized (
-    select
-        due.id,
-        devices.id as device_id,
-        row_number() over (partition by due.id order by devices.id) as nth
+    select due.*, active.device_ids
     from due
-    join devices on devices.user_id = due.user_id
-    where due.device_id is null
-        and $1 = 'push'
-        and devices.retired_at is null
-        and devices.push_enabled
+    left join lateral (
+        select array_agg(devices.id order by devices.id) as device_ids
+        from devices
+        where devices.user_id = due.user_id and devices.retired_at is null and devices.push_enabled
+    ) as active on due.device_id is null and due.channel = 'push'
 ),
 siblings as (
     insert into deliveries (
         id, notification_id, channel, user_id, address, device_id, state, due_at, created_at
     )
     select
-        uuid7(), d.notification_id, d.channel, d.user_id, d.address, reach.device_id, 'pending', d.due_at, $2
+        uuid7(), reach.notification_id, reach.channel, reach.user_id, reach.address, other.device_id,
+        'pending', reach.due_at, $2
     from reach
-    join deliveries as d using (id)
-    where reach.nth > 1
+    cross join lateral unnest(reach.device_ids[2:]) as other (device_id)
 ),
 claimed as (
     update deliveries as d
     set lease = $3,
         leased_until = $4,
-        attempts = d.attempts + (d.lease is not null)::integer,
+        attempts = d.attempts + reach.rescued::integer,
         state = case when d.state = 'scheduled' then 'pending' else d.state end,
-        device_id = coalesce(d.device_id, reach.device_id)
-    from due
-    left join reach on reach.id = due.id and reach.nth = 1
-    where d.id = due.id
+        device_id = coalesce(d.device_id, reach.device_ids[1])
+    from reach
+    where d.id = reach.id
     returning
-        d.id, d.notification_id, d.channel, d.due_at, d.attempts, due.rescued, d.user_id, d.address,
+        d.id, d.notification_id, d.channel, d.due_at, d.attempts, reach.rescued, d.user_id, d.address,
         d.device_id
 )
 select
@@ -126,6 +125,7 @@ select
     n.request_id,
     n.trace_id
 from claimed
+cross join (select set_config('synchronous_commit', 'off', true)) as unhurried
 join notifications as n on n.id = claimed.notification_id
 left join users on users.user_id = claimed.user_id
 left join devices on devices.id = claimed.device_id and devices.retired_at is null and devices.push_enabled

@@ -106,16 +106,7 @@ select count(*) from settled
 
 # A device that registered again after the attempt is alive, whatever the provider said of it before.
 SETTLE_UNSENT = """
-with given as materialized (
-    select *
-    from unnest(
-        $1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::integer[], $6::timestamptz[], $7::text[],
-        $8::text[], $9::text[], $10::text[], $11::text[], $12::timestamptz[]
-    ) as given (
-        id, lease, state, reason, spent, due_at, provider, outcome, code, detail, retire, tried_at
-    )
-),
-settled as (
+with settled as (
     update deliveries as d
     set state = given.state,
         reason = given.reason,
@@ -127,27 +118,31 @@ settled as (
         last_error_code = coalesce(given.code, d.last_error_code),
         last_error = coalesce(given.detail, d.last_error),
         settled_at = case when given.state in ('scheduled', 'pending', 'retrying') then null else $13 end
-    from given
+    from unnest(
+        $1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::integer[], $6::timestamptz[], $7::text[],
+        $8::text[], $9::text[], $10::text[], $11::text[], $12::timestamptz[]
+    ) as given (
+        id, lease, state, reason, spent, due_at, provider, outcome, code, detail, retire, tried_at
+    )
     where d.id = given.id and d.lease = given.lease and d.state in ('pending', 'retrying')
-    returning d.id, d.device_id
+    returning
+        d.id, d.device_id, given.outcome, given.code, given.detail, given.retire, given.tried_at
 ),
 tried as (
     insert into attempts (delivery_id, outcome, code, detail, at)
-    select given.id, given.outcome, given.code, given.detail, given.tried_at
-    from given
-    join settled using (id)
-    where given.outcome is not null
+    select id, outcome, code, detail, tried_at
+    from settled
+    where outcome is not null
 ),
 retired as (
     update devices
     set retired_at = $13, retired_reason = verdict.retire
     from (
-        select settled.device_id, min(given.retire) as retire, max(given.tried_at) as tried_at
-        from given
-        join settled using (id)
-        where given.retire is not null
-        group by settled.device_id
-        order by settled.device_id
+        select device_id, min(retire) as retire, max(tried_at) as tried_at
+        from settled
+        where retire is not null
+        group by device_id
+        order by device_id
     ) as verdict
     where devices.id = verdict.device_id
         and devices.retired_at is null

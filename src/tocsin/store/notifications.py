@@ -76,7 +76,7 @@ planned as (
     )
     select
         given.id, given.notification_id, given.channel, given.user_id, given.address, given.state,
-        given.reason, given.due_at, $23, case when given.state = 'skipped' then $23 end
+        given.reason, given.due_at, $23::timestamptz, case when given.state = 'skipped' then $23 end
     from unnest(
         $16::uuid[], $17::uuid[], $18::text[], $19::text[], $20::text[], $21::text[], $22::text[],
         $24::timestamptz[]

@@ -16,6 +16,16 @@ Pool: TypeAlias = asyncpg.Pool
 Connection: TypeAlias = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
 
 
+# A worker looks up rows by key and nothing else. A plan made while a table was small, and kept,
+# would go on reading all of it once it is large.
+_LOOKUPS_ONLY = {
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "enable_bitmapscan": "off",
+}
+
+
 class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many connections a process keeps and how long it waits for one."""
 
@@ -32,8 +42,11 @@ def schema_fault(schema: str) -> str | None:
 
 
 @asynccontextmanager
-async def open_pool(url: str, schema: str, settings: PoolSettings) -> AsyncIterator[Pool]:
+async def open_pool(
+    url: str, schema: str, settings: PoolSettings, *, lookups_only: bool = False
+) -> AsyncIterator[Pool]:
     """Open a pool whose connections see the schema's tables by their bare names."""
+    server_settings = connection_settings(schema) | (_LOOKUPS_ONLY if lookups_only else {})
     try:
         pool = await asyncpg.create_pool(
             url,
@@ -42,7 +55,7 @@ async def open_pool(url: str, schema: str, settings: PoolSettings) -> AsyncItera
             timeout=settings.connect_timeout,
             command_timeout=settings.command_timeout,
             max_inactive_connection_lifetime=0,
-            server_settings=connection_settings(schema),
+            server_settings=server_settings,
         )
     except (OSError, asyncpg.PostgresError, TimeoutError) as error:
         raise unreachable(error) from error
