@@ -81,6 +81,26 @@ def _throws(board: FaultBoard, times: int) -> list[Fault]:
     return [board.befalls("t") for _ in range(times)]
 
 
+def test_the_picture_shows_the_steps_still_to_come() -> None:
+    board = FaultBoard(codes=CODES)
+    board.script("once", Refuse("UNAVAILABLE"), Pass())
+    board.script("forever", Refuse("UNAVAILABLE"), Pass(), repeat=True)
+
+    for target in ("once", "forever"):
+        board.befalls(target)
+    shown = board.picture().scripts
+    assert shown["once"].steps == (Pass(),)
+    assert shown["forever"].steps == (Refuse("UNAVAILABLE"), Pass())
+
+    board.befalls("once")
+    assert "once" not in board.picture().scripts
+
+
+def test_a_script_without_steps_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one step"):
+        FaultBoard(codes=CODES).script("t")
+
+
 def test_chances_strike_at_their_rate_and_repeat_with_the_seed() -> None:
     board, twin = FaultBoard(codes=CODES, seed=5), FaultBoard(codes=CODES, seed=5)
     fault = Refuse("UNAVAILABLE")

@@ -25,14 +25,19 @@ class _Progress:
         self.script = script
         self.position = 0
 
-    def next(self) -> Fault | None:
-        if self.position >= len(self.script.steps):
-            return None
+    def next(self) -> Fault:
         step = self.script.steps[self.position]
         self.position += 1
         if self.script.repeat:
             self.position %= len(self.script.steps)
         return step
+
+    @property
+    def ended(self) -> bool:
+        return self.position >= len(self.script.steps)
+
+    def to_come(self) -> Script:
+        return self.script if self.script.repeat else Script(self.script.steps[self.position :])
 
 
 class _Window:
@@ -89,6 +94,8 @@ class FaultBoard:
 
     def script(self, target: str, *steps: Fault, repeat: bool = False) -> None:
         """Say what befalls the next requests for a token, fid, topic or condition."""
+        if not steps:
+            raise ValueError("a script needs at least one step; use unscript to take one down")
         self._check(steps)
         self._scripts[target] = _Progress(Script(steps, repeat))
 
@@ -123,10 +130,7 @@ class FaultBoard:
     def picture(self) -> FaultPicture:
         """Show every fault in force; of a script, the steps still to come."""
         return FaultPicture(
-            scripts={
-                target: Script(progress.script.steps[progress.position :], progress.script.repeat)
-                for target, progress in self._scripts.items()
-            },
+            scripts={target: progress.to_come() for target, progress in self._scripts.items()},
             chances=self._chances,
             latency=self._latency,
             project_quota=self._project_window.quota if self._project_window else None,
@@ -156,9 +160,9 @@ class FaultBoard:
         """Take the next scripted step of a target, else throw the dice."""
         if self._scripts and (progress := self._scripts.get(target)):
             step = progress.next()
-            if step is not None:
-                return step
-            del self._scripts[target]
+            if progress.ended:
+                del self._scripts[target]
+            return step
         for chance in self._chances:
             if self._random.random() < chance.probability:
                 return chance.fault
