@@ -1,0 +1,82 @@
+"""The HTTP edge put together."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from litestar import Litestar, Request, get
+from litestar.datastructures import State
+from litestar.response.base import ASGIResponse
+
+from tocsin.api import admin, devices, notifications, probes, users
+from tocsin.api.access_log import AccessLog
+from tocsin.api.auth import Gate
+from tocsin.api.failures import FAILURES
+from tocsin.api.keys import KeyRing
+from tocsin.api.openapi import openapi_document
+from tocsin.api.operations import AnyoneMay, Operation, Tag, declared
+from tocsin.api.replies import reply
+from tocsin.api.services import Services
+from tocsin.api.tokens import PersonTokens
+
+ROUTES = (
+    devices.register_device,
+    devices.unregister_device,
+    devices.list_devices,
+    devices.change_device,
+    notifications.accept_notification,
+    notifications.accept_batch,
+    notifications.show_notification,
+    notifications.list_notifications,
+    users.put_user,
+    users.put_users,
+    users.get_user,
+    admin.list_refused,
+    admin.list_keys,
+    admin.make_key,
+    admin.revoke_key,
+    probes.healthz,
+    probes.readyz,
+)
+
+
+def create_app(services: Services) -> Litestar:
+    """Build the app from what its handlers work with."""
+    gate = Gate(KeyRing(services.pool, services.clock), PersonTokens(services.auth))
+
+    @asynccontextmanager
+    async def closing_gate(_: Litestar) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await gate.aclose()
+
+    app = Litestar(
+        [*ROUTES, openapi_json],
+        guards=[gate.admit],
+        exception_handlers=FAILURES,
+        lifespan=[closing_gate],
+        logging_config=None,
+        openapi_config=None,
+        request_max_body_size=services.http.max_body_bytes,
+        state=State({"services": services}),
+    )
+    app.state.openapi = openapi_document(app)
+    app.asgi_handler = AccessLog(app.asgi_handler)
+    return app
+
+
+@get(
+    "/openapi.json",
+    opt=declared(
+        Operation(
+            tag=Tag.PROBES,
+            summary="This description of the API",
+            access=AnyoneMay(),
+            answers={200: dict[str, Any]},
+        )
+    ),
+)
+async def openapi_json(request: Request[Any, Any, Any]) -> ASGIResponse:
+    """Give the OpenAPI document."""
+    return reply(request.app.state.openapi)

@@ -1,0 +1,120 @@
+"""The public keys that sign people's tokens, fetched from the identity provider and kept for a while."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import jwt
+import msgspec
+import structlog
+from pyreqwest.client import Client, ClientBuilder
+from pyreqwest.exceptions import PyreqwestError
+
+KEPT_SECONDS = 300.0
+REFETCH_SECONDS = 10.0
+STALE_SECONDS = 3_600.0
+LARGEST_KEY_SET = 1_000_000
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+class KeySetUnreachableError(Exception):
+    """The key set cannot be fetched and none is at hand."""
+
+
+class _KeySetBody(msgspec.Struct, frozen=True):
+    keys: list[dict[str, Any]]
+
+
+class SigningKey(msgspec.Struct, frozen=True):
+    """One public key and the algorithm it is for."""
+
+    kid: str | None
+    algorithm: str
+    key: Any
+
+
+class KeySet:
+    """Finds the key a token names; a name it does not know makes it ask again, but not too often."""
+
+    def __init__(
+        self, url: str, *, timeout: timedelta, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._url = url
+        self._timeout = timeout
+        self._monotonic = monotonic
+        self._client: Client | None = None
+        self._keys: Sequence[SigningKey] = ()
+        self._fetched_at = -STALE_SECONDS
+        self._asked_at = -STALE_SECONDS
+        self._fetching = asyncio.Lock()
+
+    async def find(self, kid: str | None, algorithm: str) -> SigningKey | None:
+        """Find the key of that name for that algorithm; a token without a name needs the only one."""
+        found = self._pick(kid, algorithm)
+        if found and (self._age() < KEPT_SECONDS or self._fetching.locked()):
+            return found
+        await self._refresh()
+        if self._age() >= STALE_SECONDS:
+            raise KeySetUnreachableError(f"The key set at {self._url} does not answer.")
+        return self._pick(kid, algorithm)
+
+    async def aclose(self) -> None:
+        """Let go of the connection."""
+        if self._client:
+            await self._client.close()
+
+    def _pick(self, kid: str | None, algorithm: str) -> SigningKey | None:
+        fitting = [key for key in self._keys if key.algorithm == algorithm and kid in {None, key.kid}]
+        return fitting[0] if len(fitting) == 1 else None
+
+    def _age(self) -> float:
+        return self._monotonic() - self._fetched_at
+
+    async def _refresh(self) -> None:
+        async with self._fetching:
+            if self._monotonic() - self._asked_at < REFETCH_SECONDS:
+                return
+            self._asked_at = self._monotonic()
+            try:
+                self._keys = _signing_keys(await self._fetch())
+            except (PyreqwestError, msgspec.DecodeError, ValueError) as error:
+                _log.warning("the key set could not be fetched", url=self._url, error=str(error))
+                return
+            self._fetched_at = self._monotonic()
+
+    async def _fetch(self) -> bytes:
+        if self._client is None:
+            self._client = ClientBuilder().timeout(self._timeout).error_for_status().build()
+        async with self._client.get(self._url).build_streamed() as response:
+            body = bytearray()
+            while chunk := await response.body_reader.read_chunk():
+                body += chunk
+                if len(body) > LARGEST_KEY_SET:
+                    raise ValueError(f"it is larger than {LARGEST_KEY_SET} bytes")
+        return bytes(body)
+
+
+def _signing_keys(body: bytes) -> list[SigningKey]:
+    entries = msgspec.json.decode(body, type=_KeySetBody).keys
+    return [key for entry in entries if (key := _signing_key(entry))]
+
+
+def _signing_key(entry: dict[str, Any]) -> SigningKey | None:
+    match entry:
+        case {"kty": "RSA"}:
+            algorithm = "RS256"
+        case {"kty": "EC", "crv": "P-256"}:
+            algorithm = "ES256"
+        case _:
+            return None
+    if entry.get("alg", algorithm) != algorithm or entry.get("use", "sig") != "sig":
+        return None
+    try:
+        key = jwt.PyJWK(entry, algorithm=algorithm).key
+    except jwt.PyJWTError as error:
+        _log.warning("a key of the key set cannot be used", kid=entry.get("kid"), error=str(error))
+        return None
+    return SigningKey(entry.get("kid"), algorithm, key)

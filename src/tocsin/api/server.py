@@ -1,0 +1,136 @@
+"""Listening: the app behind granian, inside the process's own event loop."""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import msgspec
+from granian.constants import HTTPModes, Interfaces
+from granian.server.embed import Server
+from litestar.types import ASGIApp
+
+from tocsin.domain.errors import TocsinError
+from tocsin.domain.faults import Fault
+
+_HIGHEST_PORT = 65_535
+_LISTEN_CHECK_SECONDS = 0.01
+_MEGABYTE = 1_048_576
+
+
+class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the API listens and how much it takes at once; port 0 takes a free one."""
+
+    host: str = "127.0.0.1"
+    port: int = 8470
+    max_body_bytes: int = 8 * _MEGABYTE
+    max_concurrency: int = 1_024
+    drain_seconds: float = 20.0
+
+
+def http_settings_faults(settings: HttpSettings) -> Iterator[Fault]:
+    """Find what is wrong with the settings of the listener."""
+    if not settings.host:
+        yield Fault(field="http.host", code="missing", message="must name an address, such as 127.0.0.1")
+    if not 0 <= settings.port <= _HIGHEST_PORT:
+        yield Fault(field="http.port", code="invalid", message=f"must be 0 to {_HIGHEST_PORT}")
+    for name in ("max_body_bytes", "max_concurrency", "drain_seconds"):
+        value = getattr(settings, name)
+        if value <= 0:
+            yield Fault(field=f"http.{name}", code="too_small", message=f"must be more than 0, not {value}")
+
+
+class PortTakenError(TocsinError):
+    """Another process listens on the port."""
+
+
+class ListenError(TocsinError):
+    """The address cannot be listened on."""
+
+
+async def serve_api(
+    app: ASGIApp, settings: HttpSettings, stop: asyncio.Event, on_ready: Callable[[str], None]
+) -> None:
+    """Serve until told to stop, then finish the requests under way.
+
+    `on_ready` is called with the base URL once connections are taken.
+    """
+    address, port = _free_address(settings)
+    server = Server(
+        app,
+        address=address,
+        port=port,
+        interface=Interfaces.ASGI,
+        http=HTTPModes.auto,
+        websockets=False,
+        backlog=settings.max_concurrency,
+        log_enabled=False,
+    )
+    serving = asyncio.create_task(server.serve())
+    try:
+        await _until_listening(serving, address, port)
+        on_ready(f"http://{f'[{address}]' if ':' in address else address}:{port}")
+        await _first_of(serving, stop)
+    finally:
+        server.stop()  # type: ignore[no-untyped-call]  # granian gives it no types
+        await asyncio.wait([serving], timeout=settings.drain_seconds)
+        serving.cancel()
+        with suppress(asyncio.CancelledError):
+            await serving
+
+
+def _free_address(settings: HttpSettings) -> tuple[str, int]:
+    """Find the address to bind. Granian shares a port with whoever has it, so ask for it alone first."""
+    try:
+        found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise ListenError(
+            f"The host {settings.host!r} has no address ({error}). "
+            "Set TOCSIN_HTTP__HOST to one of this machine's."
+        ) from error
+    family, _, _, _, address = found[0]
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(address)
+        except OSError as error:
+            raise _cannot_listen(settings, error) from error
+        return str(address[0]), int(probe.getsockname()[1])
+
+
+def _cannot_listen(settings: HttpSettings, error: OSError) -> TocsinError:
+    if error.errno == errno.EADDRINUSE:
+        return PortTakenError(
+            f"Port {settings.port} on {settings.host} is taken by another process. "
+            "Stop that one, or set TOCSIN_HTTP__PORT to another port (0 takes a free one)."
+        )
+    return ListenError(
+        f"Cannot listen on {settings.host}:{settings.port}: {error}. "
+        "Check TOCSIN_HTTP__HOST and TOCSIN_HTTP__PORT."
+    )
+
+
+async def _until_listening(serving: asyncio.Task[None], address: str, port: int) -> None:
+    while not serving.done():
+        try:
+            _, writer = await asyncio.open_connection(address, port)
+        except OSError:
+            await asyncio.sleep(_LISTEN_CHECK_SECONDS)
+        else:
+            writer.close()
+            await writer.wait_closed()
+            return
+    await serving
+    raise ListenError(f"The server ended before it listened on port {port}.")
+
+
+async def _first_of(serving: asyncio.Task[None], stop: asyncio.Event) -> None:
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopped.cancel()
+    if serving.done():
+        await serving
+        raise ListenError("The HTTP server ended by itself.")

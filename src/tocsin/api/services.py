@@ -1,0 +1,31 @@
+"""What the handlers work with."""
+
+from typing import Any
+
+import msgspec
+from litestar import Request
+
+from tocsin.api.server import HttpSettings
+from tocsin.api.tokens import AuthSettings
+from tocsin.domain.devices import DeviceSettings
+from tocsin.engine.accept import Acceptor
+from tocsin.engine.clock import Clock
+from tocsin.store.pool import Pool
+
+
+class Services(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything an app is made of; `schema` is where the readiness probe looks for migrations."""
+
+    pool: Pool
+    acceptor: Acceptor
+    clock: Clock
+    schema: str
+    auth: AuthSettings = AuthSettings()
+    devices: DeviceSettings = DeviceSettings()
+    http: HttpSettings = HttpSettings()
+
+
+def services_of(request: Request[Any, Any, Any]) -> Services:
+    """Give the services of the app a request came to."""
+    services: Services = request.app.state.services
+    return services
