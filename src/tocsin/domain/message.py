@@ -52,6 +52,10 @@ class Provider(Protocol):
         """How many messages may be under way at once."""
         ...
 
+    async def prepare(self) -> None:
+        """Do what can be done ahead of the first message."""
+        ...
+
     async def send(self, batch: Sequence[Message], *, now: datetime) -> Sequence[Outcome]:
         """Hand the messages over and say what became of each."""
         ...

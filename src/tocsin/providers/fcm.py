@@ -1,12 +1,14 @@
 """Firebase Cloud Messaging, HTTP v1."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
+from msgspec import Meta
 from pyreqwest.exceptions import PyreqwestError
 from pyreqwest.response import Response
 
@@ -28,9 +30,9 @@ class FcmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     credentials_file: Path | None = None
     project_id: str | None = None
     base_url: str = "https://fcm.googleapis.com"
-    max_concurrency: int = 20
-    connect_timeout: float = 5.0
-    timeout: float = 10.0
+    max_concurrency: Annotated[int, Meta(ge=1, le=10_000)] = 20
+    connect_timeout: Annotated[float, Meta(gt=0, le=60)] = 5.0
+    timeout: Annotated[float, Meta(gt=0, le=300)] = 10.0
     ca_file: Path | None = None
 
 
@@ -107,6 +109,11 @@ class FcmProvider:
     def concurrency(self) -> int:
         """How many messages may be under way at once."""
         return self._concurrency
+
+    async def prepare(self) -> None:
+        """Fetch the access token ahead of the first message; what goes wrong shows at the first send."""
+        with suppress(TokenUnavailableError):
+            await self._tokens.get()
 
     async def send(self, batch: Sequence[Message], *, now: datetime) -> Sequence[Outcome]:
         """Hand over each message of the batch."""

@@ -4,6 +4,7 @@ import logging
 from pathlib import Path
 
 import asyncpg
+import structlog
 from pogo_core.util import migrate as pogo
 from pogo_core.util import sql as pogo_sql
 
@@ -12,7 +13,10 @@ from tocsin.store.pool import OLDEST_SERVER, PoolSettings, connect
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
-_log = logging.getLogger(__name__)
+_log = structlog.stdlib.get_logger(__name__)
+# The library announces each step as a warning; what was done is logged below, as what it is.
+_silent = logging.getLogger("tocsin.store.migrate.steps")
+_silent.disabled = True
 _LOCK_CLASS = 0x70C5
 
 
@@ -24,8 +28,11 @@ async def migrate(url: str, schema: str, settings: PoolSettings) -> list[str]:
         await connection.execute("select pg_advisory_lock($1, 0)", _LOCK_CLASS)
         await connection.execute(f'create schema if not exists "{schema}"')
         before = await _applied(connection, schema)
-        await pogo.apply(connection, MIGRATIONS, schema_name=schema, logger=_log)
-        return sorted(await _applied(connection, schema) - before)
+        await pogo.apply(connection, MIGRATIONS, schema_name=schema, logger=_silent)
+        new = sorted(await _applied(connection, schema) - before)
+        if new:
+            _log.info("schema migrated", schema=schema, applied=new)
+        return new
     except asyncpg.InsufficientPrivilegeError as error:
         raise DatabaseError(
             f"The database role may not prepare schema {schema!r}: {error}. It needs CREATE on the database "

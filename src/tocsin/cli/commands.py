@@ -1,0 +1,52 @@
+"""All commands, put together."""
+
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from tocsin.cli import catalog, demo, devices, keys, sandbox, send, serve, show
+from tocsin.cli.output import complain
+from tocsin.domain.errors import TocsinError
+
+app = typer.Typer(
+    name="tocsin",
+    help="Notification delivery that keeps its promises.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+serve.add_to(app)
+send.add_to(app)
+show.add_to(app)
+app.add_typer(devices.app, name="devices")
+app.add_typer(keys.app, name="keys")
+app.add_typer(catalog.app, name="catalog")
+sandbox.add_to(app)
+demo.add_to(app)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tocsin {version('tocsin')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Read settings from tocsin.toml in the current folder and from TOCSIN_* variables."""
+
+
+def run() -> None:
+    """Run the command line; what an operator can mend is said in plain words, without a traceback."""
+    try:
+        app()
+    except TocsinError as error:
+        complain(str(error))
+        sys.exit(2)

@@ -1,0 +1,65 @@
+"""One logger for everything: the same field names on a console and as JSON."""
+
+import logging
+import sys
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+import structlog
+
+Level = Literal["debug", "info", "warning", "error"]
+
+
+class LogSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How much is logged and in which form; `auto` is a console for people and JSON for machines."""
+
+    level: Level = "info"
+    format: Literal["auto", "console", "json"] = "auto"
+
+
+def configure_logs(settings: LogSettings) -> None:
+    """Send structured logs, those of libraries too, to standard error."""
+    people = sys.stderr.isatty() if settings.format == "auto" else settings.format == "console"
+    shared: list[Callable[..., Any]] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _drop_empty,
+    ]
+    renderer: Callable[..., Any] = (
+        structlog.dev.ConsoleRenderer() if people else structlog.processors.JSONRenderer(serializer=_as_json)
+    )
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            *([] if people else [structlog.processors.dict_tracebacks]),
+            renderer,
+        ],
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(settings.level.upper())
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(settings.level.upper())),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+
+
+def _drop_empty(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:
+    """Leave out fields that have no value here, such as a request id that was not given."""
+    return {name: value for name, value in event.items() if value is not None}
+
+
+def _as_json(event: Any, **_: Any) -> str:
+    return msgspec.json.encode(event, enc_hook=str).decode()
