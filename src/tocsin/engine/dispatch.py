@@ -4,10 +4,12 @@ import asyncio
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Annotated
 
 import asyncpg
 import msgspec
 import structlog
+from msgspec import Meta
 
 from tocsin.catalog.catalog import Catalog
 from tocsin.domain.catalog import Policies
@@ -35,9 +37,9 @@ _log = structlog.stdlib.get_logger(__name__)
 class DispatchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a worker claims."""
 
-    lease_seconds: float = 30.0
-    poll_seconds: float = 1.0
-    stop_seconds: float = 20.0
+    lease_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 30.0
+    poll_seconds: Annotated[float, Meta(gt=0, le=300)] = 1.0
+    stop_seconds: Annotated[float, Meta(gt=0, le=600)] = 20.0
 
 
 class _Ready(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 _log = structlog.stdlib.get_logger(__name__)
 # The library announces each step as a warning; what was done is logged below, as what it is.
 _silent = logging.getLogger("tocsin.store.migrate.steps")
-_silent.disabled = True
+_silent.setLevel(logging.CRITICAL)
 _LOCK_CLASS = 0x70C5
 
 
@@ -29,10 +29,7 @@ async def migrate(url: str, schema: str, settings: PoolSettings) -> list[str]:
         await connection.execute(f'create schema if not exists "{schema}"')
         before = await _applied(connection, schema)
         await pogo.apply(connection, MIGRATIONS, schema_name=schema, logger=_silent)
-        new = sorted(await _applied(connection, schema) - before)
-        if new:
-            _log.info("schema migrated", schema=schema, applied=new)
-        return new
+        after = await _applied(connection, schema)
     except asyncpg.InsufficientPrivilegeError as error:
         raise DatabaseError(
             f"The database role may not prepare schema {schema!r}: {error}. It needs CREATE on the database "
@@ -41,6 +38,9 @@ async def migrate(url: str, schema: str, settings: PoolSettings) -> list[str]:
     finally:
         # Closing the session gives the lock back, whatever happened above.
         await connection.close()
+    if new := sorted(after - before):
+        _log.info("schema migrated", schema=schema, applied=new)
+    return new
 
 
 async def pending_migrations(connection: asyncpg.Connection, schema: str) -> list[str]:

@@ -3,10 +3,11 @@
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import asyncpg
 import msgspec
+from msgspec import Meta
 
 from tocsin.domain.errors import DatabaseError
 
@@ -29,9 +30,9 @@ _LOOKUPS_ONLY = {
 class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many connections a process keeps and how long it waits for one."""
 
-    size: int = 8
-    connect_timeout: float = 10.0
-    command_timeout: float = 30.0
+    size: Annotated[int, Meta(ge=2, le=500)] = 8
+    connect_timeout: Annotated[float, Meta(gt=0, le=300)] = 10.0
+    command_timeout: Annotated[float, Meta(gt=0, le=3_600)] = 30.0
 
 
 def schema_fault(schema: str) -> str | None:
