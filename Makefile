@@ -1,0 +1,60 @@
+# `make run` and `make test` need Python 3.11+, make and git, and nothing else.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PYTEST_WORKERS ?= 2
+CODE := src tests bench docs
+
+.PHONY: help run test check format bench lock clean
+
+help: ## Show what can be made.
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(VENV)/server.done ## Start everything on embedded defaults and send a first notification.
+	@$(BIN)/tocsin demo
+
+test: $(VENV)/dev.done ## Run every test against real parts that it starts itself.
+	@$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal
+
+check: $(VENV)/dev.done ## Check format, lint, types, layers, migrations and docs.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/squawk --config .squawk.toml src/tocsin/store/migrations/*.sql
+	$(BIN)/tocsin catalog check
+	$(BIN)/mkdocs build --strict --quiet
+
+format: $(VENV)/dev.done ## Bring the code into form.
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/bench.done ## Measure Tocsin beside its rivals; writes bench/RESULTS.md.
+	@$(BIN)/python -m bench
+
+lock: $(VENV)/server.done ## Pin the newest packages that pyproject.toml allows, with hashes.
+	$(BIN)/pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 --universal \
+		--upgrade pyproject.toml --extra server --group build --output-file requirements/server.txt
+	for group in dev bench; do $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 --universal \
+		--upgrade pyproject.toml --extra server --group build --group $$group --constraint requirements/server.txt --output-file requirements/$$group.txt; done
+
+clean: ## Remove everything that was made here.
+	rm -rf $(VENV) site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .tocsin bench/out bench/bullmq/node_modules
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"Tocsin needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}. Try: make PYTHON=python3.11")'
+	@echo "Making $(VENV) …"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/%.done: requirements/%.txt pyproject.toml | $(VENV)/bin/python
+	@echo "Installing the packages of requirements/$*.txt …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/$*.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
