@@ -19,6 +19,8 @@ NumericUserId = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 EmailAddress = Annotated[str, Meta(min_length=3, max_length=254, pattern=r"^[^\s@\x00]+@[^\s@\x00]+\Z")]
 Key = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
 TraceText = Annotated[str, Meta(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
+# It becomes an HTTP header on its way to Apple, which takes 64 bytes.
+CollapseKey = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[\x20-\x7e]+\Z")]
 Moment = Annotated[datetime, Meta(tz=True)]
 
 
@@ -42,7 +44,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     idempotency_key: Key
     send_at: Moment | None = None
     ttl_seconds: Annotated[int, Meta(ge=1, le=LONGEST_TTL_SECONDS)] | None = None
-    collapse_key: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
+    collapse_key: CollapseKey | None = None
     request_id: TraceText | None = None
     trace_id: TraceText | None = None
     occurred_at: Moment | None = None

@@ -1,5 +1,6 @@
 """Providers that have to rest."""
 
+import logging
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
@@ -11,27 +12,33 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 class Pauses:
-    """Remembers until when each provider is left alone, and raises the alarm once per pause."""
+    """Remembers until when each provider is left alone, and raises each alarm once per wait."""
 
     def __init__(self) -> None:
         self._until: dict[str, datetime] = {}
+        self._alarmed_until: dict[tuple[str, str], datetime] = {}
 
     def note(self, provider: str, outcome: Defer, now: datetime) -> None:
-        """Let a provider rest for as long as it asked."""
-        if not outcome.pauses:
+        """Let a provider rest for as long as it asked, and tell an operator who has to act."""
+        until = now + outcome.after
+        source = (provider, outcome.code)
+        begins = outcome.pauses and self.left(provider, now) is None
+        alarms = outcome.alarm and self._alarmed_until.get(source, now) <= now
+        if outcome.pauses:
+            self._until[provider] = max(self._until.get(provider, now), until)
+        if not begins and not alarms:
             return
-        fresh = self.left(provider, now) is None
-        self._until[provider] = max(self._until.get(provider, now), now + outcome.after)
-        if fresh:
-            _log.log(
-                40 if outcome.alarm else 30,
-                "provider paused",
-                provider=provider,
-                code=outcome.code,
-                detail=outcome.detail,
-                until=self._until[provider].isoformat(),
-                alarm=outcome.alarm,
-            )
+        if alarms:
+            self._alarmed_until[source] = until
+        _log.log(
+            logging.ERROR if outcome.alarm else logging.WARNING,
+            "provider paused" if outcome.pauses else "deliveries held back",
+            provider=provider,
+            code=outcome.code,
+            detail=outcome.detail,
+            until=until.isoformat(),
+            alarm=outcome.alarm,
+        )
 
     def left(self, provider: str, now: datetime) -> timedelta | None:
         """Tell how long a provider still rests."""

@@ -13,6 +13,7 @@ from tocsin.store.claims import ClaimedDelivery
 from tocsin.store.deliveries import SentDelivery, UnsentDelivery
 
 LONGEST_DETAIL = 500
+LONGEST_CODE = 100
 LEASE_EXPIRED = "lease_expired"
 
 
@@ -30,7 +31,8 @@ def settlement(
     """Turn what an attempt came to into what is written down."""
     match outcome:
         case Sent(message_id=message_id):
-            return SentDelivery(claimed.id, lease, provider or "", message_id)
+            named = _storable(message_id, LONGEST_DETAIL) if message_id else None
+            return SentDelivery(claimed.id, lease, provider or "", named)
         case Retry():
             return _try_again(claimed, lease, outcome, provider, policies, tried_at, now, random)
         case Defer(after=after):
@@ -46,13 +48,14 @@ def settlement(
                 due_at=now + after + after * 0.1 * random,
             )
         case Rejected(code=code, quarantine=quarantine):
-            retire = f"quarantined: {code}" if quarantine else None
+            retire = f"quarantined: {_storable(code, LONGEST_CODE)}" if quarantine else None
             return _unsent(
                 claimed, lease, outcome, provider, tried_at, state=State.REJECTED, spent=1, retire=retire
             )
         case Gone(code=code):
+            retire = f"gone: {_storable(code, LONGEST_CODE)}"
             return _unsent(
-                claimed, lease, outcome, provider, tried_at, state=State.GONE, spent=1, retire=f"gone: {code}"
+                claimed, lease, outcome, provider, tried_at, state=State.GONE, spent=1, retire=retire
             )
         case _:
             assert_never(outcome)
@@ -114,8 +117,8 @@ def _unsent(
         due_at=due_at,
         provider=provider,
         outcome=str(outcome.__struct_config__.tag),
-        code=outcome.code,
-        detail=outcome.detail[:LONGEST_DETAIL],
+        code=_storable(outcome.code, LONGEST_CODE),
+        detail=_storable(outcome.detail, LONGEST_DETAIL),
         retire=retire,
         tried_at=tried_at,
     )
@@ -138,3 +141,8 @@ def _untried(
         retire=None,
         tried_at=now,
     )
+
+
+def _storable(text: str, longest: int) -> str:
+    """Make a provider's words fit to be stored: one answer must not hold up the settling of others."""
+    return text[:longest].replace("\x00", "\ufffd").encode(errors="replace").decode()

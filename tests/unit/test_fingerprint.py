@@ -1,0 +1,62 @@
+import hashlib
+import random
+from typing import Any
+
+import pytest
+import rfc8785
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tocsin.domain.fingerprint import canonical_json, fingerprint
+
+SAFE = 2**53 - 1
+
+texts = st.text(st.characters(codec="utf-8"))
+awkward = st.text(st.sampled_from('\x00\x01\x08\t\n\x0b\x0c\r\x1f"\\/\x7f\x80\u2028é\ue000\uffff😀'))
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-SAFE, SAFE)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | texts
+    | awkward
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts | awkward, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(values)
+@example({"\U0001f600": 1, "\ue000": 2, "a": 3})
+@example({"€": 1, "\r": 2, "דּ": 3, "1": 4, "😀": 5, "\x80": 6, "ö": 7})
+@example([1.0, -0.0, 1e21, 1e-7, 5e-324, 333333333.33333329])
+@example({"b": True, "a": [False, 1, 0]})
+def test_canonical_json_is_that_of_rfc_8785(value: Any) -> None:
+    assert canonical_json(value) == rfc8785.dumps(value)
+
+
+@given(st.dictionaries(texts | awkward, values, max_size=6), st.randoms(use_true_random=False))
+def test_the_order_of_keys_does_not_count(value: dict[str, Any], dice: random.Random) -> None:
+    shuffled = list(value.items())
+    dice.shuffle(shuffled)
+
+    assert fingerprint(dict(shuffled)) == fingerprint(value)
+
+
+@given(values, values)
+def test_other_content_has_another_fingerprint(one: Any, other: Any) -> None:
+    same = rfc8785.dumps(one) == rfc8785.dumps(other)
+
+    assert (fingerprint(one) == fingerprint(other)) is same
+
+
+def test_the_fingerprint_is_sha_256() -> None:
+    assert fingerprint({"b": 1, "a": 2}) == hashlib.sha256(b'{"a":2,"b":1}').digest()
+
+
+@pytest.mark.parametrize("value", [2**53, -(2**53), [2**70], {"a": "\ud800"}, {"\ud800": 1}, float("nan")])
+def test_what_has_no_canonical_form_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"safe|codepoints|surrogates|represent"):
+        canonical_json(value)

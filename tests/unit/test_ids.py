@@ -1,0 +1,59 @@
+import threading
+import time
+import uuid
+from itertools import pairwise
+
+import pytest
+
+from tocsin.domain.ids import new_delivery_id, new_device_id, new_lease_id, new_notification_id, uuid7
+
+
+def milliseconds_of(made: uuid.UUID) -> int:
+    return made.int >> 80
+
+
+def test_ids_of_one_process_increase_even_within_a_millisecond() -> None:
+    made = [uuid7() for _ in range(20_000)]
+
+    assert all(earlier < later for earlier, later in pairwise(made))
+
+
+def test_ids_carry_version_and_variant_of_uuid7() -> None:
+    for made in (uuid7() for _ in range(5_000)):
+        assert made.version == 7
+        assert made.variant == uuid.RFC_4122
+
+
+def test_ids_tell_when_they_were_made() -> None:
+    before = time.time_ns() // 1_000_000
+    made = uuid7()
+    after = time.time_ns() // 1_000_000
+
+    # A burst of ids may run a little ahead of the clock.
+    assert before <= milliseconds_of(made) <= after + 10
+
+
+def test_ids_go_on_increasing_when_the_clock_steps_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = uuid7()
+    earlier = time.time_ns() - 3_600_000_000_000
+    monkeypatch.setattr(time, "time_ns", lambda: earlier)
+
+    assert first < uuid7() < uuid7()
+
+
+def test_ids_made_by_several_threads_are_distinct() -> None:
+    made: list[uuid.UUID] = []
+    threads = [
+        threading.Thread(target=lambda: made.extend([uuid7() for _ in range(2_000)])) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(set(made)) == 8_000
+
+
+def test_every_kind_of_id_is_one() -> None:
+    for make in (new_notification_id, new_delivery_id, new_device_id, new_lease_id):
+        assert make().version == 7
