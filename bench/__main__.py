@@ -2,11 +2,12 @@
 
 import argparse
 import asyncio
+import contextlib
 import datetime as dt
 import shlex
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,9 +18,9 @@ from bench.contract import Contestant, Line
 from bench.goals import SUBJECT
 from bench.lines import LINES
 from bench.outcome import LeftOut, LineResult, Outcome
-from bench.process import ROOT
+from bench.process import ROOT, ProgramFailedError
 from bench.race import Standing, run_race
-from bench.stage import LATENCY_MS, Stage, open_stage
+from bench.stage import LATENCY_MS, MessagesAstrayError, Stage, open_stage
 
 FOLDER = ROOT / "bench"
 PLOT = "results.svg"
@@ -44,7 +45,7 @@ def parse(arguments: Sequence[str]) -> Options:
         "--messages", type=_positive, default=50_000, help="most messages a round (default: %(default)s)"
     )
     parser.add_argument(
-        "--seconds", type=float, default=8.0, help="how long a round should last (default: %(default)s)"
+        "--seconds", type=float, default=6.0, help="how long a round should last (default: %(default)s)"
     )
     parser.add_argument(
         "--rounds", type=_positive, default=3, help="rounds for each contestant (default: %(default)s)"
@@ -134,6 +135,17 @@ def _versions(able: Sequence[Contestant]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*named, broker.version())))
 
 
+@contextlib.contextmanager
+def _workdir(kept: Path | None) -> Iterator[Path]:
+    if kept is None:
+        with tempfile.TemporaryDirectory(prefix="tocsin-bench-") as scratch:
+            yield Path(scratch)
+    else:
+        # A folder of its own for each run, so that one run's words are not mistaken for another's.
+        kept.mkdir(parents=True, exist_ok=True)
+        yield Path(tempfile.mkdtemp(prefix="run-", dir=kept.resolve()))
+
+
 def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
@@ -145,12 +157,11 @@ def main() -> None:
     """Run, print and write."""
     options = parse(sys.argv[1:])
     command = shlex.join(["python", "-m", "bench", *sys.argv[1:]])
-    if options.keep_logs:
-        options.keep_logs.mkdir(parents=True, exist_ok=True)
-        outcome = asyncio.run(run(options, command, options.keep_logs.resolve()))
-    else:
-        with tempfile.TemporaryDirectory(prefix="tocsin-bench-") as scratch:
-            outcome = asyncio.run(run(options, command, Path(scratch)))
+    try:
+        with _workdir(options.keep_logs) as workdir:
+            outcome = asyncio.run(run(options, command, workdir))
+    except (MessagesAstrayError, ProgramFailedError) as fault:
+        raise SystemExit(f"The run has failed: {fault}") from fault
     print(
         msgspec.json.format(msgspec.json.encode(outcome)).decode()
         if options.json

@@ -4,7 +4,16 @@ from collections.abc import Iterator, Sequence
 
 from bench.goals import race_readings
 from bench.outcome import Outcome
-from bench.tables import RACE_HEAD, READING_HEAD, Row, race_rows, ratio_head, ratio_rows, reading_rows
+from bench.tables import (
+    RACE_HEAD,
+    READING_HEAD,
+    Row,
+    disturbance,
+    race_rows,
+    ratio_head,
+    ratio_rows,
+    reading_rows,
+)
 
 
 def console(outcome: Outcome) -> str:
@@ -26,6 +35,9 @@ def _lines(outcome: Outcome) -> Iterator[str]:
     if readings:
         yield ""
         yield from _table(READING_HEAD, reading_rows(readings))
+    if busy := disturbance(outcome.standings):
+        yield ""
+        yield busy
     for absent in outcome.left_out:
         yield ""
         yield f"Left out: {absent.title}: {absent.reason}"

@@ -6,27 +6,26 @@ from bench.contract import Goal, Reading
 from bench.race import Standing
 
 SUBJECT = "tocsin"
-TIMES_THE_RATE = {"bullmq": 2.0, "celery": 20.0}
-CPU_MICROS = 250.0
+TIMES_THE_RATE = {"bullmq": Goal(bound=2.0, least=True), "celery": Goal(bound=20.0, least=True)}
+CPU_MICROS = Goal(bound=250.0, least=False)
 
 
 def race_readings(standings: Sequence[Standing]) -> Iterator[Reading]:
-    """Hold Tocsin's standing against its goals, where the rivals that they name took part."""
-    by_name = {each.name: each for each in standings}
-    subject = by_name.get(SUBJECT)
+    """Hold Tocsin's standing against each rival's, and against its goals."""
+    subject = next((each for each in standings if each.name == SUBJECT), None)
     if subject is None:
         return
-    for rival, times in TIMES_THE_RATE.items():
-        if rival in by_name:
+    for rival in standings:
+        if rival is not subject:
             yield Reading(
-                name=f"rate against {by_name[rival].title}",
-                value=subject.rate.median / by_name[rival].rate.median,
+                name=f"rate against {rival.title}",
+                value=subject.rate.median / rival.rate.median,
                 unit="times",
-                goal=Goal(bound=times, least=True),
+                goal=TIMES_THE_RATE.get(rival.name),
             )
     yield Reading(
-        name="processor time a message, Postgres included",
+        name="CPU a message, Postgres included",
         value=subject.cpu_micros.median,
         unit="µs",
-        goal=Goal(bound=CPU_MICROS, least=False),
+        goal=CPU_MICROS,
     )

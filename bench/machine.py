@@ -9,6 +9,8 @@ from pathlib import Path
 import msgspec
 import psutil
 
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
 
 class Machine(msgspec.Struct, frozen=True):
     """What a reader must know to compare the figures with their own."""
@@ -24,7 +26,7 @@ class Machine(msgspec.Struct, frozen=True):
 def describe() -> Machine:
     """Look at this machine."""
     return Machine(
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cores=CORES,
         processor=_processor(),
         memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
         kernel=f"{platform.system()} {platform.release()} {platform.machine()}",

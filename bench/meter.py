@@ -18,6 +18,14 @@ def cpu_seconds(roots: Sequence[int]) -> float:
     return sum(_own_and_reaped(process) for process in _trees(roots))
 
 
+def machine_seconds() -> float:
+    """Sum the time in which any core of the machine was busy or was taken by its host."""
+    times = psutil.cpu_times()
+    idle = times.idle + getattr(times, "iowait", 0.0)
+    # Linux counts a guest's time within user and nice already.
+    return float(sum(times) - idle - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0))
+
+
 def memory_bytes(roots: Sequence[int]) -> int:
     """Sum the proportional set sizes, so that pages shared within a tree are counted once."""
     return sum(_proportional(process) for process in _trees(roots))

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from bench.contract import Batch, Contestant, Engine
-from bench.meter import cpu_seconds, peak_memory
+from bench.meter import cpu_seconds, machine_seconds, peak_memory
 from bench.stage import Stage
 
 FIRST_WARM_UP = 250
-WARM_UP_SECONDS = 2.0
-TRIAL_SECONDS = 3.0
+WARM_UP_SECONDS = 1.0
+TRIAL_SECONDS = 2.5
 FEWEST = 500
+QUIET_CORES = 0.1
 
 Progress = Callable[[str], None]
 
@@ -27,6 +28,7 @@ class Round(msgspec.Struct, frozen=True):
     seconds: float
     cpu_seconds: float
     sandbox_cpu_seconds: float
+    elsewhere_cpu_seconds: float
     peak_bytes: int
 
     @property
@@ -43,6 +45,11 @@ class Round(msgspec.Struct, frozen=True):
     def sandbox_micros(self) -> float:
         """Give the sandbox's own microseconds a message, which are not the contestant's."""
         return 1e6 * self.sandbox_cpu_seconds / self.messages
+
+    @property
+    def elsewhere_cores(self) -> float:
+        """Give how many cores were busy with neither the contestant, the sandbox nor the runner."""
+        return max(0.0, self.elsewhere_cpu_seconds) / self.seconds
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -76,6 +83,11 @@ class Standing(msgspec.Struct, frozen=True):
     def sandbox_micros(self) -> Spread:
         """Give the sandbox's microseconds of processor time a message."""
         return spread(each.sandbox_micros for each in self.rounds)
+
+    @property
+    def elsewhere_cores(self) -> float:
+        """Give how many cores were busy with other things in the worst round."""
+        return max(each.elsewhere_cores for each in self.rounds)
 
     @property
     def peak_bytes(self) -> int:
@@ -139,37 +151,68 @@ async def _measure(
     async with contestant.started(stage.arena(contestant.name), setting) as engine:
         warm_rate = await _warm_up(engine, stage, serials, most)
         count = fitting(rate or warm_rate, seconds, most)
-        await stage.clear()
         async with peak_memory(engine.roots) as peak:
-            cpu, sandbox_cpu = cpu_seconds(engine.roots), stage.cpu_seconds()
-            begun = time.perf_counter()
-            await engine.deliver(Batch(serial=next(serials), count=count))
-            await stage.answered(count)
-            elapsed = time.perf_counter() - begun
-            cpu, sandbox_cpu = cpu_seconds(engine.roots) - cpu, stage.cpu_seconds() - sandbox_cpu
+            before = _costs(engine, stage)
+            elapsed = await _timed(engine, stage, Batch(serial=next(serials), count=count))
+            cost = _costs(engine, stage) - before
     return Round(
         setting=setting,
         messages=count,
         seconds=elapsed,
-        cpu_seconds=cpu,
-        sandbox_cpu_seconds=sandbox_cpu,
+        cpu_seconds=cost.own,
+        sandbox_cpu_seconds=cost.sandbox,
+        elsewhere_cpu_seconds=cost.machine - cost.own - cost.sandbox - cost.runner,
         peak_bytes=peak.bytes,
+    )
+
+
+class _Costs(msgspec.Struct, frozen=True):
+    own: float
+    sandbox: float
+    runner: float
+    machine: float
+
+    def __sub__(self, earlier: "_Costs") -> "_Costs":
+        return _Costs(
+            own=self.own - earlier.own,
+            sandbox=self.sandbox - earlier.sandbox,
+            runner=self.runner - earlier.runner,
+            machine=self.machine - earlier.machine,
+        )
+
+
+def _costs(engine: Engine, stage: Stage) -> _Costs:
+    return _Costs(
+        own=cpu_seconds(engine.roots),
+        sandbox=stage.cpu_seconds(),
+        runner=time.process_time(),
+        machine=machine_seconds(),
     )
 
 
 async def _warm_up(engine: Engine, stage: Stage, serials: Iterator[int], most: int) -> float:
     """Double the batches until connections are open and code is compiled, and give the last one's rate."""
-    warm_from, count = time.perf_counter(), min(FIRST_WARM_UP, most)
+    count = min(FIRST_WARM_UP, most)
+    # The first batch also waits for workers that are still coming up, so it says nothing of the rate.
+    await _timed(engine, stage, Batch(serial=next(serials), count=count))
+    warm_from = time.perf_counter()
     while True:
-        await stage.clear()
-        begun = time.perf_counter()
-        await engine.deliver(Batch(serial=next(serials), count=count))
-        await stage.answered(count)
-        now = time.perf_counter()
-        if now - warm_from >= WARM_UP_SECONDS:
-            return count / (now - begun)
         count = min(2 * count, most)
+        seconds = await _timed(engine, stage, Batch(serial=next(serials), count=count))
+        if time.perf_counter() - warm_from >= WARM_UP_SECONDS:
+            return count / seconds
+
+
+async def _timed(engine: Engine, stage: Stage, batch: Batch) -> float:
+    await stage.clear()
+    begun = time.perf_counter()
+    await engine.deliver(batch)
+    await stage.answered(batch.count)
+    return time.perf_counter() - begun
 
 
 def _line(contestant: Contestant, taken: Round) -> str:
-    return f"{contestant.name:<15}{taken.setting:<24}{taken.rate:>8,.0f}/s {taken.cpu_micros:>7,.0f} µs"
+    words = f"{contestant.name:<15}{taken.setting:<24}{taken.rate:>8,.0f}/s {taken.cpu_micros:>7,.0f} µs"
+    if taken.elsewhere_cores > QUIET_CORES:
+        words += f"  (machine busy: {taken.elsewhere_cores:.1f} cores)"
+    return words

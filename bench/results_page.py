@@ -11,6 +11,7 @@ from bench.tables import (
     Row,
     between,
     by_rate,
+    disturbance,
     race_rows,
     ratio_head,
     ratio_rows,
@@ -52,6 +53,9 @@ def _lines(outcome: Outcome, plot: str) -> Iterator[str]:
     yield from _table(RACE_HEAD, race_rows(outcome.standings))
     yield ""
     yield from _table(ratio_head(outcome.standings), ratio_rows(outcome.standings))
+    if busy := disturbance(outcome.standings):
+        yield ""
+        yield f"**{busy}**"
     for absent in outcome.left_out:
         yield ""
         yield f"Left out: **{absent.title}**: {absent.reason}."
@@ -73,7 +77,15 @@ def _lines(outcome: Outcome, plot: str) -> Iterator[str]:
     yield "The fastest setting of each contestant in short trials was taken for the rounds."
     yield ""
     yield from _table(
-        ("contestant", "taken", "trials (messages/s)", "messages a round", "rates", "sandbox µs/msg"),
+        (
+            "contestant",
+            "taken",
+            "trials (messages/s)",
+            "messages a round",
+            "rates",
+            "sandbox µs/msg",
+            "other work, cores",
+        ),
         [_rounds_row(each) for each in by_rate(outcome.standings)],
     )
     yield ""
@@ -99,6 +111,7 @@ def _rounds_row(standing: Standing) -> Row:
         f"{standing.rounds[0].messages:,}",
         ", ".join(f"{each.rate:,.0f}" for each in standing.rounds),
         between(standing.sandbox_micros),
+        f"{standing.elsewhere_cores:.2f}",
     )
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from bench.contract import Reading
-from bench.race import Spread, Standing
+from bench.race import QUIET_CORES, Spread, Standing
 
 Row = tuple[str, ...]
 
-RACE_HEAD: Row = ("contestant", "messages/s", "low to high", "CPU µs/msg", "peak MB")
+RACE_HEAD: Row = ("contestant", "messages/s", "low-high", "CPU µs/msg", "peak MB")
 READING_HEAD: Row = ("what", "measured", "goal", "")
 
 
@@ -43,6 +43,14 @@ def reading_rows(readings: Sequence[Reading]) -> list[Row]:
     return [(each.name, _amount(each.value, each.unit), _goal(each), _verdict(each)) for each in readings]
 
 
+def disturbance(standings: Sequence[Standing]) -> str:
+    """Warn where the machine was not idle apart from the run, or give an empty text."""
+    worst = max((each.elsewhere_cores for each in standings), default=0.0)
+    if worst <= QUIET_CORES:
+        return ""
+    return f"Other work took up to {worst:.1f} cores during a round; run it again on an idle machine."
+
+
 def by_rate(standings: Sequence[Standing]) -> list[Standing]:
     """Order the fastest first."""
     return sorted(standings, key=lambda each: -each.rate.median)
@@ -50,7 +58,7 @@ def by_rate(standings: Sequence[Standing]) -> list[Standing]:
 
 def between(spread: Spread) -> str:
     """Write the ends of a spread."""
-    return f"{spread.low:,.0f} to {spread.high:,.0f}"
+    return f"{spread.low:,.0f}-{spread.high:,.0f}"
 
 
 def _times(row: Standing, column: Standing) -> str:

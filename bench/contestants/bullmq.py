@@ -12,6 +12,7 @@ from redis.asyncio import Redis
 from bench.broker import Broker, drained, redis_server
 from bench.contestants.sdk import node_environment
 from bench.contract import Arena, Batch, Engine
+from bench.machine import CORES
 from bench.process import ROOT, Conversation, ProgramFailedError, conversing, running
 
 FOLDER = ROOT / "bench" / "bullmq"
@@ -45,8 +46,8 @@ class _Workers:
 
 class BullMq:
     name = "bullmq"
-    title = "BullMQ + firebase-admin"
-    settings: Sequence[str] = ("1 worker of 100", "1 worker of 300", "2 workers of 100", "2 workers of 300")
+    title = "BullMQ, firebase-admin"
+    settings: Sequence[str] = tuple(f"{CORES} workers of {jobs}" for jobs in (100, 200, 300))
 
     def absent(self) -> str | None:
         if shutil.which("node") is None or shutil.which("npm") is None:

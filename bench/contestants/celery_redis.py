@@ -10,6 +10,7 @@ from redis.asyncio import Redis
 from bench.broker import Broker, drained, redis_server
 from bench.contestants.sdk import python_environment
 from bench.contract import Arena, Batch, Engine
+from bench.machine import CORES
 from bench.process import Conversation, conversing, running
 
 
@@ -66,11 +67,11 @@ class CeleryRedis:
 # Prefork is Celery's default pool; threads suit a task that mostly waits. Both are measured.
 PREFORK = CeleryRedis(
     "celery",
-    "Celery (prefork) + firebase-admin",
-    ("1 worker of 8 prefork", "1 worker of 16 prefork", "1 worker of 32 prefork"),
+    "Celery prefork, firebase-admin",
+    tuple(f"1 worker of {CORES * processes} prefork" for processes in (8, 16)),
 )
 THREADS = CeleryRedis(
     "celery-threads",
-    "Celery (threads) + firebase-admin",
-    ("1 worker of 32 threads", "2 workers of 16 threads", "2 workers of 32 threads"),
+    "Celery threads, firebase-admin",
+    tuple(f"{CORES} workers of {threads} threads" for threads in (16, 32)),
 )

@@ -22,7 +22,7 @@ class _Sender:
 class FirebaseAsync:
     name = "firebase-admin"
     title = "firebase-admin send_each_async"
-    settings: Sequence[str] = ("1 call at a time", "2 calls at a time")
+    settings: Sequence[str] = ("1 call at a time",)
 
     def absent(self) -> str | None:
         return None
