@@ -31,6 +31,19 @@ class Connections:
             await client.close()
 
 
+def authority(ca_file: Path | None) -> bytes | None:
+    """Read the certificates to trust besides the usual ones."""
+    if ca_file is None:
+        return None
+    try:
+        certificates = ca_file.read_bytes()
+    except OSError as error:
+        raise ProviderSetupError(f"The CA file cannot be read: {error}") from error
+    if b"-----BEGIN CERTIFICATE-----" not in certificates:
+        raise ProviderSetupError(f"The CA file {ca_file} holds no certificate in PEM form.")
+    return certificates
+
+
 def _client(connect_timeout: float, timeout: float, ca_file: Path | None) -> Client:
     builder = (
         ClientBuilder()
@@ -42,9 +55,6 @@ def _client(connect_timeout: float, timeout: float, ca_file: Path | None) -> Cli
         .http2_keep_alive_interval(timedelta(seconds=30))
         .http2_keep_alive_timeout(timedelta(seconds=10))
     )
-    if ca_file is not None:
-        try:
-            builder = builder.add_root_certificate_pem(ca_file.read_bytes())
-        except OSError as error:
-            raise ProviderSetupError(f"The CA file cannot be read: {error}") from error
+    if certificates := authority(ca_file):
+        builder = builder.add_root_certificate_pem(certificates)
     return builder.build()

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -18,6 +18,7 @@ from tocsin.domain.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
 from tocsin.providers.connections import Connections
 from tocsin.providers.fcm_answers import ALARM_REST, classify
 from tocsin.providers.google import AccessTokens, TokenUnavailableError
+from tocsin.providers.retry_after import read_retry_after
 
 SCOPE = "https://www.googleapis.com/auth/firebase.messaging"
 
@@ -132,13 +133,13 @@ class FcmProvider:
             token = await self._tokens.get()
             answer = await self._post(body, token)
             if answer.status == HTTPStatus.UNAUTHORIZED:
-                outcome = await self._outcome(answer)
-                if outcome.code != "UNAUTHENTICATED":
+                outcome = await _outcome(answer, message, now)
+                if outcome.code == "THIRD_PARTY_AUTH_ERROR":
                     return outcome
                 answer = await self._post(body, await self._tokens.replace(token))
             if answer.status == HTTPStatus.OK:
                 return Sent(_taken.decode(await answer.bytes()).name)
-            return await self._outcome(answer)
+            return await _outcome(answer, message, now)
         except TokenUnavailableError as error:
             if error.lasting:
                 return Defer("credentials_refused", ALARM_REST, str(error), alarm=True)
@@ -161,11 +162,8 @@ class FcmProvider:
             .send()
         )
 
-    @staticmethod
-    async def _outcome(answer: Response) -> Retry | Defer | Rejected | Gone:
-        return classify(answer.status, bytes(await answer.bytes()), _retry_after(answer))
 
-
-def _retry_after(answer: Response) -> timedelta | None:
-    value = answer.get_header("retry-after")
-    return timedelta(seconds=int(value)) if value and value.isdigit() else None
+async def _outcome(answer: Response, message: Message, now: datetime) -> Retry | Defer | Rejected | Gone:
+    # An answer may quote what it was asked; the token must not end up in logs.
+    body = bytes(await answer.bytes()).replace(message.target.encode(), b"[token]")
+    return classify(answer.status, body, read_retry_after(answer.get_header("retry-after"), now))

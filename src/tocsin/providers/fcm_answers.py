@@ -35,7 +35,7 @@ RULES = (
     Rule(status=401, code="UNAUTHENTICATED", outcome="defer", pauses=True, alarm=True, rest=ALARM_REST),
     # Firebase lacks the APNs key: iOS devices alone are out of reach, and none of them is at fault.
     Rule(status=401, code="THIRD_PARTY_AUTH_ERROR", outcome="defer", alarm=True, rest=ALARM_REST),
-    Rule(status=403, code="SENDER_ID_MISMATCH", outcome="rejected", alarm=True, quarantine=True),
+    Rule(status=403, code="SENDER_ID_MISMATCH", outcome="rejected", quarantine=True),
     Rule(status=403, code="PERMISSION_DENIED", outcome="defer", pauses=True, alarm=True, rest=ALARM_REST),
     Rule(status=404, code="UNREGISTERED", outcome="gone"),
     # The project itself is unknown: a wrong setting, not a dead device.
@@ -46,6 +46,9 @@ RULES = (
     Rule(status=503, code="UNAVAILABLE", outcome="retry"),
 )
 
+# Read so when a status comes with a code not listed or with none: then a gateway or a proxy spoke,
+# and the deliveries are not at fault.
+_USUAL_CODES = {401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
 _PASSING = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY}
 _ROWS = {(rule.status, rule.code, rule.about): rule for rule in RULES}
 
@@ -67,9 +70,13 @@ def classify(status: int, body: bytes, retry_after: timedelta | None) -> Retry |
     """Say what an answer other than 200 means."""
     error = _read(body)
     code = _code(error, status)
-    rule = _ROWS.get((status, code, _about(code, error)))
+    rule = _ROWS.get((status, code, _about(code, error))) or _ROWS.get(
+        (status, _USUAL_CODES.get(status, code), None)
+    )
     detail = error.message
     if rule is None:
+        if status < HTTPStatus.BAD_REQUEST:
+            return Defer(code, ALARM_REST, detail, alarm=True)
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _PASSING:
             return Retry(code, detail, retry_after)
         if status == HTTPStatus.TOO_MANY_REQUESTS:
@@ -92,7 +99,7 @@ def classify(status: int, body: bytes, retry_after: timedelta | None) -> Retry |
 def _read(body: bytes) -> _Error:
     try:
         return _decoder.decode(body).error
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _Error(message="the answer was not the JSON that FCM gives")
 
 
@@ -105,10 +112,11 @@ def _code(error: _Error, status: int) -> str:
 
 def _about(code: str, error: _Error) -> Literal["token", "payload", "device", "project"] | None:
     if code == "INVALID_ARGUMENT":
-        fields = list(_violations(error.details, "fieldViolations", "field"))
+        fields = set(_violations(error.details, "fieldViolations", "field"))
         if fields:
-            return "token" if any(field == "message.token" for field in fields) else "payload"
-        return "token" if "registration token" in error.message.lower() else "payload"
+            return "token" if fields <= {"message.token"} else "payload"
+        named_by_fcm = any("errorCode" in detail for detail in error.details)
+        return "token" if named_by_fcm and "registration token" in error.message.lower() else "payload"
     if code == "QUOTA_EXCEEDED":
         subjects = _violations(error.details, "violations", "subject")
         return "device" if any(subject.startswith("device") for subject in subjects) else "project"
@@ -117,6 +125,7 @@ def _about(code: str, error: _Error) -> Literal["token", "payload", "device", "p
 
 def _violations(details: Iterable[dict[str, Any]], key: str, name: str) -> Iterable[str]:
     for detail in details:
-        for violation in detail.get(key, ()):
+        violations = detail.get(key)
+        for violation in violations if isinstance(violations, list) else ():
             if isinstance(violation, dict):
                 yield str(violation.get(name, ""))

@@ -14,8 +14,10 @@ from pyreqwest.client import SyncClient, SyncClientBuilder
 from pyreqwest.exceptions import PyreqwestError
 
 from tocsin.domain.errors import ProviderSetupError
+from tocsin.providers.connections import authority
 
-RENEW_BEFORE = timedelta(minutes=5)
+RENEW_AHEAD = timedelta(minutes=5)
+"""How long before its end a token is renewed; a short-lived one at half its life."""
 
 
 class TokenUnavailableError(Exception):
@@ -35,6 +37,8 @@ class AccessTokens:
         self._renewing = asyncio.Lock()
         self._token = ""
         self._good_until = float("-inf")
+        self._failed_at = float("-inf")
+        self._failure = ("", False)
 
     @property
     def project_id(self) -> str | None:
@@ -44,30 +48,49 @@ class AccessTokens:
 
     async def get(self) -> str:
         """Give a token that is good for some minutes more."""
-        if time.monotonic() < self._good_until:
+        asked_at = time.monotonic()
+        if asked_at < self._good_until:
             return self._token
         async with self._renewing:
             if time.monotonic() >= self._good_until:
-                await self._renew()
+                await self._renew(asked_at)
             return self._token
 
     async def replace(self, refused: str) -> str:
         """Give another token than the one that was refused."""
+        asked_at = time.monotonic()
         async with self._renewing:
             if self._token == refused:
-                await self._renew()
+                await self._renew(asked_at)
             return self._token
 
-    async def _renew(self) -> None:
+    async def _renew(self, asked_at: float) -> None:
+        if self._failed_at < asked_at:
+            await self._fetch()
+        else:
+            # Whoever waited while another's renewal failed shares its failure. Each trying in turn
+            # would hold the last of them for longer than its lease.
+            detail, lasting = self._failure
+            raise TokenUnavailableError(detail, lasting=lasting)
+
+    async def _fetch(self) -> None:
         try:
             await asyncio.to_thread(self._credentials.refresh, self._transport)
         except google.auth.exceptions.RefreshError as error:
-            raise TokenUnavailableError(_first(error), lasting=not error.retryable) from error
+            raise self._failed(_first(error), lasting=not error.retryable) from error
         except google.auth.exceptions.TransportError as error:
-            raise TokenUnavailableError(_first(error), lasting=False) from error
+            raise self._failed(_first(error), lasting=False) from error
+        except (AttributeError, TypeError, ValueError) as error:
+            # google-auth trusts whatever says 200 to be the token endpoint.
+            raise self._failed("the token endpoint did not answer as Google's does", lasting=False) from error
         self._token = self._credentials.token
-        left = self._credentials.expiry.replace(tzinfo=UTC) - datetime.now(UTC) - RENEW_BEFORE
-        self._good_until = time.monotonic() + left.total_seconds()
+        lifetime = self._credentials.expiry.replace(tzinfo=UTC) - datetime.now(UTC)
+        self._good_until = time.monotonic() + (lifetime - min(RENEW_AHEAD, lifetime / 2)).total_seconds()
+
+    def _failed(self, detail: str, *, lasting: bool) -> TokenUnavailableError:
+        self._failed_at = time.monotonic()
+        self._failure = (detail, lasting)
+        return TokenUnavailableError(detail, lasting=lasting)
 
     def close(self) -> None:
         """Close the connection to the token endpoint."""
@@ -98,8 +121,8 @@ class _Transport(google.auth.transport.Request):
 
     def __init__(self, ca_file: Path | None) -> None:
         builder = SyncClientBuilder().error_for_status(enable=False).timeout(timedelta(seconds=10))
-        if ca_file is not None:
-            builder = builder.add_root_certificate_pem(ca_file.read_bytes())
+        if certificates := authority(ca_file):
+            builder = builder.add_root_certificate_pem(certificates)
         self._client: SyncClient = builder.build()
 
     def __call__(
@@ -131,7 +154,7 @@ def _load(credentials_file: Path, scope: str) -> Any:
         return service_account.Credentials.from_service_account_file(  # type: ignore[no-untyped-call]
             credentials_file, scopes=[scope]
         )
-    except (OSError, ValueError, google.auth.exceptions.GoogleAuthError) as error:
+    except (OSError, ValueError, AttributeError, google.auth.exceptions.GoogleAuthError) as error:
         raise ProviderSetupError(
             f"The service account file {credentials_file} cannot be used: {_first(error)}. "
             "TOCSIN_FCM__CREDENTIALS_FILE must name the JSON key of a Google service account."

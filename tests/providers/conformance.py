@@ -1,0 +1,224 @@
+"""What every provider owes the engine, written once and inherited by each provider's tests.
+
+A provider's own test class inherits `ProviderConformance` and gives a `rig` fixture. The rig knows
+how to build the provider against the sandbox and by which of its own errors the sandbox says what.
+"""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar
+
+import pytest
+import structlog
+from msgspec.structs import replace
+
+from tocsin.domain.ids import new_delivery_id, new_notification_id
+from tocsin.domain.message import Message, Provider
+from tocsin.domain.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
+from tocsin.sandbox import Cut, Hang, Latency, Refuse, Sandbox
+from waiting import until
+
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+UNREACHABLE = "https://127.0.0.1:1"
+
+
+def a_message(target: str, **changes: Any) -> Message:
+    message = Message(
+        delivery_id=new_delivery_id(),
+        notification_id=new_notification_id(),
+        type="new_customer",
+        target=target,
+        title="New customer",
+        body="Ali Veli",
+        data={"type": "new_customer"},
+        platform="android",
+        expires_at=NOW + timedelta(hours=1),
+    )
+    message = replace(message, **changes)
+    return replace(message, data={**message.data, "delivery_id": str(message.delivery_id)})
+
+
+class Rig(ABC):
+    """A provider and the sandbox it speaks to."""
+
+    busy: ClassVar[Refuse]
+    """The service is overloaded and asks for 7 seconds."""
+
+    quota: ClassVar[Refuse]
+    """The whole project's quota is used up; the service asks for 90 seconds."""
+
+    gone: ClassVar[Refuse]
+    """The device no longer exists."""
+
+    rejected: ClassVar[Refuse]
+    """The content is refused."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.sandbox = sandbox
+        self._opened: list[Provider] = []
+
+    def provider(self, **settings: Any) -> Provider:
+        """Give a provider that is closed with the rig."""
+        built = self.build(**settings)
+        self._opened.append(built)
+        return built
+
+    async def aclose(self) -> None:
+        for provider in self._opened:
+            await provider.aclose()
+
+    @abstractmethod
+    def build(
+        self, *, base_url: str | None = None, timeout_seconds: float = 5.0, concurrency: int = 20
+    ) -> Provider:
+        """Make a provider of this kind for the sandbox, or for another address."""
+
+
+async def send_one(provider: Provider, target: str, **changes: Any) -> Outcome:
+    (outcome,) = await provider.send([a_message(target, **changes)], now=NOW)
+    return outcome
+
+
+class ProviderConformance:
+    async def test_it_says_who_it_is_and_what_it_takes(self, rig: Rig) -> None:
+        provider = rig.provider(concurrency=7)
+
+        assert provider.name
+        assert provider.concurrency == 7
+        assert provider.limits.batch >= 1
+        assert provider.limits.payload_bytes >= 1_000
+        assert provider.limits.ttl_seconds >= 0
+
+    async def test_a_message_that_was_taken_arrives_and_has_a_name(self, rig: Rig) -> None:
+        message = a_message("phone")
+
+        (outcome,) = await rig.provider().send([message], now=NOW)
+
+        assert isinstance(outcome, Sent)
+        assert outcome.message_id
+        (arrived,) = rig.sandbox.phones.messages(after=0, limit=10)
+        assert arrived.target == "phone"
+        assert arrived.delivery_id == str(message.delivery_id)
+
+    async def test_each_message_has_its_outcome_in_order(self, rig: Rig) -> None:
+        rig.sandbox.faults.script("gone", rig.gone, repeat=True)
+        rig.sandbox.faults.script("rejected", rig.rejected, repeat=True)
+        rig.sandbox.faults.script("busy", rig.busy, repeat=True)
+        targets = ["first", "gone", "rejected", "second", "busy", "third"]
+
+        outcomes = await rig.provider().send([a_message(target) for target in targets], now=NOW)
+
+        assert [type(outcome) for outcome in outcomes] == [Sent, Gone, Rejected, Sent, Retry, Sent]
+
+    async def test_nothing_to_send_is_no_outcome(self, rig: Rig) -> None:
+        assert list(await rig.provider().send([], now=NOW)) == []
+
+    async def test_a_busy_service_is_left_alone_as_long_as_it_asks(self, rig: Rig) -> None:
+        rig.sandbox.faults.script("phone", rig.busy)
+
+        outcome = await send_one(rig.provider(), "phone")
+
+        assert isinstance(outcome, Retry)
+        assert outcome.after == timedelta(seconds=7)
+
+    async def test_a_used_up_quota_defers_and_pauses_the_provider(self, rig: Rig) -> None:
+        rig.sandbox.faults.script("phone", rig.quota)
+
+        outcome = await send_one(rig.provider(), "phone")
+
+        assert isinstance(outcome, Defer)
+        assert outcome.pauses
+        assert outcome.after == timedelta(seconds=90)
+
+    async def test_it_does_not_try_again_by_itself(self, rig: Rig) -> None:
+        rig.sandbox.faults.script("phone", rig.busy)
+
+        await send_one(rig.provider(), "phone")
+
+        assert rig.sandbox.stats().requests == 1
+
+    async def test_a_service_that_does_not_answer_is_a_retry(self, rig: Rig) -> None:
+        provider = rig.provider(timeout_seconds=0.3)
+        await send_one(provider, "warm")
+        rig.sandbox.faults.script("phone", Hang())
+
+        outcome = await send_one(provider, "phone")
+
+        assert isinstance(outcome, Retry)
+        assert outcome.code == "timeout"
+
+    async def test_an_answer_that_breaks_off_is_a_retry(self, rig: Rig) -> None:
+        rig.sandbox.faults.script("phone", Cut())
+
+        assert isinstance(await send_one(rig.provider(), "phone"), Retry)
+
+    async def test_a_refused_connection_is_a_retry(self, rig: Rig) -> None:
+        outcome = await send_one(rig.provider(base_url=UNREACHABLE), "phone")
+
+        assert isinstance(outcome, Retry)
+        assert outcome.code == "network_error"
+
+    async def test_it_goes_on_after_each_fault(self, rig: Rig) -> None:
+        provider = rig.provider()
+        rig.sandbox.faults.script("phone", rig.busy, Cut(), rig.rejected)
+
+        outcomes = [await send_one(provider, "phone") for _ in range(4)]
+
+        assert isinstance(outcomes[-1], Sent)
+
+    async def test_what_is_too_large_is_refused_before_it_is_sent(self, rig: Rig) -> None:
+        provider = rig.provider()
+
+        outcome = await send_one(provider, "phone", body="ü" * provider.limits.payload_bytes)
+
+        assert isinstance(outcome, Rejected)
+        assert outcome.code == "payload_too_large"
+        assert rig.sandbox.stats().requests == 0
+
+    async def test_texts_of_every_script_arrive_as_they_were(self, rig: Rig) -> None:
+        title = 'مشتری جدید — "신규" 👩‍👩‍👧 \\ \u2028 \x7f'
+
+        assert isinstance(await send_one(rig.provider(), "phone", title=title), Sent)
+
+        (arrived,) = rig.sandbox.phones.messages(after=0, limit=10)
+        assert arrived.message["notification"]["title"] == title
+
+    async def test_many_messages_go_out_at_once_and_each_arrives_once(self, rig: Rig) -> None:
+        provider = rig.provider(concurrency=150)
+        rig.sandbox.faults.latency(Latency(0.05))
+
+        outcomes = await asyncio.gather(*(send_one(provider, f"phone{number}") for number in range(150)))
+
+        assert all(isinstance(outcome, Sent) for outcome in outcomes)
+        stats = rig.sandbox.stats()
+        assert (stats.delivered, stats.distinct_deliveries) == (150, 150)
+        assert stats.most_in_flight > 20
+
+    async def test_a_cancelled_send_leaves_no_task_behind(self, rig: Rig) -> None:
+        provider = rig.provider(timeout_seconds=30.0)
+        await send_one(provider, "warm")
+        rig.sandbox.faults.script("phone", Hang())
+        sending = asyncio.create_task(send_one(provider, "phone"))
+        await until(lambda: "HANG" in rig.sandbox.stats().answers)
+        tasks = asyncio.all_tasks()
+
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+
+        assert asyncio.all_tasks() <= tasks - {sending}
+        assert isinstance(await send_one(provider, "phone"), Sent)
+
+    async def test_a_target_shows_up_nowhere(self, rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+        secret = "dev1ce-s3cret"
+        caplog.set_level(logging.DEBUG)
+        rig.sandbox.faults.script(secret, rig.gone, rig.rejected, rig.busy, rig.quota, Cut())
+        provider = rig.provider()
+        with structlog.testing.capture_logs() as lines:
+            outcomes = [await send_one(provider, secret) for _ in range(6)]
+
+        assert isinstance(outcomes[-1], Sent)
+        told = [*map(repr, outcomes), repr(provider), repr(a_message(secret)), repr(lines), caplog.text]
+        assert all(secret not in text for text in told)
