@@ -162,6 +162,8 @@ def main() -> None:
             outcome = asyncio.run(run(options, command, workdir))
     except (MessagesAstrayError, ProgramFailedError) as fault:
         raise SystemExit(f"The run has failed: {fault}") from fault
+    except KeyboardInterrupt:
+        raise SystemExit("Stopped; nothing was written.") from None
     print(
         msgspec.json.format(msgspec.json.encode(outcome)).decode()
         if options.json
