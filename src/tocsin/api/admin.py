@@ -19,7 +19,7 @@ from tocsin.api.problems import (
     NOT_FOUND,
     ProblemError,
 )
-from tocsin.api.queries import LAST, Page, read_id, read_query
+from tocsin.api.queries import LAST, Page, read_path_id, read_query
 from tocsin.api.replies import reply
 from tocsin.api.roles import Right, Role
 from tocsin.api.services import services_of
@@ -165,10 +165,10 @@ async def make_key(request: Request[Any, Any, Any]) -> ASGIResponse:
         )
     ),
 )
-async def revoke_key(request: Request[Any, Any, Any], key_id: str) -> ASGIResponse:
+async def revoke_key(request: Request[Any, Any, Any]) -> ASGIResponse:
     """Take a key back."""
     services = services_of(request)
-    row = await keys.revoke(services.pool, read_id(key_id, "API key"), services.clock())
+    row = await keys.revoke(services.pool, read_path_id(request, "key_id"), services.clock())
     if row is None:
         raise ProblemError(NOT_FOUND, "There is no such API key.")
     return reply(_shown(row))

@@ -53,7 +53,7 @@ def create_app(services: Services) -> Litestar:
 
     app = Litestar(
         [*ROUTES, openapi_json],
-        guards=[gate.admit],
+        before_request=gate.admit,
         exception_handlers=FAILURES,
         lifespan=[closing_gate],
         logging_config=None,

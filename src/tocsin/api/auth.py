@@ -3,8 +3,6 @@
 from typing import Any, assert_never
 
 from litestar import Request
-from litestar.connection import ASGIConnection
-from litestar.handlers import BaseRouteHandler
 
 from tocsin.api.jwks import KeySetUnreachableError
 from tocsin.api.keys import PREFIX, KeyHolder, KeyRing
@@ -24,9 +22,9 @@ class Gate:
         self._keys = keys
         self._tokens = tokens
 
-    async def admit(self, connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    async def admit(self, request: Request[Any, Any, Any]) -> None:
         """Find out who asks and let the request through, or end it."""
-        operation: Operation | None = handler.opt.get(OPERATION)
+        operation: Operation | None = request.route_handler.opt.get(OPERATION)
         if operation is None:
             raise ProblemError(NOT_ALLOWED, "Nobody may call this.")
         access = operation.access
@@ -34,12 +32,12 @@ class Gate:
             case AnyoneMay():
                 return
             case PersonMay():
-                connection.scope["user"] = await self._person(connection)
+                request.scope["user"] = await self._person(request)
             case KeyMay(right=right):
-                holder = await self._holder(connection)
+                holder = await self._holder(request)
                 if not holder.may(right):
                     raise ProblemError(NOT_ALLOWED, f"A key with the role {holder.role} may not {right}.")
-                connection.scope["user"] = holder
+                request.scope["user"] = holder
             case _:
                 assert_never(access)
 
@@ -48,8 +46,8 @@ class Gate:
         await self._keys.aclose()
         await self._tokens.aclose()
 
-    async def _person(self, connection: ASGIConnection[Any, Any, Any, Any]) -> str:
-        token = _bearer(connection)
+    async def _person(self, request: Request[Any, Any, Any]) -> str:
+        token = _bearer(request)
         if token is None:
             raise _unknown(_MISSING, "Send the person's token as `Authorization: Bearer <JWT>`.")
         if token.startswith(PREFIX):
@@ -61,8 +59,8 @@ class Gate:
         except KeySetUnreachableError as error:
             raise ProblemError(UNAVAILABLE, str(error), headers={"Retry-After": "10"}) from error
 
-    async def _holder(self, connection: ASGIConnection[Any, Any, Any, Any]) -> KeyHolder:
-        secret = _bearer(connection) or connection.headers.get("x-api-key")
+    async def _holder(self, request: Request[Any, Any, Any]) -> KeyHolder:
+        secret = _bearer(request) or request.headers.get("x-api-key")
         if secret is None:
             raise _unknown(_MISSING, f"Send the API key as `Authorization: Bearer {PREFIX}…`.")
         holder = await self._keys.holder(secret)
@@ -83,8 +81,8 @@ def holder_of(request: Request[Any, Any, Any]) -> KeyHolder:
     return holder
 
 
-def _bearer(connection: ASGIConnection[Any, Any, Any, Any]) -> str | None:
-    authorization = connection.headers.get("authorization", "")
+def _bearer(request: Request[Any, Any, Any]) -> str | None:
+    authorization = request.headers.get("authorization", "")
     if authorization[: len(_BEARER)].lower() != _BEARER:
         return None
     return authorization[len(_BEARER) :].strip() or None

@@ -12,6 +12,7 @@ from tocsin.domain.faults import Fault
 
 DEEPEST = 64
 MOST_FAULTS = 50
+MOST_ITEMS = 1_000
 _LONGEST_FIELD = 200
 _NUL = b"\\u0000"
 _TOO_DEEP = Fault(field="$", code="too_deep", message=f"is nested more than {DEEPEST} levels deep")
@@ -113,14 +114,14 @@ def _why_broken(raw: bytes, error: Exception) -> str:
 def _depth_exceeds(value: Any) -> bool:
     level = [value]
     for _ in range(DEEPEST + 1):
+        containers = [inner for inner in level if isinstance(inner, dict | list)]
+        if not containers:
+            return False
         level = [
             inner
-            for outer in level
-            if isinstance(outer, dict | list)
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            for container in containers
+            for inner in (container.values() if isinstance(container, dict) else container)
         ]
-        if not level:
-            return False
     return True
 
 
@@ -154,8 +155,8 @@ def find_faults(value: Any, kind: Any, path: str = "") -> Iterator[Fault]:
 def _faults_of_parts(value: Any, kind: Any, path: str) -> Iterator[Fault]:
     if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         yield from _faults_of_fields(value, kind, path)
-    elif isinstance(value, list) and get_origin(kind) is list:
-        for index, inner in enumerate(value):
+    elif isinstance(value, list) and get_origin(kind) is list and get_args(kind) != (msgspec.Raw,):
+        for index, inner in enumerate(islice(value, MOST_ITEMS)):
             yield from find_faults(inner, get_args(kind)[0], f"{path}[{index}]")
 
 
@@ -215,6 +216,7 @@ def _without_none(kind: Any, value: Any) -> Any:
 
 
 def _join(path: str, name: str) -> str:
+    name = name or '""'
     return f"{path}.{name}" if path else name
 
 

@@ -24,7 +24,7 @@ from tocsin.api.problems import (
     ProblemError,
     faulty,
 )
-from tocsin.api.queries import read_id, read_query
+from tocsin.api.queries import read_path_id, read_query
 from tocsin.api.replies import reply
 from tocsin.api.services import services_of
 from tocsin.domain.devices import DeviceToken, Platform, ProviderName, short_hash
@@ -33,6 +33,8 @@ from tocsin.domain.intent import NumericUserId, UserId
 from tocsin.domain.locale import normalize
 from tocsin.store import devices
 from tocsin.store.devices import DeviceRow, RateLimited, Registration
+
+LARGEST_BODY = 65_536
 
 _NO_DEVICE = "You have no such device."
 
@@ -107,6 +109,7 @@ class DeviceList(msgspec.Struct, frozen=True):
 @post(
     "/v1/devices/register",
     status_code=200,
+    request_max_body_size=LARGEST_BODY,
     opt=declared(
         Operation(
             tag=Tag.DEVICES,
@@ -140,6 +143,7 @@ async def register_device(request: Request[Any, Any, Any]) -> ASGIResponse:
 @post(
     "/v1/devices/unregister",
     status_code=200,
+    request_max_body_size=LARGEST_BODY,
     opt=declared(
         Operation(
             tag=Tag.DEVICES,
@@ -193,6 +197,7 @@ async def list_devices(request: Request[Any, Any, Any]) -> ASGIResponse:
 
 @patch(
     "/v1/devices/{device_id:str}",
+    request_max_body_size=LARGEST_BODY,
     opt=declared(
         Operation(
             tag=Tag.DEVICES,
@@ -205,9 +210,9 @@ async def list_devices(request: Request[Any, Any, Any]) -> ASGIResponse:
         )
     ),
 )
-async def change_device(request: Request[Any, Any, Any], device_id: str) -> ASGIResponse:
+async def change_device(request: Request[Any, Any, Any]) -> ASGIResponse:
     """Store the consent of the person who asks."""
-    which = read_id(device_id, "device")
+    which = read_path_id(request, "device_id")
     wanted = decode(await request.body(), ChangeDevice)
     row = await devices.set_consent(
         services_of(request).pool, person_of(request), which, push_enabled=wanted.push_enabled

@@ -24,7 +24,7 @@ from tocsin.api.problems import (
     ProblemError,
     faulty,
 )
-from tocsin.api.queries import LAST, Page, read_id, read_query
+from tocsin.api.queries import LAST, Page, read_path_id, read_query
 from tocsin.api.replies import reply
 from tocsin.api.roles import Right
 from tocsin.api.services import services_of
@@ -176,10 +176,10 @@ async def accept_batch(request: Request[Any, Any, Any]) -> ASGIResponse:
         )
     ),
 )
-async def show_notification(request: Request[Any, Any, Any], notification_id: str) -> ASGIResponse:
+async def show_notification(request: Request[Any, Any, Any]) -> ASGIResponse:
     """Show one notification to its producer or to an operator."""
     holder = holder_of(request)
-    which = read_id(notification_id, "notification")
+    which = read_path_id(request, "notification_id")
     async with services_of(request).pool.acquire() as connection:
         shown = await show(connection, which)
     if shown is None or not (shown.producer == holder.producer or holder.may(Right.SEE_ALL)):

@@ -73,7 +73,7 @@ UNAVAILABLE = Kind(
     "unavailable",
     503,
     "A part is out of reach",
-    "The database or the key set does not answer; nothing was done, try again after `Retry-After`.",
+    "The database or the key set does not answer; try again later, with the same idempotency key.",
 )
 
 KINDS: tuple[Kind, ...] = (

@@ -41,9 +41,15 @@ def read_query(request: Request[Any, Any, Any], kind: type[Q]) -> Q:
     return kind(**read)
 
 
-def read_id(text: str, what: str) -> UUID:
-    """Read an id from a path; what is no id names nothing."""
+def read_path(request: Request[Any, Any, Any], name: str) -> str:
+    """Read a part of the path."""
+    text: str = request.path_params[name]
+    return text
+
+
+def read_path_id(request: Request[Any, Any, Any], name: str) -> UUID:
+    """Read an id from the path; what is no id names nothing."""
     try:
-        return UUID(text)
+        return UUID(read_path(request, name))
     except ValueError:
-        raise ProblemError(NOT_FOUND, f"There is no such {what}.") from None
+        raise ProblemError(NOT_FOUND, "There is nothing with such an id.") from None

@@ -20,11 +20,14 @@ _MEGABYTE = 1_048_576
 
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the API listens and how much it takes at once; port 0 takes a free one."""
+    """Where the API listens and how much it takes at once; port 0 takes a free one.
+
+    `max_body_bytes` holds for producers; what a person's app sends is bounded far lower.
+    """
 
     host: str = "127.0.0.1"
     port: int = 8470
-    max_body_bytes: int = 8 * _MEGABYTE
+    max_body_bytes: int = 4 * _MEGABYTE
     max_concurrency: int = 1_024
     drain_seconds: float = 20.0
 

@@ -20,6 +20,7 @@ from tocsin.api.problems import (
     ProblemError,
     faulty,
 )
+from tocsin.api.queries import read_path
 from tocsin.api.replies import reply
 from tocsin.api.roles import Right
 from tocsin.api.services import services_of
@@ -96,11 +97,11 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
         )
     ),
 )
-async def put_user(request: Request[Any, Any, Any], user_id: str) -> ASGIResponse:
+async def put_user(request: Request[Any, Any, Any]) -> ASGIResponse:
     """Store one person."""
     services = services_of(request)
     wanted = decode(await request.body(), PutUser)
-    row = _row(_checked_id(user_id), wanted, services.clock())
+    row = _row(_checked_id(read_path(request, "user_id")), wanted, services.clock())
     await users.put(services.pool, [row])
     return reply(_shown(row))
 
@@ -141,8 +142,9 @@ async def put_users(request: Request[Any, Any, Any]) -> ASGIResponse:
         )
     ),
 )
-async def get_user(request: Request[Any, Any, Any], user_id: str) -> ASGIResponse:
+async def get_user(request: Request[Any, Any, Any]) -> ASGIResponse:
     """Read one person."""
+    user_id = read_path(request, "user_id")
     row = await users.get(services_of(request).pool, user_id) if "\x00" not in user_id else None
     if row is None:
         raise ProblemError(NOT_FOUND, "Nothing is known of this person.")

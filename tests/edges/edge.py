@@ -1,0 +1,88 @@
+"""The HTTP edge as a caller meets it: a real socket before a real database."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import jwt
+import msgspec
+from litestar.types import ASGIApp
+
+from databases import SCHEMA
+from tocsin.api.app import create_app
+from tocsin.api.keys import create_key
+from tocsin.api.roles import Role
+from tocsin.api.server import HttpSettings, serve_api
+from tocsin.api.services import Services
+from tocsin.api.tokens import AuthSettings
+from tocsin.catalog.load import load_catalog, shipped_catalog
+from tocsin.engine.accept import Acceptor
+from tocsin.engine.check import Planner
+from tocsin.engine.clock import utc_now
+from tocsin.store.pool import Pool
+
+SECRET = "a secret of at least thirty-two bytes"
+FREE_PORT = HttpSettings(port=0, max_body_bytes=200_000)
+
+
+class Edge(msgspec.Struct, frozen=True):
+    """A running server and what a test needs around it."""
+
+    http: httpx.AsyncClient
+    pool: Pool
+
+    async def key(self, role: Role, producer: str = "billing") -> dict[str, str]:
+        """Make an API key and give the headers that send it."""
+        made = await create_key(self.pool, producer, role, utc_now())
+        return {"Authorization": f"Bearer {made.secret}"}
+
+
+def person(user_id: str | int, **claims: Any) -> dict[str, str]:
+    """Give the headers of a person's app."""
+    token = jwt.encode({"sub": user_id, "exp": time.time() + 60, **claims}, SECRET, algorithm="HS256")
+    return {"Authorization": f"Bearer {token}"}
+
+
+def services(pool: Pool, **changes: Any) -> Services:
+    planner = Planner(load_catalog(shipped_catalog()), frozenset({"push"}), {})
+    parts = Services(
+        pool=pool,
+        acceptor=Acceptor(pool, planner, utc_now),
+        clock=utc_now,
+        schema=SCHEMA,
+        auth=AuthSettings(jwt_secret=SECRET),
+        http=FREE_PORT,
+    )
+    return msgspec.structs.replace(parts, **changes)
+
+
+@asynccontextmanager
+async def listening(app: ASGIApp, settings: HttpSettings = FREE_PORT) -> AsyncIterator[str]:
+    """Serve an app on a free port and give its address."""
+    stop = asyncio.Event()
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(serve_api(app, settings, stop, ready.set_result))
+    serving.add_done_callback(lambda _: ready.cancel())
+    try:
+        yield await ready
+    finally:
+        stop.set()
+        await serving
+
+
+@asynccontextmanager
+async def running(parts: Services) -> AsyncIterator[Edge]:
+    """Serve the whole edge."""
+    async with (
+        listening(create_app(parts), parts.http) as url,
+        httpx.AsyncClient(base_url=url, timeout=20) as http,
+    ):
+        yield Edge(http, parts.pool)
+
+
+def faults(answer: httpx.Response) -> dict[str, str]:
+    """Give the faults an answer names: field to code."""
+    return {error["field"]: error["code"] for error in answer.json()["errors"]}
