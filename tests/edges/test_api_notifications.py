@@ -275,6 +275,19 @@ async def test_a_notification_is_shown_with_its_deliveries(edge: Edge) -> None:
     ]
 
 
+async def test_a_silence_is_shown_with_its_reason(edge: Edge) -> None:
+    headers = await edge.key(Role.PRODUCER)
+    body = intent(audience={"admins": True})
+    answer = await edge.http.post(POST, json=body, headers=headers)
+
+    shown = await edge.http.get(f"{POST}/{answer.json()['notification_id']}", headers=headers)
+
+    [delivery] = shown.json()["deliveries"]
+    assert (delivery["state"], delivery["reason"]) == ("skipped", "no_admins_configured")
+    assert delivery["route_id"] == "push:config:new_customer"
+    assert delivery["attempts"] == []
+
+
 async def test_a_producer_sees_only_its_own(edge: Edge) -> None:
     notification_id = await accepted(edge, "billing")
 

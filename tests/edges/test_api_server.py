@@ -5,9 +5,11 @@ import httpx
 import pytest
 from litestar import Litestar, get
 from litestar.response.base import ASGIResponse
+from structlog.testing import capture_logs
 
 from databases import SCHEMA, fresh_database
 from edges.edge import Edge, listening, running, services
+from tocsin.api.roles import Role
 from tocsin.api.server import (
     HttpSettings,
     ListenError,
@@ -89,6 +91,27 @@ async def test_a_request_that_never_ends_does_not_hold_the_server_for_ever() -> 
 
         await asyncio.wait_for(serving, 10)
         answering.cancel()
+
+
+async def test_a_caller_that_hangs_up_is_not_a_failure_of_ours(edge: Edge) -> None:
+    key = (await edge.key(Role.PRODUCER))["Authorization"]
+    head = (
+        f"POST /v1/notifications HTTP/1.1\r\nhost: x\r\nauthorization: {key}\r\ncontent-length: 100\r\n\r\n"
+    )
+    with capture_logs() as logs:
+        _, writer = await asyncio.open_connection(edge.http.base_url.host, edge.http.base_url.port)
+        writer.write(head.encode() + b'{"type"')
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+        async with asyncio.timeout(10):
+            while not any(entry.get("method") == "POST" for entry in logs):
+                await edge.http.get("/healthz")
+
+    assert [(entry["event"], entry["status"]) for entry in logs if entry.get("method") == "POST"] == [
+        ("request", 400)
+    ]
+    assert not [entry for entry in logs if entry["log_level"] == "error"]
 
 
 async def test_a_taken_port_is_named_with_its_setting() -> None:

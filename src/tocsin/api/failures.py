@@ -29,6 +29,8 @@ _BY_STATUS: Mapping[int, tuple[Kind, str]] = {
     413: (BODY_TOO_LARGE, "The body is larger than this server takes; send less at once."),
 }
 _LOWEST_SERVER_ERROR = 500
+# The framework calls it a failure of the server; all it has to tell it apart is this text.
+_HUNG_UP = "client disconnected prematurely"
 
 
 def answer_problem(_: Request[Any, Any, Any], error: ProblemError) -> Response[bytes]:
@@ -38,6 +40,8 @@ def answer_problem(_: Request[Any, Any, Any], error: ProblemError) -> Response[b
 
 def answer_http(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
     """Answer for what the framework refuses: unknown paths, wrong methods, large bodies."""
+    if error.detail == _HUNG_UP:
+        return problem_response(ProblemError(BAD_REQUEST, "The body ended before it was complete."))
     if error.status_code >= _LOWEST_SERVER_ERROR:
         return answer_failure(request, error)
     kind, detail = _BY_STATUS.get(error.status_code, (BAD_REQUEST, error.detail))
