@@ -55,7 +55,8 @@ class ClaimedDelivery(NamedTuple):
 #   siblings  gives every device but the first a delivery of its own, to be claimed next.
 #   claimed   takes the lease; an expired lease counts as a lost attempt.
 # `reach` carries all of `due` along: joining the two by id would be quadratic in the batch,
-# since neither has an index or statistics. A claim need not outlive a crash of the server, since
+# since neither has an index or statistics. A device that went to another owner meanwhile gives no token:
+# what was meant for one person never reaches another. A claim need not outlive a crash of the server, since
 # then nothing holds it any more: it does not wait for the disk.
 CLAIM = """
 with due as materialized (
@@ -128,7 +129,11 @@ from claimed
 cross join (select set_config('synchronous_commit', 'off', true)) as unhurried
 join notifications as n on n.id = claimed.notification_id
 left join users on users.user_id = claimed.user_id
-left join devices on devices.id = claimed.device_id and devices.retired_at is null and devices.push_enabled
+left join devices
+    on devices.id = claimed.device_id
+    and devices.user_id = claimed.user_id
+    and devices.retired_at is null
+    and devices.push_enabled
 order by claimed.due_at, claimed.id
 """
 

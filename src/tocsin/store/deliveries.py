@@ -117,7 +117,9 @@ with settled as (
         provider = coalesce(given.provider, d.provider),
         last_error_code = coalesce(given.code, d.last_error_code),
         last_error = coalesce(given.detail, d.last_error),
-        settled_at = case when given.state in ('scheduled', 'pending', 'retrying') then null else $13 end
+        settled_at = case
+            when given.state not in ('scheduled', 'pending', 'retrying') then $13::timestamptz
+        end
     from unnest(
         $1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::integer[], $6::timestamptz[], $7::text[],
         $8::text[], $9::text[], $10::text[], $11::text[], $12::timestamptz[]

@@ -1,0 +1,114 @@
+"""Rows put straight into the tables, as the starting point of a test."""
+
+import hashlib
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from tocsin.domain.ids import LeaseId, new_lease_id, uuid7
+from tocsin.store.claims import START, ClaimedDelivery, Position, claim
+from tocsin.store.pool import Connection, Pool
+
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+async def insert(connection: Connection | Pool, table: str, row: dict[str, Any]) -> UUID:
+    columns = ", ".join(row)
+    places = ", ".join(f"${number}" for number in range(1, len(row) + 1))
+    # The names come from this module's callers, never from outside.
+    await connection.execute(f"insert into {table} ({columns}) values ({places})", *row.values())  # noqa: S608
+    made: UUID = row["id"]
+    return made
+
+
+async def add_notification(connection: Connection | Pool, **changes: Any) -> UUID:
+    made = uuid7()
+    row = {
+        "id": made,
+        "producer": "shop",
+        "idempotency_key": made.hex,
+        "fingerprint": b"f",
+        "type": "new_customer",
+        "version": 2,
+        "audience": "{}",
+        "payload": '{"customer_name": "Ali Veli"}',
+        "accepted_at": NOW,
+    }
+    return await insert(connection, "notifications", row | changes)
+
+
+async def add_delivery(connection: Connection | Pool, user_id: str | None = "ada", **changes: Any) -> UUID:
+    """Add a delivery of a notification of its own, unless one is named."""
+    notification_id = changes.pop("notification_id", None) or await add_notification(connection)
+    row = {
+        "id": uuid7(),
+        "notification_id": notification_id,
+        "channel": "push",
+        "user_id": user_id,
+        "state": "pending",
+        "due_at": NOW,
+        "created_at": NOW,
+    }
+    return await insert(connection, "deliveries", row | changes)
+
+
+async def add_device(connection: Connection | Pool, user_id: str = "ada", **changes: Any) -> UUID:
+    made = uuid7()
+    token = changes.pop("token", f"token-{made.hex}")
+    row = {
+        "id": made,
+        "user_id": user_id,
+        "provider": "fcm",
+        "platform": "android",
+        "token": token,
+        "token_hash": hashlib.sha256(token.encode()).digest(),
+        "registered_at": NOW,
+        "last_seen_at": NOW,
+    }
+    return await insert(connection, "devices", row | changes)
+
+
+async def add_waiting(connection: Connection | Pool, count: int, user_id: str = "ada") -> None:
+    """Add many deliveries of one notification at once, due one microsecond after the other."""
+    notification_id = await add_notification(connection)
+    await connection.execute(
+        """
+        insert into deliveries (id, notification_id, channel, user_id, state, due_at, created_at)
+        select uuid7(), $1, 'push', $2, 'pending', $3::timestamptz + number * interval '1 microsecond', $3
+        from generate_series(1, $4::integer) as number
+        """,
+        notification_id,
+        user_id,
+        NOW,
+        count,
+    )
+
+
+async def take(
+    connection: Connection | Pool,
+    *,
+    now: datetime = NOW,
+    until: datetime | None = None,
+    after: Position = START,
+    limit: int = 100,
+    lease: LeaseId | None = None,
+    channel: str = "push",
+) -> list[ClaimedDelivery]:
+    """Claim as a worker does; leases last until `until`, by default the end of the day."""
+    return await claim(
+        connection,
+        channel,
+        lease=lease or new_lease_id(),
+        now=now,
+        until=until or now.replace(hour=23),
+        after=after,
+        limit=limit,
+    )
+
+
+async def delivery(connection: Connection | Pool, delivery_id: UUID) -> dict[str, Any]:
+    return dict(await connection.fetchrow("select * from deliveries where id = $1", delivery_id))
+
+
+async def device(connection: Connection | Pool, device_id: UUID) -> dict[str, Any]:
+    return dict(await connection.fetchrow("select * from devices where id = $1", device_id))

@@ -1,0 +1,256 @@
+import asyncio
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from databases import SCHEMA
+from rows import NOW, add_delivery, add_device, delivery, device, take
+from tocsin.domain.delivery import CLAIMED, State
+from tocsin.domain.ids import LeaseId, new_lease_id
+from tocsin.store.deliveries import (
+    SentDelivery,
+    UnsentDelivery,
+    attempts_of,
+    of_notification,
+    settle_sent,
+    settle_unsent,
+)
+from tocsin.store.pool import Pool, PoolSettings, open_pool
+
+SECOND = timedelta(seconds=1)
+LATER = NOW + 5 * SECOND
+
+
+def sent(delivery_id: UUID, lease: LeaseId, message_id: str = "m") -> SentDelivery:
+    return SentDelivery(delivery_id, lease, "fcm", message_id)
+
+
+def unsent(delivery_id: UUID, lease: LeaseId, **changes: Any) -> UnsentDelivery:
+    fields: dict[str, Any] = {
+        "id": delivery_id,
+        "lease": lease,
+        "state": State.RETRYING,
+        "reason": None,
+        "spent": 1,
+        "due_at": NOW + 60 * SECOND,
+        "provider": "fcm",
+        "outcome": "retry",
+        "code": "UNAVAILABLE",
+        "detail": "busy",
+        "retire": None,
+        "tried_at": NOW,
+    }
+    return UnsentDelivery(**fields | changes)
+
+
+def gone(delivery_id: UUID, lease: LeaseId, **changes: Any) -> UnsentDelivery:
+    final: dict[str, Any] = {"state": State.GONE, "due_at": None, "outcome": "gone", "retire": "gone: X"}
+    return unsent(delivery_id, lease, **final | changes)
+
+
+async def claimed(pool: Pool, **changes: Any) -> tuple[UUID, LeaseId, UUID]:
+    """Give a claimed delivery, its lease and its device."""
+    device_id = await add_device(pool)
+    made = await add_delivery(pool, device_id=device_id, **changes)
+    lease = new_lease_id()
+    assert [taken.id for taken in await take(pool, lease=lease)] == [made]
+    return made, lease, device_id
+
+
+async def test_a_sent_delivery_is_written_down_and_counted(pool: Pool) -> None:
+    made, lease, device_id = await claimed(pool)
+
+    assert await settle_sent(pool, [sent(made, lease, "projects/x/messages/1")], LATER) == 1
+
+    row = await delivery(pool, made)
+    assert (row["state"], row["attempts"], row["settled_at"]) == ("sent", 1, LATER)
+    assert (row["provider"], row["provider_message_id"]) == ("fcm", "projects/x/messages/1")
+    assert (row["lease"], row["leased_until"]) == (None, None)
+    phone = await device(pool, device_id)
+    assert (phone["notification_count"], phone["last_sent_at"]) == (1, LATER)
+
+
+async def test_several_messages_to_one_device_are_all_counted(pool: Pool) -> None:
+    device_id = await add_device(pool)
+    made = [await add_delivery(pool, device_id=device_id) for _ in range(3)]
+    lease = new_lease_id()
+    await take(pool, lease=lease)
+
+    assert await settle_sent(pool, [sent(each, lease) for each in made], LATER) == 3
+    assert (await device(pool, device_id))["notification_count"] == 3
+
+
+async def test_a_retry_waits_free_of_its_lease_with_its_attempt_recorded(pool: Pool) -> None:
+    made, lease, device_id = await claimed(pool)
+
+    assert await settle_unsent(pool, [unsent(made, lease)], LATER) == 1
+
+    row = await delivery(pool, made)
+    assert (row["state"], row["attempts"], row["due_at"]) == ("retrying", 1, NOW + 60 * SECOND)
+    assert (row["lease"], row["leased_until"], row["settled_at"]) == (None, None, None)
+    assert (row["last_error_code"], row["last_error"]) == ("UNAVAILABLE", "busy")
+    (attempt,) = await attempts_of(pool, [made])
+    assert (attempt.outcome, attempt.code, attempt.detail, attempt.at) == (
+        "retry",
+        "UNAVAILABLE",
+        "busy",
+        NOW,
+    )
+    phone = await device(pool, device_id)
+    assert (phone["notification_count"], phone["retired_at"]) == (0, None)
+    (again,) = await take(pool, now=NOW + 60 * SECOND)
+    assert (again.attempts, again.rescued) == (1, False)
+
+
+async def test_a_skip_has_its_reason_and_no_attempt(pool: Pool) -> None:
+    made, lease, _ = await claimed(pool)
+    skip = unsent(
+        made, lease, state=State.SKIPPED, reason="no_device", spent=0, due_at=None, provider=None,
+        outcome=None, code=None, detail=None,
+    )  # fmt: skip
+
+    await settle_unsent(pool, [skip], LATER)
+
+    row = await delivery(pool, made)
+    assert (row["state"], row["reason"], row["attempts"]) == ("skipped", "no_device", 0)
+    assert (row["settled_at"], row["due_at"]) == (LATER, NOW)
+    assert await attempts_of(pool, [made]) == []
+
+
+async def test_a_later_skip_keeps_the_error_of_the_last_attempt(pool: Pool) -> None:
+    made, lease, _ = await claimed(pool)
+    await settle_unsent(pool, [unsent(made, lease, due_at=NOW)], LATER)
+    again = new_lease_id()
+    await take(pool, lease=again)
+
+    await settle_unsent(
+        pool,
+        [
+            unsent(
+                made, again, state=State.EXPIRED, spent=0, due_at=None, outcome=None, code=None, detail=None
+            )
+        ],
+        LATER,
+    )
+
+    assert (await delivery(pool, made))["last_error_code"] == "UNAVAILABLE"
+
+
+async def test_a_device_that_is_gone_retires_with_the_settlement(pool: Pool) -> None:
+    made, lease, device_id = await claimed(pool)
+
+    assert await settle_unsent(pool, [gone(made, lease)], LATER) == 1
+
+    assert (await delivery(pool, made))["state"] == "gone"
+    phone = await device(pool, device_id)
+    assert (phone["retired_at"], phone["retired_reason"]) == (LATER, "gone: X")
+
+
+async def test_a_device_that_registered_again_after_the_attempt_stays(pool: Pool) -> None:
+    made, lease, device_id = await claimed(pool)
+    await pool.execute("update devices set last_seen_at = $1", NOW + SECOND)
+
+    assert await settle_unsent(pool, [gone(made, lease, tried_at=NOW)], LATER) == 1
+
+    assert (await delivery(pool, made))["state"] == "gone"
+    assert (await device(pool, device_id))["retired_at"] is None
+
+
+async def test_a_device_retired_before_keeps_its_first_reason(pool: Pool) -> None:
+    made, lease, device_id = await claimed(pool)
+    await pool.execute("update devices set retired_at = $1, retired_reason = 'unregistered'", NOW)
+
+    await settle_unsent(pool, [gone(made, lease)], LATER)
+
+    phone = await device(pool, device_id)
+    assert (phone["retired_at"], phone["retired_reason"]) == (NOW, "unregistered")
+
+
+@pytest.mark.parametrize("stale", ["another lease", "settled before", "cancelled meanwhile"])
+async def test_who_comes_late_changes_nothing(pool: Pool, stale: str) -> None:
+    made, lease, device_id = await claimed(pool)
+    match stale:
+        case "another lease":
+            await pool.execute("update deliveries set lease = $1", new_lease_id())
+        case "settled before":
+            await settle_sent(pool, [sent(made, lease, "first")], NOW)
+        case _:
+            await pool.execute("update deliveries set state = 'cancelled'")
+    before = await delivery(pool, made), await device(pool, device_id)
+
+    assert await settle_sent(pool, [sent(made, lease, "late")], LATER) == 0
+    assert await settle_unsent(pool, [gone(made, lease)], LATER) == 0
+
+    assert (await delivery(pool, made), await device(pool, device_id)) == before
+    assert await attempts_of(pool, [made]) == []
+
+
+@pytest.mark.parametrize("state", sorted(set(State) - CLAIMED))
+async def test_only_what_is_claimed_can_be_settled(pool: Pool, state: State) -> None:
+    lease = new_lease_id()
+    made = await add_delivery(pool, state=state, reason="r", lease=lease, leased_until=LATER)
+
+    assert await settle_sent(pool, [sent(made, lease)], LATER) == 0
+    assert await settle_unsent(pool, [unsent(made, lease)], LATER) == 0
+    assert (await delivery(pool, made))["state"] == state
+
+
+async def test_one_late_delivery_does_not_hold_back_the_rest(pool: Pool) -> None:
+    device_id = await add_device(pool)
+    made = [await add_delivery(pool, device_id=device_id) for _ in range(3)]
+    lease = new_lease_id()
+    await take(pool, lease=lease)
+    await pool.execute("update deliveries set lease = null where id = $1", made[1])
+
+    assert await settle_sent(pool, [sent(each, lease) for each in made], LATER) == 2
+    assert (await device(pool, device_id))["notification_count"] == 2
+
+
+async def test_every_state_a_verdict_gives_is_stored_as_given(pool: Pool) -> None:
+    states = [State.RETRYING, State.SCHEDULED, State.REJECTED, State.GONE, State.DEAD, State.EXPIRED]
+    device_id = await add_device(pool)
+    made = [await add_delivery(pool, device_id=device_id) for _ in states]
+    lease = new_lease_id()
+    await take(pool, lease=lease)
+
+    batch = [unsent(each, lease, state=state) for each, state in zip(made, states, strict=True)]
+    assert await settle_unsent(pool, batch, LATER) == len(states)
+
+    rows = [await delivery(pool, each) for each in made]
+    assert [row["state"] for row in rows] == states
+    assert [row["settled_at"] for row in rows] == [None, None, LATER, LATER, LATER, LATER]
+
+
+async def test_workers_that_settle_the_same_devices_crosswise_do_not_lock_each_other_out(
+    database_url: str,
+) -> None:
+    async with open_pool(database_url, SCHEMA, PoolSettings(size=8), lookups_only=True) as pool:
+        devices = [await add_device(pool, f"user{number}") for number in range(40)]
+        settling = []
+        for worker in range(8):
+            lease = new_lease_id()
+            held = {"lease": lease, "leased_until": LATER}
+            order = devices if worker % 2 else devices[::-1]
+            made = [await add_delivery(pool, device_id=device_id, **held) for device_id in order]
+            settling += [
+                settle_sent(pool, [sent(each, lease) for each in made[::2]], LATER),
+                settle_unsent(pool, [gone(each, lease) for each in made[1::2]], LATER),
+            ]
+
+        assert await asyncio.gather(*settling) == [20] * 16
+        assert await pool.fetchval("select sum(notification_count) from devices") == 160
+        assert await pool.fetchval("select count(*) from devices where retired_at is null") == 0
+
+
+async def test_the_deliveries_of_a_notification_are_read_in_the_order_made(pool: Pool) -> None:
+    made, lease, device_id = await claimed(pool)
+    await settle_sent(pool, [sent(made, lease)], LATER)
+    notification_id = (await delivery(pool, made))["notification_id"]
+    more = [await add_delivery(pool, notification_id=notification_id) for _ in range(3)]
+
+    rows = await of_notification(pool, notification_id, 3)
+
+    assert [row.id for row in rows] == [made, *more[:2]]
+    assert (rows[0].state, rows[0].device_id, rows[0].attempts) == (State.SENT, device_id, 1)

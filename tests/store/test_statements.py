@@ -1,0 +1,43 @@
+import importlib
+import pkgutil
+import re
+
+import pytest
+
+import tocsin.store
+from tocsin.store.pool import Pool
+
+STATEMENT = re.compile(r"\s*(select|with|insert|update|delete|explain)\b")
+
+
+def statements() -> dict[str, str]:
+    """Find every SQL text that a module of the store names as a constant."""
+    found = {}
+    for module_info in pkgutil.iter_modules(tocsin.store.__path__, "tocsin.store."):
+        module = importlib.import_module(module_info.name)
+        for name, value in vars(module).items():
+            if name.isupper() and isinstance(value, str) and STATEMENT.match(value):
+                found[f"{module_info.name.rpartition('.')[2]}.{name}"] = value
+    return found
+
+
+STATEMENTS = statements()
+
+
+def test_the_statements_are_found() -> None:
+    assert {
+        "claims.CLAIM",
+        "deliveries.SETTLE_SENT",
+        "deliveries.SETTLE_UNSENT",
+        "notifications.ACCEPT",
+        "refused.RECORD",
+        "users.PUT",
+    } <= set(STATEMENTS)
+
+
+@pytest.mark.parametrize("name", sorted(STATEMENTS))
+async def test_every_statement_can_be_prepared(pool: Pool, name: str) -> None:
+    async with pool.acquire() as connection:
+        prepared = await connection.prepare(STATEMENTS[name])
+
+        assert prepared.get_query() == STATEMENTS[name]
