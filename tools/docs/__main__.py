@@ -1,0 +1,54 @@
+"""`python -m tools.docs` writes the generated pages; with `--check` it only tells which are stale."""
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping
+
+from tools.docs.architecture_picture import architecture_picture
+from tools.docs.architecture_table import imports_page
+from tools.docs.cli_page import cli_page
+from tools.docs.fcm_page import fcm_page
+from tools.docs.logs_page import logs_page
+from tools.docs.settings_page import settings_page
+from tools.docs.source import ROOT
+from tools.docs.states_page import states_page
+from tools.docs.states_picture import states_picture
+from tools.docs.way_picture import way_picture
+
+FILES: Mapping[str, Callable[[], str]] = {
+    "reference/settings.md": settings_page,
+    "reference/cli.md": cli_page,
+    "reference/states.md": states_page,
+    "reference/fcm.md": fcm_page,
+    "reference/logs.md": logs_page,
+    "reference/imports.md": imports_page,
+    "pictures/states.svg": states_picture,
+    "pictures/architecture.svg": architecture_picture,
+    "pictures/way.svg": way_picture,
+}
+
+
+def main() -> int:
+    """Write or check every generated file."""
+    parser = argparse.ArgumentParser(prog="python -m tools.docs", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a file is stale")
+    check = parser.parse_args().check
+    stale = []
+    for name, write in FILES.items():
+        path, text = ROOT / "docs" / name, write()
+        if path.is_file() and path.read_text("utf-8") == text:
+            continue
+        stale.append(name)
+        if not check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    if check and stale:
+        names = "\n".join(f"  docs/{name}" for name in stale)
+        sys.stderr.write(f"These are older than the code they are drawn from:\n{names}\n")
+        sys.stderr.write("Write them anew: python -m tools.docs\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

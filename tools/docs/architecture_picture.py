@@ -1,0 +1,66 @@
+"""The layers and who imports whom, drawn from the import rules and the imports themselves."""
+
+from collections.abc import Mapping
+
+from tools.docs.source import direct, imports, layers
+from tools.docs.svg import Box, Drawing, down
+
+DUTIES: Mapping[str, tuple[str, str]] = {
+    "cli": ("the commands: tocsin …", "process tree, demo"),
+    "compose": ("builds processes from settings;", "the only part that knows all"),
+    "settings": ("one frozen tree from", "tocsin.toml and TOCSIN_*"),
+    "api": ("HTTP: who asks, what they may,", "what they are told"),
+    "sandbox": ("stands in for FCM: virtual", "phones, scripted faults"),
+    "engine": ("accept, claim, dispatch, settle:", "the way of a notification"),
+    "store": ("Postgres: migrations, and the", "SQL beside its function"),
+    "catalog": ("types and texts from a folder,", "proven before they are used"),
+    "providers": ("one file each: render,", "send, classify"),
+    "domain": ("pure rules: states, plan, backoff,", "outcomes, fingerprint"),
+}
+BOX_WIDTH, BOX_HEIGHT, ROW = 232, 66, 108
+WIDTH = 940
+
+
+def architecture_picture() -> str:
+    """Draw the parts in their layers, with the imports that are not already implied by others."""
+    rows = layers()
+    drawing = Drawing(
+        WIDTH,
+        6 + ROW * len(rows),
+        "The parts of Tocsin",
+        "Each part imports only parts below it; an import that another way round implies is left out.",
+    )
+    boxes = {
+        part: Box(_column(number, len(row)), 24 + ROW * level, BOX_WIDTH, BOX_HEIGHT)
+        for level, row in enumerate(rows)
+        for number, part in enumerate(row)
+    }
+    levels = {part: level for level, row in enumerate(rows) for part in row}
+    edges = direct(imports())
+    pairs = [(part, target) for part, targets in edges.items() for target in sorted(targets)]
+    far = [(part, target) for part, target in pairs if levels[target] - levels[part] > 1]
+    for part, target in pairs:
+        start, end = boxes[part], boxes[target]
+        if (part, target) in far:
+            drawing.arrow(_round_the_side(start, end, far.index((part, target))))
+        else:
+            drawing.arrow(down(start, end))
+    for part, box in boxes.items():
+        drawing.box(box, "waits" if part == "domain" else "plain", part, DUTIES[part], mono=True)
+    return drawing.written()
+
+
+def _column(number: int, count: int) -> float:
+    gap = 56
+    total = count * BOX_WIDTH + (count - 1) * gap
+    return (WIDTH - 40 - total) / 2 + number * (BOX_WIDTH + gap)
+
+
+def _round_the_side(start: Box, end: Box, lane: int) -> str:
+    """Pass the layers between on the right, each import in a lane of its own."""
+    side = WIDTH - 16 - 14 * lane
+    y, end_y = start.middle[1] + 10, end.middle[1] - 10
+    return (
+        f"M{start.right:g} {y:g}L{side - 10:g} {y:g}Q{side:g} {y:g} {side:g} {y + 10:g}"
+        f"L{side:g} {end_y - 10:g}Q{side:g} {end_y:g} {side - 10:g} {end_y:g}L{end.right:g} {end_y:g}"
+    )

@@ -1,0 +1,162 @@
+"""The reference of settings, from the tree that holds them."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+
+import msgspec
+
+from tocsin.settings import PREFIX, Settings
+from tools.docs.markdown import NONE, code, codes, page, table
+
+SECTIONS: Mapping[str, str] = {
+    "": "Everything",
+    "http": "The HTTP listener",
+    "auth": "People's tokens",
+    "devices": "Devices",
+    "pool": "Database connections",
+    "dispatch": "Workers",
+    "fcm": "Firebase Cloud Messaging",
+    "log": "Logs",
+}
+
+MEANING: Mapping[str, str] = {
+    "database_url": "The Postgres server to use. Left out, Tocsin runs its own under `data_dir`.",
+    "data_dir": "Where the embedded Postgres lives. Left out: `/var/lib/tocsin` for root, else "
+    "`$XDG_DATA_HOME/tocsin` or `~/.local/share/tocsin`.",
+    "schema": "The schema that holds the tables. Several installations can share one database.",
+    "catalog": "The [catalog](../guides/catalog.md)'s folder. Left out: the one that is shipped.",
+    "workers": "How many worker processes `tocsin serve` starts.",
+    "admin_emails": "For each type, who hears of it when its audience is `admins`. As a variable: "
+    "`TOCSIN_ADMIN_EMAILS__NEW_CUSTOMER=a@example.com,b@example.com`.",
+    "http.host": "The address to listen on.",
+    "http.port": "The port to listen on; 0 takes a free one.",
+    "http.max_body_bytes": "The largest body a producer may send.",
+    "http.max_concurrency": "How many connections may wait to be taken.",
+    "http.drain_seconds": "How long requests under way may take once a stop was asked for.",
+    "auth.jwt_secret": "Takes HS256 tokens signed with this secret, at least 32 bytes.",
+    "auth.jwks_url": "Takes RS256 and ES256 tokens signed by a key of this key set.",
+    "auth.issuer": "The `iss` that tokens must carry.",
+    "auth.audience": "The `aud` that tokens must carry.",
+    "auth.user_claim": "The claim that holds the user id.",
+    "auth.leeway_seconds": "How far clocks may be apart.",
+    "auth.jwks_timeout_seconds": "How long the key set may take to answer.",
+    "devices.policy": "`many` keeps the devices seen last; `one_per_platform` the newest of each platform.",
+    "devices.max_active": "How many active devices a person keeps under `many`.",
+    "devices.registrations_per_hour": "How often a person may register a device.",
+    "pool.size": "Connections each process keeps at most.",
+    "pool.connect_timeout": "Seconds to wait for a connection.",
+    "pool.command_timeout": "Seconds a statement may take.",
+    "dispatch.lease_seconds": "How long a worker's claim holds. At least `fcm.timeout` and 5 seconds.",
+    "dispatch.poll_seconds": "How often an idle worker looks by itself, should a wake-up be lost.",
+    "dispatch.stop_seconds": "How long a stopping worker waits for what is under way.",
+    "fcm.credentials_file": "The JSON key of a Google service account. Left out, pushes are skipped.",
+    "fcm.project_id": "The Firebase project. Left out: the service account's.",
+    "fcm.base_url": "Where FCM is; change it for a [sandbox](../guides/sandbox.md) alone.",
+    "fcm.max_concurrency": "Messages under way at once in each worker.",
+    "fcm.connect_timeout": "Seconds to wait for a connection.",
+    "fcm.timeout": "Seconds a message may take in all.",
+    "fcm.ca_file": "A certificate authority to trust besides the public ones, for a sandbox.",
+    "log.level": "The least that is logged.",
+    "log.format": "`auto` is `console` on a terminal and `json` elsewhere.",
+}
+
+
+class Setting(NamedTuple):
+    """One leaf of the settings tree."""
+
+    path: tuple[str, ...]
+    kind: Any
+    default: Any
+
+    @property
+    def name(self) -> str:
+        """Name it as a settings file does."""
+        return ".".join(self.path)
+
+    @property
+    def variable(self) -> str:
+        """Name it as an environment variable."""
+        return PREFIX + "__".join(self.path).upper()
+
+
+def every_setting(kind: type[msgspec.Struct] = Settings, path: tuple[str, ...] = ()) -> Iterator[Setting]:
+    """List the settings in the order they are declared."""
+    for field in msgspec.structs.fields(kind):
+        where = (*path, field.name)
+        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+            yield from every_setting(field.type, where)
+        else:
+            default = field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
+            yield Setting(where, field.type, default)
+
+
+def settings_page() -> str:
+    """Write the page."""
+    settings = list(every_setting())
+    if undescribed := {setting.name for setting in settings} ^ MEANING.keys():
+        raise ValueError(f"tools/docs/settings_page.py does not match the settings: {sorted(undescribed)}")
+    intro = (
+        "A setting stands in `tocsin.toml` in the current folder, or in the file that `TOCSIN_CONFIG` names, "
+        "and a variable of the same name goes before it: `port` in the section `[http]` is "
+        "`TOCSIN_HTTP__PORT`, with two underscores between the levels. A setting that is unknown, wrong or "
+        "contradicts another stops the start, and the message names it."
+    )
+    example = (
+        '```toml title="tocsin.toml"\ndatabase_url = "postgresql://tocsin:change-me@db.example.com/tocsin"\n'
+        'catalog = "/etc/tocsin/catalog"\nworkers = 2\n\n'
+        '[http]\nhost = "0.0.0.0"\n\n[fcm]\ncredentials_file = "/etc/tocsin/service-account.json"\n'
+        "max_concurrency = 200\n```"
+    )
+    blocks = [intro, example]
+    for section, title in SECTIONS.items():
+        inside = [setting for setting in settings if ".".join(setting.path[:-1]) == section]
+        heading = f"## {title}" + (f": `[{section}]`" if section else "")
+        blocks += [
+            heading,
+            table(["setting", "variable", "value", "unless set", "meaning"], map(_row, inside)),
+        ]
+    return page("Settings", *blocks)
+
+
+def _row(setting: Setting) -> list[str]:
+    default = NONE if setting.default in (None, {}) else code(_shown(setting.default))
+    return [
+        code(setting.path[-1]),
+        code(setting.variable),
+        _kind(setting.kind),
+        default,
+        MEANING[setting.name],
+    ]
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _kind(kind: Any) -> str:
+    """Describe a type in words."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        bounds = arguments[1]
+        return _kind(arguments[0]) + _range(bounds)
+    if origin in {Union, UnionType}:
+        return " or ".join(_kind(member) for member in arguments if member is not NoneType)
+    if origin is Literal:
+        return codes(arguments)
+    if origin is dict:
+        return "a list of addresses for each type"
+    return {str: "text", int: "whole number", float: "number", Path: "path"}[kind]
+
+
+def _range(bounds: msgspec.Meta) -> str:
+    low, above, high = bounds.ge, bounds.gt, bounds.le
+    parts = []
+    if low is not None:
+        parts.append(f"from {low:,}")
+    if above is not None:
+        parts.append(f"above {above:,}")
+    if high is not None:
+        parts.append(f"up to {high:,}")
+    return f", {' '.join(parts)}" if parts else ""

@@ -1,0 +1,39 @@
+"""The reference of states, transitions and reasons, from the tables that the code obeys."""
+
+from tocsin.domain import reasons
+from tocsin.domain.delivery import MEANING, TRANSITIONS, WAITING, State
+from tools.docs.markdown import NONE, code, codes, page, table
+
+INTRO = (
+    "A delivery is one notification to one recipient by one channel, to one device or address. "
+    "It is always in one of these states. A lease, a worker's time-limited claim, is not a state."
+)
+PICTURE = "![The states of a delivery and the ways between them](../pictures/states.svg)"
+TODAY = (
+    "No command or call leads to `delivered`, to `cancelled`, or from `dead` and `rejected` back to "
+    "`pending` yet: receipts, taking back and replaying come with later versions."
+)
+
+
+def states_page() -> str:
+    """Write the page."""
+    states = [
+        [code(state), "waits" if state in WAITING else "settled", MEANING[state], _followers(state)]
+        for state in State
+    ]
+    skipped = [[code(reason), meaning] for reason, meaning in reasons.MEANING.items()]
+    return page(
+        "States and reasons",
+        INTRO,
+        PICTURE,
+        table(["state", "", "meaning", "may become"], states),
+        TODAY,
+        "## Why a delivery was skipped",
+        "A person who got nothing has a `skipped` delivery whose `reason` says why. "
+        "`tocsin show` and `GET /v1/notifications/{notification_id}` show it.",
+        table(["reason", "meaning"], skipped),
+    )
+
+
+def _followers(state: State) -> str:
+    return codes(follower for follower in State if follower in TRANSITIONS[state]) or NONE

@@ -1,0 +1,62 @@
+"""The way of a notification, step by step; each step names the module that takes it."""
+
+from importlib.util import find_spec
+from typing import NamedTuple
+
+from tools.docs.svg import Box, Drawing, across, down
+
+
+class Step(NamedTuple):
+    """One step, what it does, and where its code is."""
+
+    title: str
+    does: tuple[str, ...]
+    module: str | None = None
+
+
+ACCEPTING = (
+    Step("producer", ("POST /v1/notifications", "or tocsin send")),
+    Step("check", ("type, payload, audience:", "every fault is named"), "engine.check"),
+    Step("plan", ("one delivery a recipient", "and channel, or a reason"), "domain.plan"),
+    Step("accept", ("one transaction for all", "who came together"), "engine.accept"),
+)
+SENDING = (
+    Step("claim", ("what is due, under a lease;", "devices of this moment"), "engine.claim"),
+    Step("prepare", ("render the texts in the", "person's language"), "engine.prepare"),
+    Step("send", ("HTTP/2 to FCM, no", "transaction held"), "engine.dispatch"),
+    Step("settle", ("outcome, attempt, device:", "guarded by the lease"), "engine.settle"),
+)
+WIDTH, HEIGHT, GAP, LEFT = 186, 86, 40, 32
+
+
+def way_picture() -> str:
+    """Draw both halves of the way and the tables between them."""
+    for step in (*ACCEPTING, *SENDING):
+        if step.module and find_spec(f"tocsin.{step.module}") is None:
+            raise ValueError(f"the way of a notification names tocsin.{step.module}, which is not there")
+    drawing = Drawing(
+        952,
+        420,
+        "The way of a notification",
+        "Accepting ends in one Postgres transaction; sending starts from what is stored and can be repeated.",
+    )
+    drawing.band(Box(16, 14, 920, 130), "API process: answered 202 only after the commit")
+    drawing.band(Box(16, 276, 920, 130), "worker process: any step can be repeated after a crash")
+    accepting = [Box(LEFT + number * (WIDTH + GAP), 44, WIDTH, HEIGHT) for number in range(len(ACCEPTING))]
+    sending = [Box(LEFT + number * (WIDTH + GAP), 306, WIDTH, HEIGHT) for number in range(len(SENDING))]
+    stored = Box(LEFT, 182, 4 * WIDTH + 3 * GAP, 56)
+    for row, boxes in ((ACCEPTING, accepting), (SENDING, sending)):
+        for number, (step, box) in enumerate(zip(row, boxes, strict=True)):
+            lines = [*step.does, *([f"{step.module}"] if step.module else [])]
+            drawing.box(box, "plain" if step.module else "waits", step.title, lines)
+            if number:
+                drawing.arrow(across(boxes[number - 1], box))
+    drawing.box(stored, "good", "Postgres", ["notifications, deliveries, attempts, devices"])
+    drawing.arrow(down(accepting[-1], stored, arrive=accepting[-1].middle[0]))
+    drawing.text(accepting[-1].middle[0] - 12, 166, "store, NOTIFY", anchor="end")
+    drawing.arrow(down(stored, sending[0], leave=sending[0].middle[0]))
+    drawing.text(sending[0].middle[0] + 12, 262, "wake, SKIP LOCKED", anchor="start")
+    x = sending[-1].middle[0]
+    drawing.arrow(f"M{x:g} {sending[-1].y:g}L{x:g} {stored.bottom:g}")
+    drawing.text(x - 12, 262, "sent, or when to try again", anchor="end")
+    return drawing.written()
