@@ -231,7 +231,7 @@ async def test_workers_that_settle_the_same_devices_crosswise_do_not_lock_each_o
         settling = []
         for worker in range(8):
             lease = new_lease_id()
-            held = {"lease": lease, "leased_until": LATER}
+            held: dict[str, Any] = {"lease": lease, "leased_until": LATER}
             order = devices if worker % 2 else devices[::-1]
             made = [await add_delivery(pool, device_id=device_id, **held) for device_id in order]
             settling += [
