@@ -52,6 +52,7 @@ async def test_bodies_are_described_as_they_are_checked(edge: Edge) -> None:
     assert register["required"] == ["token", "platform"]
     assert register["properties"]["platform"]["enum"] == ["android", "ios", "web"]
     assert register["properties"]["token"]["maxLength"] == 4096
+    assert register["properties"]["token"]["pattern"].endswith("$")
     assert register["additionalProperties"] is False
 
 

@@ -57,8 +57,8 @@ class Batch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     notifications: Annotated[list[msgspec.Raw], msgspec.Meta(min_length=1, max_length=LARGEST_BATCH)]
 
 
-class ShownBatch(msgspec.Struct, frozen=True):
-    """How a batch looks from outside."""
+class IntentBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A batch as the caller should write it; `Batch` reads it without judging its items."""
 
     notifications: Annotated[list[Intent], msgspec.Meta(min_length=1, max_length=LARGEST_BATCH)]
 
@@ -148,7 +148,7 @@ async def accept_notification(request: Request[Any, Any, Any]) -> ASGIResponse:
             tag=Tag.NOTIFICATIONS,
             summary=f"Hand in up to {LARGEST_BATCH:,} intents and get an answer for each",
             access=KeyMay(Right.ACCEPT),
-            body=ShownBatch,
+            body=IntentBatch,
             answers={200: BatchResults},
             problems=(MALFORMED_JSON, BODY_TOO_LARGE, INVALID_BODY),
             example={"notifications": [_EXAMPLE]},

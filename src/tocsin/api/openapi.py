@@ -38,7 +38,7 @@ def openapi_document(app: Litestar) -> dict[str, Any]:
         "tags": [{"name": tag} for tag in dict.fromkeys(operation.tag for _, _, operation in routes)],
         "paths": paths,
         "components": {
-            "schemas": components,
+            "schemas": _with_ecma_patterns(components),
             "securitySchemes": {
                 "person": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
                 "key": {"type": "http", "scheme": "bearer", "bearerFormat": "tocsin_…"},
@@ -68,6 +68,20 @@ def _schema_of_raw(kind: Any) -> dict[str, Any]:
     if kind is msgspec.Raw:
         return {"description": "Any JSON value."}
     raise NotImplementedError(f"There is no schema for {kind!r}.")
+
+
+def _with_ecma_patterns(schema: Any) -> Any:
+    """Write the end of a pattern as JSON Schema's regular expressions do."""
+    if isinstance(schema, dict):
+        return {
+            name: inner.replace(r"\Z", "$")
+            if name == "pattern" and isinstance(inner, str)
+            else _with_ecma_patterns(inner)
+            for name, inner in schema.items()
+        }
+    if isinstance(schema, list):
+        return [_with_ecma_patterns(inner) for inner in schema]
+    return schema
 
 
 def _operation(operation: Operation, path: str, schema_of: dict[Any, Any]) -> dict[str, Any]:
