@@ -198,3 +198,4 @@ async def test_an_unreachable_key_set_is_not_the_callers_fault(
 
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
     assert "retry-after" in answer.headers
+    assert provider.url not in answer.text

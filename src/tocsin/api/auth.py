@@ -57,7 +57,8 @@ class Gate:
         except TokenRefusedError as error:
             raise _unknown(_REFUSED, str(error)) from None
         except KeySetUnreachableError as error:
-            raise ProblemError(UNAVAILABLE, str(error), headers={"Retry-After": "10"}) from error
+            detail = "The keys that sign people's tokens cannot be fetched; try again."
+            raise ProblemError(UNAVAILABLE, detail, headers={"Retry-After": "10"}) from error
 
     async def _holder(self, request: Request[Any, Any, Any]) -> KeyHolder:
         secret = _bearer(request) or request.headers.get("x-api-key")
