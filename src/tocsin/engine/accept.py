@@ -84,12 +84,13 @@ class Acceptor:
             except asyncpg.DataError:
                 # One odd value must not fail the callers that happened to come with it.
                 await self._write_apart(requests)
-            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, those who wait are told
                 _fail(requests, error)
 
     def _take(self) -> list[_Request]:
-        taken, size = [self._waiting.popleft()], 0
-        while self._waiting and size < LARGEST_WRITE:
+        taken = [self._waiting.popleft()]
+        size = len(taken[0].intents)
+        while self._waiting and size + len(self._waiting[0].intents) <= LARGEST_WRITE:
             size += len(self._waiting[0].intents)
             taken.append(self._waiting.popleft())
         return taken
@@ -98,7 +99,7 @@ class Acceptor:
         for request in requests:
             try:
                 await self._write([request])
-            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, the one who waits is told
                 _fail([request], error)
 
     async def _write(self, requests: Sequence[_Request]) -> None:
@@ -173,7 +174,7 @@ def _refusals(request: _Request, now: datetime) -> list[RefusedIntent]:
             faults = _encoder.encode([{"notification_id": answer.notification_id}])
         else:
             continue
-        content = intent.content if isinstance(intent, Unreadable) else _encoder.encode(intent).decode()
+        content = intent.content if isinstance(intent, Unreadable) else _written(intent)
         refusals.append(
             RefusedIntent(
                 id=uuid7(),
@@ -190,8 +191,15 @@ def _refusals(request: _Request, now: datetime) -> list[RefusedIntent]:
     return refusals
 
 
+def _written(intent: Intent) -> str:
+    try:
+        return _encoder.encode(intent).decode()
+    except UnicodeEncodeError:
+        return repr(msgspec.to_builtins(intent)).encode(errors="replace").decode()
+
+
 def _storable(text: str | None) -> str | None:
-    return text[:200].replace("\x00", "\ufffd") if text else None
+    return text[:200].replace("\x00", "\ufffd").encode(errors="replace").decode() if text else None
 
 
 def _report(request: _Request) -> None:

@@ -1,6 +1,6 @@
 """Checking an intent against the catalog and turning it into a notification with its plan."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from typing import Any
@@ -18,6 +18,8 @@ from tocsin.store.notifications import NewNotification
 
 FURTHEST_SEND_AT = timedelta(days=366)
 LARGEST_PAYLOAD = 65_536
+DEEPEST_PAYLOAD = 64
+YEARS = range(1900, 9_999)
 
 _encoder = msgspec.json.Encoder()
 
@@ -31,7 +33,13 @@ class Planner(msgspec.Struct, frozen=True):
 
     def check(self, producer: str, intent: Intent, now: datetime) -> NewNotification | list[Fault]:
         """Give the notification an intent becomes, or everything that is wrong with it."""
-        payload = _encoder.encode(intent.payload)
+        try:
+            payload = _encoder.encode(intent.payload)
+        except UnicodeEncodeError:
+            return [Fault(field="payload", code="not_text", message="holds half of a surrogate pair")]
+        if _is_too_deep(intent.payload, payload):
+            message = f"is nested more than {DEEPEST_PAYLOAD} levels deep"
+            return [Fault(field="payload", code="too_deep", message=message)]
         faults = audience_faults(intent.audience) + _size_faults(payload) + _time_faults(intent, now)
         faults += self.catalog.faults(intent.type, intent.version, intent.payload)
         kind = self.catalog.find(intent.type, intent.version)
@@ -101,13 +109,33 @@ def _holds_nul(value: Any) -> bool:
             return False
 
 
+def _is_too_deep(value: Any, encoded: bytes) -> bool:
+    """Tell whether a payload is deeper than the parts that walk it can follow."""
+    if encoded.count(b"{") + encoded.count(b"[") <= DEEPEST_PAYLOAD:
+        return False
+    level = [value]
+    for _ in range(DEEPEST_PAYLOAD):
+        level = [inner for outer in level for inner in _parts(outer)]
+    return any(isinstance(inner, dict | list) for inner in level)
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    match value:
+        case dict():
+            return value.values()
+        case list():
+            return value
+        case _:
+            return ()
+
+
 def _time_faults(intent: Intent, now: datetime) -> list[Fault]:
-    if intent.send_at and intent.send_at > now + FURTHEST_SEND_AT:
-        return [
-            Fault(
-                field="send_at",
-                code="too_far",
-                message=f"is more than {FURTHEST_SEND_AT.days} days away",
-            )
-        ]
-    return []
+    faults = [
+        Fault(field=field, code="out_of_range", message=f"lies outside the years {YEARS[0]} to {YEARS[-1]}")
+        for field, moment in (("send_at", intent.send_at), ("occurred_at", intent.occurred_at))
+        if moment and moment.year not in YEARS
+    ]
+    if not faults and intent.send_at and intent.send_at > now + FURTHEST_SEND_AT:
+        message = f"is more than {FURTHEST_SEND_AT.days} days away"
+        faults.append(Fault(field="send_at", code="too_far", message=message))
+    return faults
