@@ -1,12 +1,15 @@
 """The contestants, in the order of the tables."""
 
 from bench.contestants import celery_redis
-from bench.contestants.bullmq import BullMq
+from bench.contestants.bullmq import BULLMQ, BULLMQ_PER_CORE
 from bench.contestants.firebase_async import FirebaseAsync
+from bench.contestants.tocsin import Tocsin
 from bench.contract import Contestant
 
 CONTESTANTS: tuple[Contestant, ...] = (
-    BullMq(),
+    Tocsin(),
+    BULLMQ,
+    BULLMQ_PER_CORE,
     FirebaseAsync(),
     celery_redis.PREFORK,
     celery_redis.THREADS,

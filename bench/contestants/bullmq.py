@@ -45,9 +45,10 @@ class _Workers:
 
 
 class BullMq:
-    name = "bullmq"
-    title = "BullMQ, firebase-admin"
-    settings: Sequence[str] = tuple(f"{CORES} workers of {jobs}" for jobs in (100, 200, 300))
+    def __init__(self, name: str, title: str, workers: int) -> None:
+        self.name = name
+        self.title = title
+        self.settings: Sequence[str] = tuple(f"{workers} workers of {jobs}" for jobs in (100, 200, 300))
 
     def absent(self) -> str | None:
         if shutil.which("node") is None or shutil.which("npm") is None:
@@ -73,6 +74,10 @@ class BullMq:
             )
             client = await stack.enter_async_context(Redis(host="127.0.0.1", port=broker.port))
             yield _Workers(broker, producer, [process.pid for process in workers], client)
+
+
+BULLMQ = BullMq("bullmq", "BullMQ, firebase-admin", 1)
+BULLMQ_PER_CORE = BullMq("bullmq-per-core", "BullMQ, a worker a core", CORES)
 
 
 def _install() -> str | None:

@@ -1,5 +1,7 @@
-"""The measurements beside the race, in the order of the tables."""
+"""Measurements beside the race."""
 
 from bench.contract import Line
+from bench.lines.accept import Accept
+from bench.lines.claim import ClaimCost
 
-LINES: tuple[Line, ...] = ()
+LINES: tuple[Line, ...] = (Accept(), ClaimCost())

