@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from tools.docs.architecture_picture import architecture_picture
 from tools.docs.architecture_table import imports_page
@@ -32,19 +33,20 @@ def main() -> int:
     """Write or check every generated file."""
     parser = argparse.ArgumentParser(prog="python -m tools.docs", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file is stale")
-    check = parser.parse_args().check
+    parser.add_argument("--folder", type=Path, default=ROOT / "docs", help="where the pages are")
+    given = parser.parse_args()
     stale = []
     for name, write in FILES.items():
-        path, text = ROOT / "docs" / name, write()
+        path, text = given.folder / name, write()
         if path.is_file() and path.read_text("utf-8") == text:
             continue
         stale.append(name)
-        if not check:
+        if not given.check:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-    if check and stale:
-        names = "\n".join(f"  docs/{name}" for name in stale)
-        sys.stderr.write(f"These are older than the code they are drawn from:\n{names}\n")
+    if given.check and stale:
+        names = "\n".join(f"  {name}" for name in stale)
+        sys.stderr.write(f"In {given.folder}, these are older than the code they are drawn from:\n{names}\n")
         sys.stderr.write("Write them anew: python -m tools.docs\n")
         return 1
     return 0

@@ -1,6 +1,7 @@
 """The state machine, drawn from the table of transitions."""
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 from tocsin.domain.delivery import CLAIMED, TRANSITIONS, WAITING, State
 from tools.docs.svg import Box, Drawing, across, bend
@@ -60,10 +61,10 @@ def _through_the_lease(drawing: Drawing) -> set[Edge]:
     drawing.dot(x, y)
     drawing.text(x, y - 76, "claimed, tried,")
     drawing.text(x, y - 60, "settled under its lease")
-    for state in CLAIMED:
+    for state in _in_order(CLAIMED):
         drawing.arrow(bend(BOXES[state].right, BOXES[state].middle[1], x - 5, y), head=False)
     shared = frozenset.intersection(*(TRANSITIONS[state] for state in CLAIMED))
-    for follower in shared - CLAIMED:
+    for follower in _in_order(shared - CLAIMED):
         target = BOXES[follower]
         drawing.arrow(bend(x + 5, y, target.x, target.middle[1]))
     again = BOXES[State.RETRYING]
@@ -87,7 +88,7 @@ def _between_waiting(drawing: Drawing) -> set[Edge]:
 
 def _from_scheduled(drawing: Drawing) -> set[Edge]:
     targets = TRANSITIONS[State.SCHEDULED] - {State.PENDING}
-    for target in targets:
+    for target in _in_order(targets):
         drawing.arrow(across(BOXES[State.SCHEDULED], BOXES[target]))
     return {(State.SCHEDULED, target) for target in targets}
 
@@ -123,3 +124,8 @@ def _over_the_top(start: Box, end: Box, number: int) -> str:
         f"L{side:g} {lane + 10:g}Q{side:g} {lane:g} {side - 10:g} {lane:g}"
         f"L{x + 10:g} {lane:g}Q{x:g} {lane:g} {x:g} {lane + 10:g}L{x:g} {end.y:g}"
     )
+
+
+def _in_order(states: AbstractSet[State]) -> list[State]:
+    """List states as they are declared, so that the same table gives the same picture."""
+    return [state for state in State if state in states]
