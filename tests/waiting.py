@@ -10,12 +10,19 @@ LONGEST_WAIT = 20.0
 _GLANCE = 0.01
 
 
-async def until(look: Callable[[], Awaitable[T] | T], *, within: float = LONGEST_WAIT) -> T:
-    """Look again and again until what is seen is true, and give it."""
+async def until(holds: Callable[[], bool], *, within: float = LONGEST_WAIT) -> None:
+    """Look again and again until something holds."""
+
+    async def look() -> bool:
+        return holds()
+
+    await found(look, within=within)
+
+
+async def found(look: Callable[[], Awaitable[T | None]], *, within: float = LONGEST_WAIT) -> T:
+    """Look again and again until there is something to see, and give it."""
     async with asyncio.timeout(within):
         while True:
-            seen = look()
-            value = await seen if isinstance(seen, Awaitable) else seen
-            if value:
-                return value
+            if seen := await look():
+                return seen
             await asyncio.sleep(_GLANCE)

@@ -21,7 +21,7 @@ from tocsin.engine.dispatch import DispatchSettings
 from tocsin.engine.wake import Wake
 from tocsin.engine.worker import Worker
 from tocsin.store.pool import Pool, PoolSettings
-from waiting import until
+from waiting import found
 
 QUICK = DispatchSettings(poll_seconds=0.02, lease_seconds=30.0, stop_seconds=10.0)
 
@@ -68,6 +68,9 @@ class StubProvider:
     def counts(self) -> Counter[UUID]:
         """Count how often each delivery came."""
         return Counter(message.delivery_id for message in self.arrived)
+
+    async def prepare(self) -> None:
+        """Nothing to fetch ahead."""
 
     async def send(self, batch: Sequence[Message], *, now: datetime) -> Sequence[Outcome]:  # noqa: ARG002
         self._at_once += len(batch)
@@ -153,24 +156,24 @@ class Stage:
                 await running
 
     async def deliveries(self, notification_id: UUID) -> list[dict[str, Any]]:
-        found = await self.pool.fetch(
+        there = await self.pool.fetch(
             "select * from deliveries where notification_id = $1 order by id", notification_id
         )
-        return [dict(row) for row in found]
+        return [dict(row) for row in there]
 
     async def states(self) -> Counter[str]:
         """Count all deliveries by state."""
-        found = await self.pool.fetch("select state, count(*) from deliveries group by state")
-        return Counter(dict(map(tuple, found)))
+        there = await self.pool.fetch("select state, count(*) from deliveries group by state")
+        return Counter(dict(map(tuple, there)))
 
     async def settled(self, notification_id: UUID, *states: str) -> list[dict[str, Any]]:
         """Wait until every delivery of a notification is in one of some states, and give them."""
 
         async def look() -> list[dict[str, Any]]:
-            found = await self.deliveries(notification_id)
-            return found if found and all(row["state"] in states for row in found) else []
+            there = await self.deliveries(notification_id)
+            return there if all(row["state"] in states for row in there) else []
 
-        return await until(look)
+        return await found(look)
 
     async def attempts(self) -> list[tuple[str, str]]:
         """List outcome and code of every failed attempt, oldest first."""

@@ -40,7 +40,13 @@ class Wake:
         while True:
             try:
                 await self._listen()
-            except (DatabaseError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+            except (
+                DatabaseError,
+                asyncpg.PostgresError,
+                asyncpg.InterfaceError,
+                asyncpg.InternalClientError,
+                OSError,
+            ) as error:
                 _log.warning("listening failed, polling meanwhile", error=str(error))
             await asyncio.sleep(RECONNECT_AFTER)
 
