@@ -94,9 +94,15 @@ left join woken on true
 """
 
 EXISTING = """
-select given.position, notifications.id, notifications.fingerprint
+select given.position, holder.id, holder.fingerprint
 from unnest($1::text[], $2::text[]) with ordinality as given (producer, idempotency_key, position)
-join notifications using (producer, idempotency_key)
+cross join lateral (
+    select id, fingerprint
+    from notifications
+    where producer = given.producer and idempotency_key = given.idempotency_key
+    -- The limit keeps it a look-up for each key, whatever the size of the table when it was planned.
+    limit 1
+) as holder
 """
 
 GET = """

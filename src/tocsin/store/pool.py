@@ -17,6 +17,10 @@ Pool: TypeAlias = asyncpg.Pool
 Connection: TypeAlias = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
 
 
+# What an API process runs has one good plan whatever the values; finding it again for every
+# batch took a third of accepting.
+_PLANNED_ONCE = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
+
 # A worker looks up rows by key and nothing else. A plan made while a table was small, and kept,
 # would go on reading all of it once it is large.
 LOOKUPS_ONLY = {
@@ -47,7 +51,7 @@ async def open_pool(
     url: str, schema: str, settings: PoolSettings, *, lookups_only: bool = False
 ) -> AsyncIterator[Pool]:
     """Open a pool whose connections see the schema's tables by their bare names."""
-    server_settings = connection_settings(schema) | (LOOKUPS_ONLY if lookups_only else {})
+    server_settings = connection_settings(schema) | (LOOKUPS_ONLY if lookups_only else _PLANNED_ONCE)
     try:
         pool = await asyncpg.create_pool(
             url,
