@@ -46,7 +46,7 @@ def options_of(command: Any) -> set[str]:
 
 def cli_page() -> str:
     """Write the page."""
-    return page("Commands", INTRO, *(_described(*entry) for entry in every_command()))
+    return page("Commands", INTRO, *(_described(*entry) for entry in every_command()), contents=True)
 
 
 def _described(name: str, command: Any) -> str:
@@ -58,7 +58,7 @@ def _described(name: str, command: Any) -> str:
     rows = [[code(_metavar(argument)), "", str(argument.help)] for argument in arguments]
     rows += [[code(", ".join(_spellings(option))), _default(option), str(option.help)] for option in options]
     if rows:
-        blocks.append(table(["", "unless given", "meaning"], rows))
+        blocks.append(table(["word", "unless given", "meaning"], rows))
     return "\n\n".join(blocks)
 
 

@@ -3,12 +3,15 @@
 from collections.abc import Iterable, Sequence
 
 NONE = "\N{EN DASH}"
+# Tables and pictures need the room that a table of contents would take.
+WIDE = "---\nhide: [toc]\n---"
 NOTICE = "<!-- Written by `python -m tools.docs`; change the code it is drawn from instead. -->"
 
 
-def page(title: str, *blocks: str) -> str:
-    """Put a page together from its blocks."""
-    return "\n\n".join([f"# {title}", NOTICE, *blocks]) + "\n"
+def page(title: str, *blocks: str, contents: bool = False) -> str:
+    """Put a page together from its blocks, with a table of contents beside it or more room."""
+    head = [] if contents else [WIDE]
+    return "\n\n".join([*head, f"# {title}", NOTICE, *blocks]) + "\n"
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -115,7 +115,7 @@ def settings_page() -> str:
         heading = f"## {title}" + (f": `[{section}]`" if section else "")
         blocks += [
             heading,
-            table(["setting", "variable", "value", "unless set", "meaning"], map(_row, inside)),
+            table(["setting", "value", "unless set", "meaning"], map(_row, inside)),
         ]
     return page("Settings", *blocks)
 
@@ -123,8 +123,7 @@ def settings_page() -> str:
 def _row(setting: Setting) -> list[str]:
     default = NONE if setting.default in (None, {}) else code(_shown(setting.default))
     return [
-        code(setting.path[-1]),
-        code(setting.variable),
+        f"{code(setting.path[-1])}<br>{code(setting.variable)}",
         _kind(setting.kind),
         default,
         MEANING[setting.name],

@@ -26,7 +26,7 @@ def states_page() -> str:
         "States and reasons",
         INTRO,
         PICTURE,
-        table(["state", "", "meaning", "may become"], states),
+        table(["state", "kind", "meaning", "may become"], states),
         TODAY,
         "## Why a delivery was skipped",
         "A person who got nothing has a `skipped` delivery whose `reason` says why. "

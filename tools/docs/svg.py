@@ -5,10 +5,10 @@ from html import escape
 from typing import NamedTuple
 
 STYLE = """
-text { font: 13px -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; fill: #1f2328; }
+text { font: 14px -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; fill: #1f2328; }
 .paper { fill: #ffffff; }
 .title { font-weight: 600; }
-.small { font-size: 11.5px; fill: #57606a; }
+.small { font-size: 12.5px; fill: #57606a; }
 .mono { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
 .box { stroke-width: 1.3; }
 .plain { fill: #f3f5f7; stroke: #8c959f; }
