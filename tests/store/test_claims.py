@@ -247,8 +247,10 @@ def nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 async def explained(connection: Connection, limit: int) -> list[dict[str, Any]]:
-    text = await connection.fetchval(
-        "explain (analyze, buffers, format json) " + CLAIM,
+    """Show the plan that is kept for every claim, whatever its arguments."""
+    await connection.execute("set plan_cache_mode = force_generic_plan")
+    await connection.execute(f"prepare kept as {CLAIM}")
+    arguments = (
         "push",
         NOW + 10 * SECOND,
         new_lease_id(),
@@ -257,6 +259,8 @@ async def explained(connection: Connection, limit: int) -> list[dict[str, Any]]:
         START.id,
         limit,
     )
+    written = ", ".join(f"'{argument}'" for argument in arguments)
+    text = await connection.fetchval(f"explain (analyze, format json) execute kept({written})")
     return nodes(json.loads(text)[0]["Plan"])
 
 
