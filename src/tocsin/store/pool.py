@@ -12,6 +12,7 @@ from msgspec import Meta
 from tocsin.domain.errors import DatabaseError
 
 OLDEST_SERVER = 150_000
+CONNECTING_FAILED = (OSError, ValueError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 Pool: TypeAlias = asyncpg.Pool
 Connection: TypeAlias = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
@@ -62,7 +63,7 @@ async def open_pool(
             max_inactive_connection_lifetime=0,
             server_settings=server_settings,
         )
-    except (OSError, asyncpg.PostgresError, TimeoutError) as error:
+    except CONNECTING_FAILED as error:
         raise unreachable(error) from error
     try:
         yield pool
@@ -90,7 +91,7 @@ async def connect(url: str, schema: str, settings: PoolSettings) -> asyncpg.Conn
             timeout=settings.connect_timeout,
             server_settings=connection_settings(schema),
         )
-    except (OSError, asyncpg.PostgresError, TimeoutError) as error:
+    except CONNECTING_FAILED as error:
         raise unreachable(error) from error
 
 
