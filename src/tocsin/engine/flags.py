@@ -1,0 +1,103 @@
+"""Where toggles are looked up: OpenFeature, with our table or any other provider behind it."""
+
+import importlib
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+from openfeature.evaluation_context import EvaluationContext
+from openfeature.flag_evaluation import FlagResolutionDetails, Reason
+from openfeature.provider import FeatureProvider, Metadata
+from openfeature.provider.no_op_provider import NoOpProvider
+
+from tocsin.domain.errors import SettingsError
+from tocsin.domain.faults import Fault
+
+_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_NEEDED = (
+    "attach",
+    "initialize",
+    "shutdown",
+    "get_metadata",
+    "get_provider_hooks",
+    "resolve_boolean_details",
+)
+
+
+class TogglesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What decides over toggles: our table, or `module:callable`, which gives an OpenFeature provider."""
+
+    provider: str | None = None
+
+
+def toggles_settings_faults(settings: TogglesSettings) -> Iterator[Fault]:
+    """Name what cannot be an import path."""
+    if settings.provider is not None and not _PATH.fullmatch(settings.provider):
+        yield Fault(
+            field="toggles.provider",
+            code="invalid",
+            message=f"{settings.provider!r} must be written like package.module:callable",
+        )
+
+
+class TableProvider(NoOpProvider):
+    """Answers from the names that are off in our table; every other toggle is on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.off: frozenset[str] = frozenset()
+
+    def get_metadata(self) -> Metadata:
+        """Name the provider."""
+        return Metadata("tocsin")
+
+    def resolve_boolean_details(
+        self,
+        flag_key: str,
+        default_value: bool,  # noqa: ARG002, FBT001 - the signature is OpenFeature's
+        evaluation_context: EvaluationContext | None = None,  # noqa: ARG002 - as above
+    ) -> FlagResolutionDetails[bool]:
+        """Tell whether a toggle is on."""
+        if flag_key in self.off:
+            return FlagResolutionDetails(value=False, reason=Reason.STATIC)
+        return FlagResolutionDetails(value=True, reason=Reason.DEFAULT)
+
+
+def load_provider(path: str) -> FeatureProvider:
+    """Import a callable by its path and take the provider it gives."""
+    make = _found(path)
+    try:
+        provider = make()
+    except Exception as error:
+        raise _unusable(path, f"failed: {type(error).__name__}: {error}") from error
+    missing = [name for name in _NEEDED if not callable(getattr(provider, name, None))]
+    if missing:
+        raise _unusable(
+            path,
+            f"gave a {type(provider).__name__}, not an OpenFeature provider: it lacks {', '.join(missing)}",
+        )
+    loaded: FeatureProvider = provider
+    return loaded
+
+
+def _found(path: str) -> Callable[[], Any]:
+    module_name, _, name = path.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except Exception as error:
+        message = f"cannot be imported: {type(error).__name__}: {error}"
+        raise _unusable(path, message) from error
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise _unusable(path, f"names nothing that can be called in {module_name}")
+    make: Callable[[], Any] = found
+    return make
+
+
+def _unusable(path: str, message: str) -> SettingsError:
+    fault = Fault(
+        field="toggles.provider (TOCSIN_TOGGLES__PROVIDER)", code="unusable", message=f"{path} {message}"
+    )
+    return SettingsError("The settings cannot be used:", [fault])
