@@ -1,0 +1,60 @@
+"""What a clock on the wall shows, and the instants at which it shows it."""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, tzinfo
+
+DAY_MINUTES = 24 * 60
+_DAY = timedelta(days=1)
+_SECOND = timedelta(seconds=1)
+
+
+def instant_of(wall: datetime, zone: tzinfo) -> datetime:
+    """Give the instant, in UTC, at which a clock in the zone first shows a naive wall time.
+
+    A time that is skipped when clocks go forward stands for the first moment after the gap.
+    """
+    if wall.tzinfo is not None:
+        raise ValueError(f"a wall time has no offset of its own, but {wall.isoformat()} has one")
+    instant = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
+    if instant.astimezone(zone).replace(tzinfo=None) == wall:
+        return instant
+    # Within a gap, fold 1 reads the time by the later offset and so gives an instant before the change.
+    before = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
+    return _clock_change(before, instant, zone)
+
+
+def stops(moment: datetime, zone: tzinfo, edge: int) -> Iterator[datetime]:
+    """Go, without end, to each later time at which the clock shows `edge` or is changed.
+
+    `edge` is a minute of the day. Between two stops the clock runs evenly and does not pass the edge, so
+    whatever depends only on being before or after the edge can change at a stop and nowhere else.
+    """
+    now = moment.astimezone(UTC)
+    local = now.astimezone(zone)
+    while True:
+        ahead = now + _until(local, edge)
+        there = ahead.astimezone(zone)
+        if there.utcoffset() != local.utcoffset():
+            ahead = _clock_change(now, ahead, zone)
+            there = ahead.astimezone(zone)
+        yield there
+        now, local = ahead, there
+
+
+def _until(local: datetime, edge: int) -> timedelta:
+    shown = timedelta(
+        hours=local.hour, minutes=local.minute, seconds=local.second, microseconds=local.microsecond
+    )
+    wait = timedelta(minutes=edge) - shown
+    return wait if wait > timedelta(0) else wait + _DAY
+
+
+def _clock_change(before: datetime, after: datetime, zone: tzinfo) -> datetime:
+    """Find the change between two instants in UTC; no zone has two changes within two days."""
+    start = before.replace(microsecond=0)
+    offset = start.astimezone(zone).utcoffset()
+    seconds = range(-((start - after) // _SECOND) + 1)
+    return start + _SECOND * bisect_left(
+        seconds, True, key=lambda second: (start + _SECOND * second).astimezone(zone).utcoffset() != offset
+    )
