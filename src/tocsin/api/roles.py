@@ -22,14 +22,24 @@ class Right(StrEnum):
     SEE_REFUSED = "see refused intents"
     SEE_USERS = "read the directory"
     CHANGE_USERS = "write the directory"
+    SEE_TOGGLES = "see toggles and who switched them"
+    CHANGE_TOGGLES = "switch toggles"
     KEYS = "make, list and revoke API keys"
 
 
 RIGHTS: Mapping[Role, frozenset[Right]] = {
     Role.PRODUCER: frozenset({Right.ACCEPT, Right.SEE_OWN, Right.SEE_USERS, Right.CHANGE_USERS}),
     Role.OPERATOR: frozenset(
-        {Right.SEE_OWN, Right.SEE_ALL, Right.SEE_REFUSED, Right.SEE_USERS, Right.CHANGE_USERS}
+        {
+            Right.SEE_OWN,
+            Right.SEE_ALL,
+            Right.SEE_REFUSED,
+            Right.SEE_USERS,
+            Right.CHANGE_USERS,
+            Right.SEE_TOGGLES,
+            Right.CHANGE_TOGGLES,
+        }
     ),
-    Role.VIEWER: frozenset({Right.SEE_OWN, Right.SEE_ALL, Right.SEE_REFUSED}),
+    Role.VIEWER: frozenset({Right.SEE_OWN, Right.SEE_ALL, Right.SEE_REFUSED, Right.SEE_TOGGLES}),
     Role.ADMIN: frozenset(Right),
 }

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tocsin.cli import catalog, demo, devices, keys, sandbox, send, serve, show
+from tocsin.cli import catalog, demo, devices, keys, sandbox, send, serve, show, toggle
 from tocsin.cli.output import complain
 from tocsin.domain.errors import TocsinError
 
@@ -24,6 +24,7 @@ show.add_to(app)
 app.add_typer(devices.app, name="devices")
 app.add_typer(keys.app, name="keys")
 app.add_typer(catalog.app, name="catalog")
+app.add_typer(toggle.app, name="toggle")
 sandbox.add_to(app)
 demo.add_to(app)
 

@@ -3,16 +3,22 @@
 import difflib
 import re
 from collections.abc import Mapping
-from typing import TypeAlias, assert_never
+from typing import Annotated, TypeAlias, assert_never
 
 import msgspec
+from msgspec import Meta
 
 from tocsin.domain.catalog import PARTS, Channel, NotificationType
 from tocsin.domain.faults import Fault
 
 SHAPES = "type:<name>, type:<name>:<channel>, channel:<channel> or provider:<name>"
+LONGEST_NOTE = 500
 LONGEST_PART = 100
 _SHOWN = 80
+
+Note = Annotated[
+    str, Meta(min_length=1, max_length=LONGEST_NOTE, pattern=r"^[^\x00-\x1f\x7f\ud800-\udfff]+\Z")
+]
 
 _TYPE = re.compile(r"[a-z][a-z0-9_-]*(?:[.][a-z0-9_-]+)*")
 _PROVIDER = re.compile(r"[a-z][a-z0-9_-]*")
