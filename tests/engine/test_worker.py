@@ -458,7 +458,7 @@ async def test_a_worker_survives_the_loss_of_its_connections(stage: Stage, provi
         async def accepted() -> UUID | None:
             try:
                 return await stage.accept("ada", idempotency_key="after")
-            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+            except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError):
                 return None
 
         await stage.settled(await found(accepted), "sent")
@@ -477,6 +477,13 @@ async def test_a_worker_listens_again_after_the_loss_of_its_connections(
         await stage.settled(await stage.accept("ada", idempotency_key="after"), "sent")
 
 
+FULL_DISK = """
+create function full_disk() returns trigger language plpgsql
+as $$ begin raise exception 'no space left' using errcode = 'disk_full'; end $$;
+create trigger full_disk before update on devices execute function full_disk();
+"""
+
+
 async def test_what_cannot_be_settled_now_is_settled_once_it_can(
     stage: Stage, provider: StubProvider
 ) -> None:
@@ -484,12 +491,12 @@ async def test_what_cannot_be_settled_now_is_settled_once_it_can(
     provider.hold()
     async with stage.working(provider):
         await until(lambda: len(provider.arrived) == 5)
-        await stage.pool.execute("alter table devices rename to elsewhere")
+        await stage.pool.execute(FULL_DISK)
         provider.let_go.set()
         with structlog.testing.capture_logs() as lines:
             await until(lambda: any(line["event"] == "settling failed, trying again" for line in lines))
         assert await stage.states() == Counter(pending=5)
-        await stage.pool.execute("alter table elsewhere rename to devices")
+        await stage.pool.execute("drop trigger full_disk on devices")
         await all_in(stage, sent=5)
 
     assert set(provider.counts().values()) == {1}
