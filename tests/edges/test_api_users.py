@@ -8,6 +8,7 @@ GOOD = {
     "locale": "tr_TR",
     "timezone": "Europe/Istanbul",
     "gmt_offset_seconds": 10_800,
+    "allowed_window": "08:00-23:00",
 }
 
 
@@ -22,6 +23,7 @@ async def test_a_person_is_stored_replaced_and_read(edge: Edge) -> None:
     await edge.http.put("/v1/users/ada", json={"locale": "en"}, headers=headers)
     replaced = (await edge.http.get("/v1/users/ada", headers=headers)).json()
     assert (replaced["locale"], replaced["email"], replaced["timezone"]) == ("en", None, None)
+    assert replaced["allowed_window"] is None
 
 
 async def test_user_ids_may_hold_anything_printable(edge: Edge) -> None:
@@ -49,6 +51,31 @@ async def test_every_fault_of_a_person_is_named(edge: Edge) -> None:
             "age": "unknown",
         },
     )
+
+
+@pytest.mark.parametrize(
+    ("window", "kept"), [("always", "always"), ("22:00-06:30", "22:00-06:30"), ("00:00-24:00", "always")]
+)
+async def test_a_person_has_hours_of_their_own(edge: Edge, window: str, kept: str) -> None:
+    headers = await edge.key(Role.PRODUCER)
+
+    stored = await edge.http.put("/v1/users/ada", json={"allowed_window": window}, headers=headers)
+    many = {"users": [{"user_id": "bob", "allowed_window": window}]}
+    await edge.http.put("/v1/users", json=many, headers=headers)
+
+    assert stored.json()["allowed_window"] == kept
+    for user_id in ("ada", "bob"):
+        read = await edge.http.get(f"/v1/users/{user_id}", headers=headers)
+        assert read.json()["allowed_window"] == kept
+
+
+@pytest.mark.parametrize("window", ["", "8", "25:00-26:00", "08:00-08:00", "never", "08:00-23:00 tr"])
+async def test_hours_that_make_no_sense_are_refused(edge: Edge, window: str) -> None:
+    answer = await edge.http.put(
+        "/v1/users/ada", json={"allowed_window": window}, headers=await edge.key(Role.PRODUCER)
+    )
+
+    assert (answer.status_code, faults(answer)) == (422, {"allowed_window": "invalid"})
 
 
 @pytest.mark.parametrize("user_id", ["%00", "a%0Ab", "x" * 129])

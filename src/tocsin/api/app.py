@@ -8,7 +8,7 @@ from litestar import Litestar, Request, get
 from litestar.datastructures import State
 from litestar.response.base import ASGIResponse
 
-from tocsin.api import admin, devices, notifications, probes, users
+from tocsin.api import admin, devices, notifications, preferences, probes, toggles, unsubscribe, users
 from tocsin.api.access_log import AccessLog
 from tocsin.api.auth import Gate
 from tocsin.api.failures import FAILURES
@@ -18,12 +18,18 @@ from tocsin.api.operations import AnyoneMay, Operation, Tag, declared
 from tocsin.api.replies import reply
 from tocsin.api.services import Services
 from tocsin.api.tokens import PersonTokens
+from tocsin.catalog.catalog import Catalog
 
 ROUTES = (
     devices.register_device,
     devices.unregister_device,
     devices.list_devices,
     devices.change_device,
+    preferences.get_preferences,
+    preferences.change_preferences,
+    preferences.list_categories,
+    unsubscribe.ask_to_unsubscribe,
+    unsubscribe.unsubscribe,
     notifications.accept_notification,
     notifications.accept_batch,
     notifications.show_notification,
@@ -35,13 +41,16 @@ ROUTES = (
     admin.list_keys,
     admin.make_key,
     admin.revoke_key,
+    toggles.list_toggles,
+    toggles.switch_toggle,
+    toggles.toggle_history,
     probes.healthz,
     probes.readyz,
 )
 
 
-def create_app(services: Services) -> Litestar:
-    """Build the app from what its handlers work with."""
+def create_app(services: Services, catalog: Catalog | None = None) -> Litestar:
+    """Build the app from what its handlers work with; names of types are looked up in the catalog."""
     gate = Gate(KeyRing(services.pool, services.clock), PersonTokens(services.auth))
 
     @asynccontextmanager
@@ -59,7 +68,7 @@ def create_app(services: Services) -> Litestar:
         logging_config=None,
         openapi_config=None,
         request_max_body_size=services.http.max_body_bytes,
-        state=State({"services": services}),
+        state=State({"services": services, "catalog": catalog}),
     )
     app.state.openapi = openapi_document(app)
     app.asgi_handler = AccessLog(app.asgi_handler)

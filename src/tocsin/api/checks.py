@@ -6,6 +6,7 @@ from msgspec import Meta
 
 from tocsin.domain.locale import normalize
 from tocsin.domain.timezones import is_known_timezone
+from tocsin.domain.timing import Window
 
 ShortText = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
 
@@ -23,3 +24,12 @@ def known_locale(tag: str) -> str | None:
 def known_timezone(name: str) -> str | None:
     """Ask for one of the IANA names."""
     return None if is_known_timezone(name) else "must be an IANA time zone such as Europe/Istanbul"
+
+
+def readable_window(text: str) -> str | None:
+    """Ask for hours of the day, or for all of them."""
+    try:
+        Window.parse(text)
+    except ValueError as error:
+        return str(error)
+    return None

@@ -92,7 +92,7 @@ def _operation(operation: Operation, path: str, schema_of: dict[Any, Any]) -> di
         "responses": {
             str(status): {
                 "description": operation.summary,
-                "content": {"application/json": {"schema": schema_of[kind]}},
+                "content": {operation.answer_type: {"schema": schema_of[kind]}},
             }
             for status, kind in operation.answers.items()
         }
@@ -104,7 +104,7 @@ def _operation(operation: Operation, path: str, schema_of: dict[Any, Any]) -> di
         content = {"schema": schema_of[operation.body]}
         if operation.example is not None:
             content["example"] = operation.example
-        drawn["requestBody"] = {"required": True, "content": {"application/json": content}}
+        drawn["requestBody"] = {"required": True, "content": {operation.body_type: content}}
     return drawn
 
 

@@ -14,6 +14,7 @@ class Tag(StrEnum):
     """The groups of calls."""
 
     DEVICES = "devices"
+    PREFERENCES = "preferences"
     NOTIFICATIONS = "notifications"
     USERS = "users"
     ADMIN = "admin"
@@ -44,7 +45,9 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     access: Access
     answers: Mapping[int, Any]
+    answer_type: str = "application/json"
     body: Any = None
+    body_type: str = "application/json"
     query: type[msgspec.Struct] | None = None
     headers: Mapping[str, str] = {}
     problems: tuple[Kind, ...] = ()

@@ -8,6 +8,7 @@ from litestar import Request
 from tocsin.api.server import HttpSettings
 from tocsin.api.tokens import AuthSettings
 from tocsin.domain.devices import DeviceSettings
+from tocsin.domain.unsubscribe import UnsubscribeSettings
 from tocsin.engine.accept import Acceptor
 from tocsin.engine.clock import Clock
 from tocsin.store.pool import Pool
@@ -22,6 +23,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     schema: str
     auth: AuthSettings = AuthSettings()
     devices: DeviceSettings = DeviceSettings()
+    unsubscribe: UnsubscribeSettings = UnsubscribeSettings()
     http: HttpSettings = HttpSettings()
 
 

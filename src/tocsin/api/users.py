@@ -1,4 +1,4 @@
-"""The directory of people: e-mail, language, time zone."""
+"""The directory of people: e-mail, language, time zone, the hours they may be disturbed."""
 
 from collections import Counter
 from datetime import datetime
@@ -10,7 +10,7 @@ from litestar.response.base import ASGIResponse
 from msgspec import Meta
 
 from tocsin.api.bodies import Checked, decode
-from tocsin.api.checks import ShortText, known_locale, known_timezone
+from tocsin.api.checks import ShortText, known_locale, known_timezone, readable_window
 from tocsin.api.operations import KeyMay, Operation, Tag, declared
 from tocsin.api.problems import (
     BODY_TOO_LARGE,
@@ -27,6 +27,7 @@ from tocsin.api.services import services_of
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import EmailAddress, NumericUserId, UserId
 from tocsin.domain.locale import normalize
+from tocsin.domain.timing import ALWAYS, Window
 from tocsin.store import users
 from tocsin.store.users import UserRow
 
@@ -34,7 +35,7 @@ LARGEST_BULK = 1_000
 
 GmtOffset = Annotated[int, Meta(ge=-43_200, le=50_400)]
 
-_CHECKS = {"locale": known_locale, "timezone": known_timezone}
+_CHECKS = {"locale": known_locale, "timezone": known_timezone, "allowed_window": readable_window}
 
 
 class PutUser(Checked, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,6 +47,7 @@ class PutUser(Checked, frozen=True, kw_only=True, forbid_unknown_fields=True):
     locale: ShortText | None = None
     timezone: ShortText | None = None
     gmt_offset_seconds: GmtOffset | None = None
+    allowed_window: ShortText | None = None
 
 
 class PutNamedUser(Checked, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,6 +60,7 @@ class PutNamedUser(Checked, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     locale: ShortText | None = None
     timezone: ShortText | None = None
     gmt_offset_seconds: GmtOffset | None = None
+    allowed_window: ShortText | None = None
 
 
 class PutUsers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,6 +83,7 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
     locale: str | None
     timezone: str | None
     gmt_offset_seconds: int | None
+    allowed_window: str | None
     updated_at: datetime
 
 
@@ -93,7 +97,12 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
             body=PutUser,
             answers={200: User},
             problems=(MALFORMED_JSON, BODY_TOO_LARGE, INVALID_BODY),
-            example={"email": "ada@example.com", "locale": "en-GB", "timezone": "Europe/London"},
+            example={
+                "email": "ada@example.com",
+                "locale": "en-GB",
+                "timezone": "Europe/London",
+                "allowed_window": "08:00-23:00",
+            },
         )
     ),
 )
@@ -181,8 +190,15 @@ def _row(user_id: str, wanted: PutUser | PutNamedUser, now: datetime) -> UserRow
         locale=normalize(wanted.locale) if wanted.locale else None,
         timezone=wanted.timezone,
         gmt_offset_seconds=wanted.gmt_offset_seconds,
+        allowed_window=_window(wanted.allowed_window) if wanted.allowed_window else None,
         updated_at=now,
     )
+
+
+def _window(text: str) -> str:
+    """Write a window in its one usual way."""
+    window = Window.parse(text)
+    return "always" if window == ALWAYS else str(window)
 
 
 def _shown(row: UserRow) -> User:

@@ -16,25 +16,29 @@ class UserRow(msgspec.Struct, frozen=True, kw_only=True):
     locale: str | None
     timezone: str | None
     gmt_offset_seconds: int | None
+    allowed_window: str | None = None
     updated_at: datetime
 
 
 PUT = """
-insert into users (user_id, email, locale, timezone, gmt_offset_seconds, updated_at)
-select given.user_id, given.email, given.locale, given.timezone, given.gmt_offset_seconds, $6
-from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::integer[])
-    as given (user_id, email, locale, timezone, gmt_offset_seconds)
+insert into users (user_id, email, locale, timezone, gmt_offset_seconds, allowed_window, updated_at)
+select
+    given.user_id, given.email, given.locale, given.timezone, given.gmt_offset_seconds,
+    given.allowed_window, $7
+from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::text[])
+    as given (user_id, email, locale, timezone, gmt_offset_seconds, allowed_window)
 order by given.user_id
 on conflict (user_id) do update
 set email = excluded.email,
     locale = excluded.locale,
     timezone = excluded.timezone,
     gmt_offset_seconds = excluded.gmt_offset_seconds,
+    allowed_window = excluded.allowed_window,
     updated_at = excluded.updated_at
 """
 
 GET = """
-select user_id, email, locale, timezone, gmt_offset_seconds, updated_at
+select user_id, email, locale, timezone, gmt_offset_seconds, allowed_window, updated_at
 from users
 where user_id = $1
 """
@@ -51,6 +55,7 @@ async def put(connection: Connection, users: Sequence[UserRow]) -> None:
         [user.locale for user in users],
         [user.timezone for user in users],
         [user.gmt_offset_seconds for user in users],
+        [user.allowed_window for user in users],
         users[0].updated_at,
     )
 

@@ -1,0 +1,142 @@
+"""What a person wants to hear of: category by channel, and yes unless they said no."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Any, Literal, TypeAlias, get_args
+
+import msgspec
+
+from tocsin.domain.catalog import Channel, NotificationType
+from tocsin.domain.faults import Fault
+
+MOST_CATEGORIES = 200
+LONGEST_CATEGORY = 64
+
+# Stored choices may come from an import, so their values can be anything that JSON can be.
+StoredChoices: TypeAlias = Mapping[str, Any]
+Choices: TypeAlias = dict[str, dict[str, bool]]
+# None takes a choice, or all those of a category, back to the default.
+Changes: TypeAlias = dict[str, dict[Channel, bool | None] | None]
+
+# How far a no counts: for every type of a category, for all but critical ones, for none.
+Refusal: TypeAlias = Literal["all", "not_critical", "none"]
+
+_CATEGORY = re.compile(r"[a-z][a-z0-9_-]*", re.ASCII)
+_CHANNELS = get_args(Channel)
+_NOTHING: dict[str, Any] = {}
+
+
+class Choice(StrEnum):
+    """What a person's preferences say of one category and channel."""
+
+    DEFAULT_YES = "default_yes"
+    YES = "yes"
+    NO = "no"
+    MALFORMED_YES = "malformed_yes"
+
+
+def allows(choices: StoredChoices | None, category: str, channel: str) -> Choice:
+    """Read a choice: what is missing means yes, and so does what cannot be read."""
+    if choices is None:
+        return Choice.DEFAULT_YES
+    if not isinstance(choices, dict):
+        return Choice.MALFORMED_YES
+    channels = choices.get(category, _NOTHING)
+    if not isinstance(channels, dict):
+        return Choice.MALFORMED_YES
+    match channels.get(channel, _NOTHING):
+        case True:
+            return Choice.YES
+        case False:
+            return Choice.NO
+        case value:
+            return Choice.DEFAULT_YES if value is _NOTHING else Choice.MALFORMED_YES
+
+
+def readable(choices: StoredChoices | None) -> Choices:
+    """Give the choices that count, without what is malformed."""
+    if not isinstance(choices, dict):
+        return {}
+    found = {
+        category: {
+            channel: wanted for channel, wanted in channels.items() if wanted is True or wanted is False
+        }
+        for category, channels in choices.items()
+        if isinstance(channels, dict)
+    }
+    return {category: channels for category, channels in found.items() if channels}
+
+
+def change_faults(changes: Any) -> Iterator[Fault]:
+    """Find everything that is wrong with changes to choices as a person's app sends them."""
+    if not isinstance(changes, dict):
+        yield Fault(field="$", code="invalid", message="must be an object: {category: {channel: true}}")
+        return
+    if len(changes) > MOST_CATEGORIES:
+        message = f"names {len(changes):,} categories; at most {MOST_CATEGORIES} are taken"
+        yield Fault(field="$", code="too_many", message=message)
+        return
+    for category, channels in changes.items():
+        if not is_category(category):
+            message = (
+                f"is no category: 1 to {LONGEST_CATEGORY} lower-case letters, digits, _ and -, a letter first"
+            )
+            yield Fault(field=_shown(category), code="invalid", message=message)
+        elif channels is not None:
+            yield from _channel_faults(category, channels)
+
+
+def _channel_faults(category: str, channels: Any) -> Iterator[Fault]:
+    if not isinstance(channels, dict):
+        message = "must be an object {channel: true or false}, or null for the default"
+        yield Fault(field=category, code="invalid", message=message)
+        return
+    for channel, wanted in channels.items():
+        if channel not in _CHANNELS:
+            message = f"is no channel; channels are {', '.join(_CHANNELS)}"
+            yield Fault(field=f"{category}.{_shown(channel)}", code="unknown", message=message)
+        elif wanted is not None and not isinstance(wanted, bool):
+            message = "must be true, false, or null for the default"
+            yield Fault(field=f"{category}.{channel}", code="invalid", message=message)
+
+
+def is_category(name: str) -> bool:
+    """Tell whether a text can be the name of a category."""
+    return len(name) <= LONGEST_CATEGORY and _CATEGORY.fullmatch(name) is not None
+
+
+def _shown(name: str) -> str:
+    """Give a name that can be printed, whatever the caller called it."""
+    clipped = name[: LONGEST_CATEGORY + 1]
+    return "".join(sign if sign.isprintable() else "\ufffd" for sign in clipped) or '""'
+
+
+class Category(msgspec.Struct, frozen=True):
+    """A category of the catalog: its channels, and for each how far a no counts."""
+
+    category: str
+    channels: dict[Channel, Refusal]
+
+
+def categories(types: Iterable[NotificationType]) -> list[Category]:
+    """List the categories of the given types, by name."""
+    critical: dict[str, dict[Channel, list[bool]]] = {}
+    for kind in types:
+        channels = critical.setdefault(kind.category, {})
+        for channel in kind.channels:
+            channels.setdefault(channel, []).append(kind.policies.critical)
+    return [
+        Category(name, {channel: _refusal(marks) for channel, marks in sorted(critical[name].items())})
+        for name in sorted(critical)
+    ]
+
+
+def _refusal(critical: Iterable[bool]) -> Refusal:
+    match set(critical):
+        case marks if True not in marks:
+            return "all"
+        case marks if False in marks:
+            return "not_critical"
+        case _:
+            return "none"
