@@ -16,7 +16,10 @@ from tocsin.domain.devices import DeviceSettings, device_settings_faults
 from tocsin.domain.errors import SettingsError
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import EmailAddress
+from tocsin.domain.limits import LimitsSettings
+from tocsin.domain.quiet_hours import QuietHoursSettings, quiet_hours_faults
 from tocsin.engine.dispatch import DispatchSettings
+from tocsin.engine.flags import TogglesSettings
 from tocsin.logs import LogSettings
 from tocsin.providers.fcm import FcmSettings
 from tocsin.store.pool import PoolSettings, schema_fault
@@ -41,6 +44,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     pool: PoolSettings = PoolSettings()
     dispatch: DispatchSettings = DispatchSettings()
     fcm: FcmSettings = FcmSettings()
+    quiet_hours: QuietHoursSettings = QuietHoursSettings()
+    limits: LimitsSettings = LimitsSettings()
+    toggles: TogglesSettings = TogglesSettings()
+    unsubscribe: UnsubscribeSettings = UnsubscribeSettings()
     log: LogSettings = LogSettings()
 
     def __repr__(self) -> str:
@@ -171,6 +178,8 @@ def _contradictions(settings: Settings) -> Iterator[Fault]:
         *http_settings_faults(settings.http),
         *auth_settings_faults(settings.auth),
         *device_settings_faults(settings.devices),
+        *quiet_hours_faults(settings.quiet_hours),
+        *unsubscribe_settings_faults(settings.unsubscribe),
     ):
         named = setting_name(tuple(fault.field.split(".")))
         yield Fault(field=named, code=fault.code, message=fault.message)

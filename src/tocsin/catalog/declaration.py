@@ -9,8 +9,8 @@ import msgspec
 
 from tocsin.catalog.schema import Place, Schema, schema_complaints
 from tocsin.catalog.source import Source
-from tocsin.domain.backoff import parse_backoff
-from tocsin.domain.catalog import DEFAULT_BACKOFF, NotificationType, Policies, Upgrade
+from tocsin.domain.backoff import parse_backoff, parse_duration
+from tocsin.domain.catalog import DEFAULT_BACKOFF, NotificationType, Policies, Throttle, Upgrade
 from tocsin.domain.faults import Fault
 from tocsin.domain.locale import normalize
 
@@ -72,6 +72,10 @@ def _wrong_values(source: Source, name: str, entry: Mapping[str, Any]) -> Iterat
         parse_backoff(policies["backoff"]) if "backoff" in policies else None
     except ValueError as error:
         yield source.fault((name, "policies", "backoff"), "backoff", str(error))
+    try:
+        parse_duration(policies["throttle"]["per"]) if "throttle" in policies else None
+    except ValueError as error:
+        yield source.fault((name, "policies", "throttle", "per"), "throttle", str(error))
     for channel in policies.get("attempts", {}):
         if channel not in entry["channels"]:
             field = (name, "policies", "attempts", channel)
@@ -130,5 +134,12 @@ def _type(
 
 def _policies(entry: Mapping[str, Any]) -> Policies:
     backoff = parse_backoff(entry["backoff"]) if "backoff" in entry else DEFAULT_BACKOFF
-    rest = {key: value for key, value in entry.items() if key != "backoff"}
-    return msgspec.structs.replace(msgspec.convert(rest, Policies), backoff=backoff)
+    throttle = _throttle(entry["throttle"]) if "throttle" in entry else None
+    rest = {key: value for key, value in entry.items() if key not in {"backoff", "throttle"}}
+    return msgspec.structs.replace(msgspec.convert(rest, Policies), backoff=backoff, throttle=throttle)
+
+
+def _throttle(entry: Mapping[str, Any]) -> Throttle:
+    return Throttle(
+        limit=entry["limit"], per=parse_duration(entry["per"]), beyond=entry.get("beyond", "skip")
+    )

@@ -30,6 +30,14 @@ PARTS: Mapping[Channel, Parts] = {
 }
 
 
+class Throttle(msgspec.Struct, frozen=True, kw_only=True):
+    """At most `limit` of a type for one person in each window of `per`, and what becomes of the rest."""
+
+    limit: int
+    per: timedelta
+    beyond: Literal["skip", "defer"] = "skip"
+
+
 class Policies(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How deliveries of a type are treated."""
 
@@ -39,6 +47,7 @@ class Policies(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     critical: bool = False
     attempts: Mapping[Channel, int] = {}
     backoff: Backoff = DEFAULT_BACKOFF
+    throttle: Throttle | None = None
 
     def attempts_for(self, channel: Channel) -> int:
         """How often a delivery by this channel is tried before it is dead."""

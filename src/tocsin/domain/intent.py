@@ -22,6 +22,7 @@ TraceText = Annotated[str, Meta(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*\Z")
 # It becomes an HTTP header on its way to Apple, which takes 64 bytes.
 CollapseKey = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[\x20-\x7e]+\Z")]
 Moment = Annotated[datetime, Meta(tz=True)]
+WallTime = Annotated[datetime, Meta(tz=False)]
 
 
 class Audience(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -43,6 +44,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     payload: dict[str, Any]
     idempotency_key: Key
     send_at: Moment | None = None
+    send_at_local: WallTime | None = None
     ttl_seconds: Annotated[int, Meta(ge=1, le=LONGEST_TTL_SECONDS)] | None = None
     collapse_key: CollapseKey | None = None
     request_id: TraceText | None = None
@@ -96,6 +98,8 @@ def intent_fingerprint(intent: Intent) -> bytes:
         "send_at": _instant(intent.send_at),
         "occurred_at": _instant(intent.occurred_at),
     }
+    if intent.send_at_local is not None:
+        content["send_at_local"] = intent.send_at_local.isoformat()
     if audience.users is not None:
         content["users"] = sorted(set(map(str, audience.users)))
     elif audience.emails is not None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
 import msgspec
@@ -11,7 +11,9 @@ from tocsin.domain.catalog import Channel, NotificationType
 from tocsin.domain.delivery import State
 from tocsin.domain.ids import DeliveryId, new_delivery_id
 from tocsin.domain.reasons import Reason
-from tocsin.domain.recipient import ConfigRecipient, EmailRecipient, Recipient, UserRecipient
+from tocsin.domain.recipient import ConfigRecipient, EmailRecipient, Recipient, UserRecipient, route_id
+
+FURTHEST_AHEAD = timedelta(hours=14)
 
 
 class PlannedDelivery(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,35 +26,52 @@ class PlannedDelivery(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     reason: Reason | None = None
     due_at: datetime
+    ordering_key: str | None = None
+    collapse_key: str | None = None
+
+
+class Conditions(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for all deliveries of a notification.
+
+    `off` names the channels that are switched off for its type.
+    """
+
+    available: AbstractSet[str]
+    off: AbstractSet[str] = frozenset()
+    due_at: datetime
+    now: datetime
+    collapse_key: str | None = None
+
+
+def due_time(send_at: datetime | None, send_at_local: datetime | None, now: datetime) -> datetime:
+    """Tell when a notification can fall due at the earliest.
+
+    A wall time comes first where clocks are furthest ahead; each person's own is found then.
+    """
+    if send_at_local is not None:
+        return max(send_at_local.replace(tzinfo=UTC) - FURTHEST_AHEAD, now)
+    return max(send_at, now) if send_at else now
 
 
 def plan(
     kind: NotificationType,
     recipients: Iterable[Recipient],
     *,
-    available: AbstractSet[str],
-    send_at: datetime | None,
-    now: datetime,
+    conditions: Conditions,
 ) -> list[PlannedDelivery]:
     """Give every recipient one delivery by each channel of the type, if only to say why not."""
-    due_at = max(send_at, now) if send_at else now
-    waiting = State.SCHEDULED if due_at > now else State.PENDING
     return [
-        delivery
-        for recipient in recipients
-        for delivery in _for_recipient(kind, recipient, available, waiting, due_at)
+        delivery for recipient in recipients for delivery in _for_recipient(kind, recipient, conditions)
     ]
 
 
 def _for_recipient(
-    kind: NotificationType,
-    recipient: Recipient,
-    available: AbstractSet[str],
-    waiting: State,
-    due_at: datetime,
+    kind: NotificationType, recipient: Recipient, conditions: Conditions
 ) -> Iterator[PlannedDelivery]:
+    waiting = State.SCHEDULED if conditions.due_at > conditions.now else State.PENDING
     for channel in kind.channels:
-        reason = _obstacle(recipient, channel, available)
+        reason = _obstacle(recipient, channel, conditions)
+        slot = route_id(channel, recipient)
         yield PlannedDelivery(
             id=new_delivery_id(),
             channel=channel,
@@ -60,11 +79,13 @@ def _for_recipient(
             address=recipient.address if isinstance(recipient, EmailRecipient) else None,
             state=State.SKIPPED if reason else waiting,
             reason=reason,
-            due_at=due_at,
+            due_at=conditions.due_at,
+            ordering_key=slot if kind.policies.ordered else None,
+            collapse_key=f"{slot}:{conditions.collapse_key}" if conditions.collapse_key else None,
         )
 
 
-def _obstacle(recipient: Recipient, channel: Channel, available: AbstractSet[str]) -> Reason | None:
+def _obstacle(recipient: Recipient, channel: Channel, conditions: Conditions) -> Reason | None:
     match recipient:
         case ConfigRecipient():
             return Reason.NO_ADMINS_CONFIGURED
@@ -76,4 +97,6 @@ def _obstacle(recipient: Recipient, channel: Channel, available: AbstractSet[str
             assert_never(recipient)
     if not reaches:
         return Reason.CHANNEL_NOT_FOR_RECIPIENT
-    return None if channel in available else Reason.CHANNEL_UNAVAILABLE
+    if channel in conditions.off:
+        return Reason.TOGGLE_OFF
+    return None if channel in conditions.available else Reason.CHANNEL_UNAVAILABLE

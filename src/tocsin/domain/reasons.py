@@ -13,6 +13,11 @@ class Reason(StrEnum):
     NO_DEVICE = "no_device"
     DEVICE_LOST = "device_lost"
     PROVIDER_UNAVAILABLE = "provider_unavailable"
+    TOGGLE_OFF = "toggle_off"
+    OPTED_OUT = "opted_out"
+    COLLAPSED = "collapsed"
+    DAILY_LIMIT = "daily_limit"
+    THROTTLED = "throttled"
 
 
 MEANING: Mapping[Reason, str] = {
@@ -22,4 +27,9 @@ MEANING: Mapping[Reason, str] = {
     Reason.NO_DEVICE: "the person had no device that takes pushes when it was due",
     Reason.DEVICE_LOST: "the device was retired or its consent withdrawn before the next attempt",
     Reason.PROVIDER_UNAVAILABLE: "the device's provider is not set up",
+    Reason.TOGGLE_OFF: "the type or the channel was switched off when it was accepted",
+    Reason.OPTED_OUT: "the person does not want this category by this channel",
+    Reason.COLLAPSED: "a newer notification with the same collapse key took its place",
+    Reason.DAILY_LIMIT: "the person or the device has had enough for their day",
+    Reason.THROTTLED: "the person has had enough of this type for now",
 }

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -13,7 +13,8 @@ from tocsin.domain.catalog import NotificationType
 from tocsin.domain.faults import Fault
 from tocsin.domain.ids import new_notification_id
 from tocsin.domain.intent import Intent, audience_faults, intent_fingerprint, recipients
-from tocsin.domain.plan import plan
+from tocsin.domain.plan import Conditions, due_time, plan
+from tocsin.engine.toggles import Toggles
 from tocsin.store.notifications import NewNotification
 
 FURTHEST_SEND_AT = timedelta(days=366)
@@ -30,6 +31,7 @@ class Planner(msgspec.Struct, frozen=True):
     catalog: Catalog
     available: AbstractSet[str]
     admins: Mapping[str, Sequence[str]]
+    toggles: Toggles
 
     def check(self, producer: str, intent: Intent, now: datetime) -> NewNotification | list[Fault]:
         """Give the notification an intent becomes, or everything that is wrong with it."""
@@ -62,7 +64,7 @@ class Planner(msgspec.Struct, frozen=True):
     ) -> NewNotification:
         whom = recipients(intent, self.admins.get(intent.type, ()))
         ttl = intent.ttl_seconds or kind.policies.ttl_seconds
-        starts = max(intent.send_at, now) if intent.send_at else now
+        starts = due_time(intent.send_at, intent.send_at_local, now)
         return NewNotification(
             id=new_notification_id(),
             producer=producer,
@@ -77,10 +79,25 @@ class Planner(msgspec.Struct, frozen=True):
             trace_id=intent.trace_id,
             occurred_at=intent.occurred_at,
             send_at=intent.send_at,
+            send_at_local=intent.send_at_local,
             expires_at=starts + timedelta(seconds=ttl) if ttl else None,
             accepted_at=now,
-            deliveries=plan(kind, whom, available=self.available, send_at=intent.send_at, now=now),
+            deliveries=plan(
+                kind,
+                whom,
+                conditions=Conditions(
+                    available=self.available,
+                    off=self.off(kind),
+                    due_at=starts,
+                    now=now,
+                    collapse_key=intent.collapse_key,
+                ),
+            ),
         )
+
+    def off(self, kind: NotificationType) -> frozenset[str]:
+        """Name the channels of a type that are switched off."""
+        return frozenset(channel for channel in kind.channels if not self.toggles.is_on(kind.name, channel))
 
 
 def _size_faults(payload: bytes) -> list[Fault]:
@@ -130,12 +147,19 @@ def _parts(value: Any) -> Iterable[Any]:
 
 
 def _time_faults(intent: Intent, now: datetime) -> list[Fault]:
+    local = intent.send_at_local.replace(tzinfo=UTC) if intent.send_at_local else None
+    moments = {"send_at": intent.send_at, "send_at_local": local, "occurred_at": intent.occurred_at}
     faults = [
         Fault(field=field, code="out_of_range", message=f"lies outside the years {YEARS[0]} to {YEARS[-1]}")
-        for field, moment in (("send_at", intent.send_at), ("occurred_at", intent.occurred_at))
+        for field, moment in moments.items()
         if moment and moment.year not in YEARS
     ]
-    if not faults and intent.send_at and intent.send_at > now + FURTHEST_SEND_AT:
-        message = f"is more than {FURTHEST_SEND_AT.days} days away"
-        faults.append(Fault(field="send_at", code="too_far", message=message))
+    if intent.send_at and local:
+        message = "cannot be given together with send_at: it is one or the other"
+        faults.append(Fault(field="send_at_local", code="contradiction", message=message))
+    for field in ("send_at", "send_at_local"):
+        moment = moments[field]
+        if not faults and moment and moment > now + FURTHEST_SEND_AT:
+            message = f"is more than {FURTHEST_SEND_AT.days} days away"
+            faults.append(Fault(field=field, code="too_far", message=message))
     return faults

@@ -2,31 +2,31 @@
 
 import asyncio
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Annotated
 
-import asyncpg
 import msgspec
 import structlog
 from msgspec import Meta
 
-from tocsin.catalog.catalog import Catalog
 from tocsin.domain.catalog import Policies
-from tocsin.domain.ids import LeaseId
+from tocsin.domain.decide import Hold
 from tocsin.domain.message import Message, Provider
-from tocsin.domain.outcome import Defer, Outcome, Retry, Sent
-from tocsin.domain.reasons import Reason
-from tocsin.domain.recipient import route_id
+from tocsin.domain.outcome import Defer, Outcome, Retry
+from tocsin.domain.toggles import toggle_of
+from tocsin.engine.aim import Aim, Ready, aim_at, log_names
 from tocsin.engine.claim import Claim, Claimer
 from tocsin.engine.clock import Clock
+from tocsin.engine.gate import Gate, Target
 from tocsin.engine.pause import Pauses
-from tocsin.engine.prepare import Prepared, is_expired, prepare
+from tocsin.engine.prepare import prepare
 from tocsin.engine.settle import Settler
-from tocsin.engine.verdict import bury, expire, settlement, skip
+from tocsin.engine.triage import Admitted, Triage
+from tocsin.engine.verdict import held, settlement
 from tocsin.engine.wake import Wake
-from tocsin.store.claims import ClaimedDelivery
-from tocsin.store.deliveries import UnsentDelivery
+from tocsin.store.deliveries import SentDelivery, UnsentDelivery
+from tocsin.store.pool import DATABASE_FAILED
 
 CLAIM_SHARE = 4
 """A claim waits until a quarter of the capacity is free, so that claims stay large under load."""
@@ -42,12 +42,6 @@ class DispatchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     stop_seconds: Annotated[float, Meta(gt=0, le=600)] = 20.0
 
 
-class _Ready(msgspec.Struct, frozen=True):
-    claimed: ClaimedDelivery
-    policies: Policies
-    message: Message
-
-
 class Dispatcher:
     """Sends the due pushes of one worker process."""
 
@@ -57,16 +51,18 @@ class Dispatcher:
         claimer: Claimer,
         settler: Settler,
         wake: Wake,
-        catalog: Catalog,
-        providers: Mapping[str, Provider],
+        triage: Triage,
+        gate: Gate,
         settings: DispatchSettings,
         clock: Clock,
     ) -> None:
         self._claimer = claimer
         self._settler = settler
         self._wake = wake
-        self._catalog = catalog
-        self._providers = providers
+        self._triage = triage
+        self._gate = gate
+        self._catalog = triage.catalog
+        self._providers = triage.providers
         self._settings = settings
         self._clock = clock
         self._pauses = Pauses()
@@ -74,7 +70,7 @@ class Dispatcher:
         self._under_way = 0
         self._room = asyncio.Event()
         self._stopping = False
-        self._capacity = sum(provider.concurrency for provider in providers.values())
+        self._capacity = sum(provider.concurrency for provider in triage.providers.values())
 
     async def run(self) -> None:
         """Claim and send until told to stop, then wait for what is under way."""
@@ -87,7 +83,11 @@ class Dispatcher:
             if claim is None or not claim.deliveries:
                 await self._wake.wait(self._settings.poll_seconds)
                 continue
-            self._send_all(claim)
+            try:
+                await self._dispatch(claim)
+            except DATABASE_FAILED as error:
+                # What was claimed stays under its lease, which ends by itself.
+                _log.warning("dispatching failed, left to the lease", error=repr(error))
         await asyncio.gather(*self._sending)
 
     def stop(self) -> None:
@@ -109,52 +109,50 @@ class Dispatcher:
     async def _claim(self, limit: int) -> Claim | None:
         try:
             return await self._claimer.claim(limit)
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+        except DATABASE_FAILED as error:
             _log.warning("claiming failed, trying again", error=repr(error))
             return None
 
-    def _send_all(self, claim: Claim) -> None:
-        by_provider: dict[str, list[_Ready]] = {}
+    async def _dispatch(self, claim: Claim) -> None:
+        """Decide about everything claimed and start to send what may leave."""
         now = self._clock()
+        admitted: list[Admitted] = []
         for claimed in claim.deliveries:
-            if ready := self._prepare(claimed, claim.lease, now):
-                by_provider.setdefault(claimed.provider or "", []).append(ready)
+            if claimed.rescued:
+                _log.warning("lease expired, taken over", **log_names(aim_at(claimed, claim.lease, ())))
+            match self._triage.decide(claimed, claim, now):
+                case Admitted() as one:
+                    admitted.append(one)
+                case settled:
+                    self._put(settled, aim_at(claimed, claim.lease, ()))
+        if admitted:
+            passed = await self._gate.open(admitted, claim.lease, now)
+            for stopped in passed.stopped:
+                self._settler.put(stopped)
+            self._send_all(passed.targets, now)
+
+    def _send_all(self, targets: Sequence[Target], now: datetime) -> None:
+        by_provider: dict[str, list[Ready]] = {}
+        for target in targets:
+            name = target.device.provider
+            if not self._triage.toggles.provider_on(name):
+                self._settler.put(held(target.aim, Hold((), held_by=toggle_of(name)), now))
+                continue
+            match prepare(self._catalog, target):
+                case Message() as message:
+                    ready = Ready(target.aim, target.admitted.kind, message)
+                    by_provider.setdefault(name, []).append(ready)
+                case rejected:
+                    self._settle(target.aim, rejected, target.admitted.kind.policies, now)
         for name, waiting in by_provider.items():
             provider = self._providers[name]
             for batch in _chunks(waiting, provider.limits.batch):
                 self._under_way += len(batch)
-                task = asyncio.create_task(self._send(provider, batch, claim.lease, now))
+                task = asyncio.create_task(self._send(provider, batch, now))
                 self._sending.add(task)
                 task.add_done_callback(self._sending.discard)
 
-    def _prepare(self, claimed: ClaimedDelivery, lease: LeaseId, now: datetime) -> _Ready | None:
-        """Give the message of a delivery, or settle at once what needs none."""
-        if claimed.rescued:
-            _log.warning("lease expired, taken over", **_names(claimed), attempts=claimed.attempts)
-        if is_expired(claimed, now):
-            self._settle_untried(claimed, expire(claimed, lease, now))
-        elif claimed.device_id is None:
-            self._settle_untried(claimed, skip(claimed, lease, Reason.NO_DEVICE, now))
-        elif claimed.token is None or claimed.provider is None:
-            self._settle_untried(claimed, skip(claimed, lease, Reason.DEVICE_LOST, now))
-        elif claimed.provider not in self._providers:
-            self._settle_untried(claimed, skip(claimed, lease, Reason.PROVIDER_UNAVAILABLE, now))
-        else:
-            return self._rendered(claimed, claimed.token, lease, now)
-        return None
-
-    def _rendered(self, claimed: ClaimedDelivery, token: str, lease: LeaseId, now: datetime) -> _Ready | None:
-        match prepare(self._catalog, claimed, token):
-            case Prepared(kind=kind, message=message):
-                if claimed.rescued and claimed.attempts >= kind.policies.attempts_for(claimed.channel):
-                    self._settle_untried(claimed, bury(claimed, lease, now))
-                    return None
-                return _Ready(claimed, kind.policies, message)
-            case rejected:
-                self._settle(claimed, lease, rejected, Policies(), now)
-                return None
-
-    async def _send(self, provider: Provider, batch: Sequence[_Ready], lease: LeaseId, now: datetime) -> None:
+    async def _send(self, provider: Provider, batch: Sequence[Ready], now: datetime) -> None:
         try:
             if rest := self._pauses.left(provider.name, now):
                 outcomes: Sequence[Outcome] = [Defer("provider_paused", rest, pauses=False)] * len(batch)
@@ -165,64 +163,30 @@ class Dispatcher:
             outcomes = [Retry("provider_failed", type(error).__name__)] * len(batch)
         now = self._clock()
         for ready, outcome in zip(batch, outcomes, strict=True):
-            self._settle(ready.claimed, lease, outcome, ready.policies, now)
+            self._settle(ready.aim, outcome, ready.kind.policies, now)
         self._under_way -= len(batch)
         self._room.set()
 
-    def _settle(
-        self,
-        claimed: ClaimedDelivery,
-        lease: LeaseId,
-        outcome: Outcome,
-        policies: Policies,
-        now: datetime,
-    ) -> None:
-        settled = settlement(
-            claimed,
-            lease,
-            outcome,
-            provider=claimed.provider,
-            policies=policies,
-            tried_at=now,
-            now=now,
-            random=random.random(),  # noqa: S311 - spreads load, guards nothing
-        )
+    def _settle(self, aim: Aim, outcome: Outcome, policies: Policies, now: datetime) -> None:
+        chance = random.random()  # noqa: S311 - spreads load, guards nothing
+        self._put(settlement(aim, outcome, policies=policies, now=now, random=chance), aim)
+        if isinstance(outcome, Defer) and aim.provider:
+            self._pauses.note(aim.provider, outcome, now)
+
+    def _put(self, settled: SentDelivery | UnsentDelivery, aim: Aim) -> None:
         self._settler.put(settled)
-        if isinstance(outcome, Defer) and claimed.provider:
-            self._pauses.note(claimed.provider, outcome, now)
-        if not isinstance(outcome, Sent) and isinstance(settled, UnsentDelivery):
+        if isinstance(settled, UnsentDelivery):
             _log.info(
-                "attempt failed",
-                **_names(claimed),
+                "attempt failed" if settled.outcome else "not sent",
+                **log_names(aim),
                 state=settled.state,
+                reason=settled.reason,
+                held_by=settled.held_by,
                 code=settled.code,
                 detail=settled.detail,
             )
 
-    def _settle_untried(self, claimed: ClaimedDelivery, settled: UnsentDelivery) -> None:
-        self._settler.put(settled)
-        _log.info(
-            "not sent", **_names(claimed), state=settled.state, reason=settled.reason, code=settled.code
-        )
 
-
-def _chunks(ready: list[_Ready], size: int) -> Iterator[list[_Ready]]:
+def _chunks(ready: list[Ready], size: int) -> Iterator[list[Ready]]:
     for start in range(0, len(ready), size):
         yield ready[start : start + size]
-
-
-def _names(claimed: ClaimedDelivery) -> dict[str, object]:
-    return {
-        "notification_id": str(claimed.notification_id),
-        "type": claimed.type,
-        "producer": claimed.producer,
-        "delivery_id": str(claimed.id),
-        "route_id": route_id(claimed.channel, _recipient(claimed)),
-        "channel": claimed.channel,
-        "request_id": claimed.request_id,
-        "trace_id": claimed.trace_id,
-    }
-
-
-def _recipient(claimed: ClaimedDelivery) -> str:
-    return f"user:{claimed.user_id}" if claimed.user_id else f"email:{claimed.address}"

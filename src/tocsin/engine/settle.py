@@ -1,13 +1,14 @@
 """Settling in batches: outcomes gather for a moment and are written together."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import asyncpg
 import structlog
 
 from tocsin.engine.clock import Clock
 from tocsin.store.deliveries import SentDelivery, UnsentDelivery, settle_sent, settle_unsent
+from tocsin.store.holds import release_next
 from tocsin.store.pool import Pool
 
 LINGER = 0.005
@@ -20,8 +21,9 @@ _log = structlog.stdlib.get_logger(__name__)
 class Settler:
     """Writes outcomes down; what cannot be written now is kept and tried again."""
 
-    def __init__(self, pool: Pool, clock: Clock) -> None:
+    def __init__(self, pool: Pool, clock: Clock, released: Callable[[], None]) -> None:
         self._pool = pool
+        self._released = released
         self._clock = clock
         self._waiting: list[SentDelivery | UnsentDelivery] = []
         self._some = asyncio.Event()
@@ -80,7 +82,11 @@ class Settler:
         now = self._clock()
         async with self._pool.acquire() as connection:
             # Each statement is a transaction by itself; a repeat finds the lease gone and changes nothing.
-            written = await settle_sent(connection, sent, now) if sent else 0
-            written += await settle_unsent(connection, unsent, now) if unsent else 0
+            settled = [await settle_sent(connection, sent, now)] if sent else []
+            settled += [await settle_unsent(connection, unsent, now)] if unsent else []
+            if keys := sorted({key for each in settled for key in each.ordering_keys}):
+                await release_next(connection, keys, now)
+                self._released()
+        written = sum(each.count for each in settled)
         if written < len(batch):
             _log.warning("settled too late for some", late=len(batch) - written)

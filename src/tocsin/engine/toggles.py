@@ -56,6 +56,10 @@ class Toggles:
         _register(load_provider(path) if path else self._table, self._domain)
         self._client = api.get_client(self._domain)
 
+    def on_change(self, changed: Callable[[], None]) -> None:
+        """Have something called whenever our table says something new."""
+        self._changed = changed
+
     def is_on(self, kind: str, channel: str) -> bool:
         """Tell whether a type may go by a channel."""
         return self.off_by(kind, channel) is None

@@ -1,145 +1,135 @@
-"""What follows from an outcome: a settled delivery, or one that waits again."""
+"""What follows from an outcome or a decision: a settled delivery, or one that waits again."""
 
 from datetime import datetime, timedelta
 from typing import assert_never
 
 from tocsin.domain.backoff import delay
 from tocsin.domain.catalog import Policies
+from tocsin.domain.decide import Hold, Skip
 from tocsin.domain.delivery import State
-from tocsin.domain.ids import LeaseId
 from tocsin.domain.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
 from tocsin.domain.reasons import Reason
-from tocsin.store.claims import ClaimedDelivery
+from tocsin.engine.aim import Aim
 from tocsin.store.deliveries import SentDelivery, UnsentDelivery
 
 LONGEST_DETAIL = 500
 LONGEST_CODE = 100
 LEASE_EXPIRED = "lease_expired"
 
+_ENDS = {"cancelled": State.CANCELLED, "expired": State.EXPIRED}
+
 
 def settlement(
-    claimed: ClaimedDelivery,
-    lease: LeaseId,
-    outcome: Outcome,
-    *,
-    provider: str | None,
-    policies: Policies,
-    tried_at: datetime,
-    now: datetime,
-    random: float,
+    aim: Aim, outcome: Outcome, *, policies: Policies, now: datetime, random: float
 ) -> SentDelivery | UnsentDelivery:
     """Turn what an attempt came to into what is written down."""
     match outcome:
         case Sent(message_id=message_id):
             named = _storable(message_id, LONGEST_DETAIL) if message_id else None
-            return SentDelivery(claimed.id, lease, provider or "", named)
+            return SentDelivery(
+                id=aim.id,
+                lease=aim.lease,
+                provider=aim.provider or "",
+                message_id=named,
+                device_id=aim.device_id,
+                decisions=aim.decisions,
+            )
         case Retry():
-            return _try_again(claimed, lease, outcome, provider, policies, tried_at, now, random)
+            return _try_again(aim, outcome, policies, now, random)
         case Defer(after=after):
             # A share of the wait is drawn at random, so that what was held back does not return at once.
-            return _unsent(
-                claimed,
-                lease,
-                outcome,
-                provider,
-                tried_at,
-                state=State.RETRYING if claimed.attempts else State.SCHEDULED,
-                spent=0,
-                due_at=now + after + after * 0.1 * random,
-            )
+            return _tried(aim, outcome, now, _waiting(aim), spent=0, due_at=now + after + after * 0.1 * random)
         case Rejected(code=code, quarantine=quarantine):
             retire = f"quarantined: {_storable(code, LONGEST_CODE)}" if quarantine else None
-            return _unsent(
-                claimed, lease, outcome, provider, tried_at, state=State.REJECTED, spent=1, retire=retire
-            )
+            return _tried(aim, outcome, now, State.REJECTED, retire=retire)
         case Gone(code=code):
             retire = f"gone: {_storable(code, LONGEST_CODE)}"
-            return _unsent(
-                claimed, lease, outcome, provider, tried_at, state=State.GONE, spent=1, retire=retire
-            )
+            return _tried(aim, outcome, now, State.GONE, retire=retire)
         case _:
             assert_never(outcome)
 
 
-def skip(claimed: ClaimedDelivery, lease: LeaseId, reason: Reason, now: datetime) -> UnsentDelivery:
+def held(aim: Aim, hold: Hold, now: datetime) -> UnsentDelivery:
+    """Let a delivery wait for its time, or for whatever holds it."""
+    return _untried(aim, now, _waiting(aim), due_at=hold.until, held_by=hold.held_by)
+
+
+def skipped(aim: Aim, reason: Reason | str, now: datetime) -> UnsentDelivery:
     """Decide not to send, and say why."""
-    return _untried(claimed, lease, State.SKIPPED, reason, now)
+    end = _ENDS.get(reason)
+    return _untried(aim, now, end or State.SKIPPED, reason=None if end else reason)
 
 
-def expire(claimed: ClaimedDelivery, lease: LeaseId, now: datetime) -> UnsentDelivery:
-    """Let a delivery go whose time to live is over."""
-    return _untried(claimed, lease, State.EXPIRED, None, now)
+def ended(aim: Aim, skip: Skip, now: datetime) -> UnsentDelivery:
+    """Settle what a decision ended."""
+    return skipped(aim, skip.reason, now)
 
 
-def bury(claimed: ClaimedDelivery, lease: LeaseId, now: datetime) -> UnsentDelivery:
+def buried(aim: Aim, now: datetime) -> UnsentDelivery:
     """Give up a delivery whose worker died in each of its attempts."""
     lost = Retry(LEASE_EXPIRED, "a worker died while it held this delivery")
-    return _unsent(claimed, lease, lost, None, now, state=State.DEAD, spent=0)
+    return _tried(aim, lost, now, State.DEAD, spent=0)
+
+
+def _waiting(aim: Aim) -> State:
+    return State.RETRYING if aim.attempts else State.SCHEDULED
 
 
 def _try_again(
-    claimed: ClaimedDelivery,
-    lease: LeaseId,
-    outcome: Retry,
-    provider: str | None,
-    policies: Policies,
-    tried_at: datetime,
-    now: datetime,
-    random: float,
+    aim: Aim, outcome: Retry, policies: Policies, now: datetime, random: float
 ) -> UnsentDelivery:
-    attempt = claimed.attempts + 1
-    if attempt >= policies.attempts_for(claimed.channel):
-        return _unsent(claimed, lease, outcome, provider, tried_at, state=State.DEAD, spent=1)
+    attempt = aim.attempts + 1
+    if attempt >= policies.attempts_for(aim.channel):
+        return _tried(aim, outcome, now, State.DEAD)
     wait = max(delay(policies.backoff, attempt, random), outcome.after or timedelta())
-    return _unsent(
-        claimed, lease, outcome, provider, tried_at, state=State.RETRYING, spent=1, due_at=now + wait
-    )
+    return _tried(aim, outcome, now, State.RETRYING, due_at=now + wait)
 
 
-def _unsent(
-    claimed: ClaimedDelivery,
-    lease: LeaseId,
+def _tried(
+    aim: Aim,
     outcome: Retry | Defer | Rejected | Gone,
-    provider: str | None,
-    tried_at: datetime,
-    *,
+    now: datetime,
     state: State,
-    spent: int,
+    *,
+    spent: int = 1,
     due_at: datetime | None = None,
     retire: str | None = None,
 ) -> UnsentDelivery:
     return UnsentDelivery(
-        id=claimed.id,
-        lease=lease,
+        id=aim.id,
+        lease=aim.lease,
         state=state,
-        reason=None,
         spent=spent,
         due_at=due_at,
-        provider=provider,
+        provider=aim.provider,
+        device_id=aim.device_id,
         outcome=str(outcome.__struct_config__.tag),
         code=_storable(outcome.code, LONGEST_CODE),
         detail=_storable(outcome.detail, LONGEST_DETAIL),
         retire=retire,
-        tried_at=tried_at,
+        tried_at=now,
+        decisions=aim.decisions,
     )
 
 
 def _untried(
-    claimed: ClaimedDelivery, lease: LeaseId, state: State, reason: Reason | None, now: datetime
+    aim: Aim,
+    now: datetime,
+    state: State,
+    *,
+    reason: str | None = None,
+    due_at: datetime | None = None,
+    held_by: str | None = None,
 ) -> UnsentDelivery:
     return UnsentDelivery(
-        id=claimed.id,
-        lease=lease,
+        id=aim.id,
+        lease=aim.lease,
         state=state,
         reason=reason,
-        spent=0,
-        due_at=None,
-        provider=None,
-        outcome=None,
-        code=None,
-        detail=None,
-        retire=None,
+        due_at=due_at,
+        held_by=held_by,
         tried_at=now,
+        decisions=aim.decisions,
     )
 
 

@@ -1,17 +1,18 @@
 """One worker process: its duties, started and stopped together."""
 
 import asyncio
-from collections.abc import Mapping
 from datetime import timedelta
 
 import structlog
 
-from tocsin.catalog.catalog import Catalog
-from tocsin.domain.message import Provider
 from tocsin.engine.claim import Claimer
 from tocsin.engine.clock import Clock
 from tocsin.engine.dispatch import Dispatcher, DispatchSettings
+from tocsin.engine.gate import Gate
+from tocsin.engine.release import Releaser
 from tocsin.engine.settle import Settler
+from tocsin.engine.toggles import ToggleWatch
+from tocsin.engine.triage import Triage
 from tocsin.engine.wake import Wake
 from tocsin.store.pool import Pool
 
@@ -26,20 +27,23 @@ class Worker:
         *,
         pool: Pool,
         wake: Wake,
-        catalog: Catalog,
-        providers: Mapping[str, Provider],
+        watch: ToggleWatch,
+        triage: Triage,
         settings: DispatchSettings,
         clock: Clock,
     ) -> None:
         self._wake = wake
+        self._watch = watch
         self._settings = settings
-        self._settler = Settler(pool, clock)
+        self._releaser = Releaser(pool, triage.toggles, wake, clock)
+        triage.toggles.on_change(self._releaser.look)
+        self._settler = Settler(pool, clock, released=wake.set)
         self._dispatcher = Dispatcher(
             claimer=Claimer(pool, "push", timedelta(seconds=settings.lease_seconds), clock),
             settler=self._settler,
             wake=wake,
-            catalog=catalog,
-            providers=providers,
+            triage=triage,
+            gate=Gate(pool, triage),
             settings=settings,
             clock=clock,
         )
@@ -47,7 +51,9 @@ class Worker:
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set and everything under way is settled, or the time for that is over."""
         async with asyncio.TaskGroup() as duties:
-            listening = duties.create_task(self._wake.run())
+            upkeep = [
+                duties.create_task(duty.run()) for duty in (self._wake, self._watch, self._releaser)
+            ]
             settling = duties.create_task(self._settler.run())
             dispatching = duties.create_task(self._dispatcher.run())
             await stop.wait()
@@ -62,4 +68,5 @@ class Worker:
                 _log.warning("stopped before everything was settled; leases will expire and be taken over")
                 dispatching.cancel()
                 settling.cancel()
-            listening.cancel()
+            for duty in upkeep:
+                duty.cancel()

@@ -1,11 +1,16 @@
 """Claiming what is due."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
 from uuid import UUID
 
+import msgspec
+
 from tocsin.domain.catalog import Channel
+from tocsin.domain.decide import Person
 from tocsin.domain.ids import LeaseId
 from tocsin.store.pool import Connection
 
@@ -20,10 +25,23 @@ class Position(NamedTuple):
 START = Position(datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))
 
 
-class ClaimedDelivery(NamedTuple):
+class ReachedDevice(NamedTuple):
+    """A device that takes pushes at this moment."""
+
+    id: UUID
+    token: str
+    provider: str
+    platform: str
+    locale: str | None
+    timezone: str | None
+    last_seen_at: datetime
+
+
+class ClaimedDelivery(msgspec.Struct, frozen=True, kw_only=True):
     """A delivery under lease, with all a send needs, read at this moment.
 
-    The fields stand in the order of the columns of CLAIM.
+    `devices` are those of the person now, the one used last first; of a delivery that has its
+    device already, that one alone, if it is still theirs.
     """
 
     id: UUID
@@ -32,35 +50,38 @@ class ClaimedDelivery(NamedTuple):
     due_at: datetime
     attempts: int
     rescued: bool
+    behind: bool
+    superseded: bool
     user_id: str | None
     address: str | None
     device_id: UUID | None
-    token: str | None
-    provider: str | None
-    platform: str | None
-    locale: str | None
+    ordering_key: str | None
+    reserved: bool
     type: str
     version: int
     payload: str
     collapse_key: str | None
     expires_at: datetime | None
+    send_at_local: datetime | None
+    cancelled: bool
     producer: str
     request_id: str | None
     trace_id: str | None
+    person: Person
+    locale: str | None
+    devices: tuple[ReachedDevice, ...]
 
 
 # What a claim does, in one statement:
-#   due       locks the next deliveries in order; (channel, due_at, id) is the index itself.
-#   reach     finds the devices of this moment for pushes that have none yet.
-#   siblings  gives every device but the first a delivery of its own, to be claimed next.
-#   claimed   takes the lease; an expired lease counts as a lost attempt.
-# `reach` carries all of `due` along: joining the two by id would be quadratic in the batch,
-# since neither has an index or statistics. A device that went to another owner meanwhile gives no token:
-# what was meant for one person never reaches another. A claim need not outlive a crash of the server, since
-# then nothing holds it any more: it does not wait for the disk.
+#   due      locks the next deliveries in order; (channel, due_at, id) is the index itself.
+#   claimed  takes the lease; an expired lease counts as a lost attempt.
+# Then it reads what a decision needs, one row for each device that can be reached. A device that went
+# to another owner meanwhile is none of them: what was meant for one person never reaches another.
+# A claim need not outlive a crash of the server, since then nothing holds it any more: it does not wait
+# for the disk.
 CLAIM = """
 with due as materialized (
-    select id, notification_id, channel, user_id, address, device_id, due_at, lease is not null as rescued
+    select id, lease is not null as rescued
     from deliveries
     where channel = $1
         and state in ('scheduled', 'pending', 'retrying')
@@ -71,37 +92,17 @@ with due as materialized (
     limit $7
     for update skip locked
 ),
-reach as materialized (
-    select due.*, active.device_ids
-    from due
-    left join lateral (
-        select array_agg(devices.id order by devices.id) as device_ids
-        from devices
-        where devices.user_id = due.user_id and devices.retired_at is null and devices.push_enabled
-    ) as active on due.device_id is null and due.channel = 'push'
-),
-siblings as (
-    insert into deliveries (
-        id, notification_id, channel, user_id, address, device_id, state, due_at, created_at
-    )
-    select
-        uuid7(), reach.notification_id, reach.channel, reach.user_id, reach.address, other.device_id,
-        'pending', reach.due_at, $2
-    from reach
-    cross join lateral unnest(reach.device_ids[2:]) as other (device_id)
-),
 claimed as (
     update deliveries as d
     set lease = $3,
         leased_until = $4,
-        attempts = d.attempts + reach.rescued::integer,
-        state = case when d.state = 'scheduled' then 'pending' else d.state end,
-        device_id = coalesce(d.device_id, reach.device_ids[1])
-    from reach
-    where d.id = reach.id
+        attempts = d.attempts + due.rescued::integer,
+        state = case when d.state = 'scheduled' then 'pending' else d.state end
+    from due
+    where d.id = due.id
     returning
-        d.id, d.notification_id, d.channel, d.due_at, d.attempts, reach.rescued, d.user_id, d.address,
-        d.device_id
+        d.id, d.notification_id, d.channel, d.due_at, d.attempts, due.rescued, d.user_id, d.address,
+        d.device_id, d.ordering_key, d.collapse_key, d.reserved
 )
 select
     claimed.id,
@@ -110,32 +111,63 @@ select
     claimed.due_at,
     claimed.attempts,
     claimed.rescued,
+    claimed.ordering_key is not null and exists (
+        select
+        from deliveries as earlier
+        where earlier.ordering_key = claimed.ordering_key
+            and earlier.notification_id < claimed.notification_id
+            and earlier.state in ('scheduled', 'pending', 'retrying')
+    ) as behind,
+    claimed.collapse_key is not null and exists (
+        select
+        from deliveries as newer
+        where newer.collapse_key = claimed.collapse_key
+            and newer.notification_id > claimed.notification_id
+            and newer.state in ('scheduled', 'pending', 'retrying')
+    ) as superseded,
     claimed.user_id,
     claimed.address,
     claimed.device_id,
-    devices.token,
-    devices.provider,
-    devices.platform,
-    coalesce(devices.locale, users.locale) as locale,
+    claimed.ordering_key,
+    claimed.reserved,
     n.type,
     n.version,
     n.payload::text,
     n.collapse_key,
     n.expires_at,
+    n.send_at_local,
+    n.cancelled_at is not null,
     n.producer,
     n.request_id,
-    n.trace_id
+    n.trace_id,
+    users.timezone,
+    users.gmt_offset_seconds,
+    users.allowed_window,
+    preferences.choices::text,
+    users.locale,
+    devices.id,
+    devices.token,
+    devices.provider,
+    devices.platform,
+    devices.locale,
+    devices.timezone,
+    devices.last_seen_at
 from claimed
 cross join (select set_config('synchronous_commit', 'off', true)) as unhurried
 join notifications as n on n.id = claimed.notification_id
 left join users on users.user_id = claimed.user_id
+left join preferences on preferences.user_id = claimed.user_id
 left join devices
-    on devices.id = claimed.device_id
+    on claimed.channel = 'push'
     and devices.user_id = claimed.user_id
     and devices.retired_at is null
     and devices.push_enabled
-order by claimed.due_at, claimed.id
+    and (claimed.device_id is null or devices.id = claimed.device_id)
+order by claimed.due_at, claimed.id, devices.last_seen_at desc
 """
+
+_PERSON_AT = 23
+_DEVICE_AT = 28
 
 
 async def claim(
@@ -150,8 +182,27 @@ async def claim(
 ) -> list[ClaimedDelivery]:
     """Take a lease on the next deliveries that are due, at most `limit`, in order."""
     rows = await connection.fetch(CLAIM, channel, now, lease, until, after.due_at, after.id, limit)
-    return list(_claimed(rows))
+    return [_claimed(list(same)) for _, same in groupby(rows, key=_first)]
 
 
-def _claimed(rows: list[tuple[object, ...]]) -> Iterator[ClaimedDelivery]:
-    return map(ClaimedDelivery._make, rows)
+_first = itemgetter(0)
+_choices = msgspec.json.Decoder()
+_fields = ClaimedDelivery.__struct_fields__[:_PERSON_AT]
+
+
+def _claimed(rows: Sequence[tuple[Any, ...]]) -> ClaimedDelivery:
+    """Put the rows of one delivery together."""
+    row = rows[0]
+    timezone, offset, window, choices, locale = row[_PERSON_AT:_DEVICE_AT]
+    person = Person(
+        timezone=timezone,
+        gmt_offset_seconds=offset,
+        allowed_window=window,
+        choices=_choices.decode(choices) if choices else None,
+    )
+    return ClaimedDelivery(
+        **dict(zip(_fields, row, strict=False)),
+        person=person,
+        locale=locale,
+        devices=tuple(ReachedDevice._make(each[_DEVICE_AT:]) for each in rows if each[_DEVICE_AT]),
+    )

@@ -6,38 +6,55 @@ from uuid import UUID
 
 import msgspec
 
+from tocsin.domain.decide import Step
 from tocsin.domain.delivery import State
 from tocsin.domain.ids import LeaseId
 from tocsin.store.pool import Connection
 
 
-class SentDelivery(msgspec.Struct, frozen=True):
+_steps = msgspec.json.Decoder(list[Step])
+
+
+class SentDelivery(msgspec.Struct, frozen=True, kw_only=True):
     """A delivery that its provider took."""
 
     id: UUID
     lease: LeaseId
     provider: str
     message_id: str | None
+    device_id: UUID | None = None
+    decisions: str | None = None
 
 
 class UnsentDelivery(msgspec.Struct, frozen=True, kw_only=True):
     """A delivery that was not sent this time: to try again, or settled for good.
 
     `retire` is the reason to retire its device for, `tried_at` the moment that verdict is from.
+    With `held_by` and no `due_at` it waits until it is let go.
     """
 
     id: UUID
     lease: LeaseId
     state: State
-    reason: str | None
-    spent: int
-    due_at: datetime | None
-    provider: str | None
-    outcome: str | None
-    code: str | None
-    detail: str | None
-    retire: str | None
+    reason: str | None = None
+    spent: int = 0
+    due_at: datetime | None = None
+    provider: str | None = None
+    outcome: str | None = None
+    code: str | None = None
+    detail: str | None = None
+    retire: str | None = None
     tried_at: datetime
+    device_id: UUID | None = None
+    held_by: str | None = None
+    decisions: str | None = None
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """How many were settled, and in whose rows somebody may come next."""
+
+    count: int
+    ordering_keys: list[str]
 
 
 class DeliveryRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +69,9 @@ class DeliveryRow(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     reason: str | None
     attempts: int
-    due_at: datetime
+    due_at: datetime | None
+    held_by: str | None
+    decisions: list[Step]
     leased_until: datetime | None
     provider: str | None
     provider_message_id: str | None
@@ -84,14 +103,17 @@ with settled as (
         leased_until = null,
         provider = given.provider,
         provider_message_id = given.message_id,
-        settled_at = $5
-    from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[]) as given (id, lease, provider, message_id)
+        device_id = coalesce(d.device_id, given.device_id),
+        decisions = coalesce(d.decisions || given.decisions, given.decisions, d.decisions),
+        settled_at = $7
+    from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::uuid[], $6::jsonb[])
+        as given (id, lease, provider, message_id, device_id, decisions)
     where d.id = given.id and d.lease = given.lease and d.state in ('pending', 'retrying')
-    returning d.id, d.device_id
+    returning d.id, d.device_id, d.ordering_key
 ),
 counted as (
     update devices
-    set notification_count = devices.notification_count + reached.deliveries, last_sent_at = $5
+    set notification_count = devices.notification_count + reached.deliveries, last_sent_at = $7
     from (
         select device_id, count(*) as deliveries
         from settled
@@ -101,7 +123,7 @@ counted as (
     ) as reached
     where devices.id = reached.device_id
 )
-select count(*) from settled
+select count(*), array_agg(distinct ordering_key) filter (where ordering_key is not null) from settled
 """
 
 # A device that registered again after the attempt is alive, whatever the provider said of it before.
@@ -111,24 +133,32 @@ with settled as (
     set state = given.state,
         reason = given.reason,
         attempts = d.attempts + given.spent,
-        due_at = coalesce(given.due_at, d.due_at),
+        due_at = coalesce(
+            given.due_at, case when given.held_by is not null then 'infinity'::timestamptz end, d.due_at
+        ),
+        held_by = given.held_by,
+        device_id = coalesce(d.device_id, given.device_id),
+        decisions = coalesce(d.decisions || given.decisions, given.decisions, d.decisions),
         lease = null,
         leased_until = null,
         provider = coalesce(given.provider, d.provider),
         last_error_code = coalesce(given.code, d.last_error_code),
         last_error = coalesce(given.detail, d.last_error),
         settled_at = case
-            when given.state not in ('scheduled', 'pending', 'retrying') then $13::timestamptz
+            when given.state not in ('scheduled', 'pending', 'retrying') then $16::timestamptz
         end
     from unnest(
         $1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::integer[], $6::timestamptz[], $7::text[],
-        $8::text[], $9::text[], $10::text[], $11::text[], $12::timestamptz[]
+        $8::text[], $9::text[], $10::text[], $11::text[], $12::timestamptz[],
+        $13::uuid[], $14::text[], $15::jsonb[]
     ) as given (
-        id, lease, state, reason, spent, due_at, provider, outcome, code, detail, retire, tried_at
+        id, lease, state, reason, spent, due_at, provider, outcome, code, detail, retire, tried_at,
+        device_id, held_by, decisions
     )
     where d.id = given.id and d.lease = given.lease and d.state in ('pending', 'retrying')
     returning
-        d.id, d.device_id, given.outcome, given.code, given.detail, given.retire, given.tried_at
+        d.id, d.device_id, d.ordering_key, d.settled_at, given.outcome, given.code, given.detail,
+        given.retire, given.tried_at
 ),
 tried as (
     insert into attempts (delivery_id, outcome, code, detail, at)
@@ -138,7 +168,7 @@ tried as (
 ),
 retired as (
     update devices
-    set retired_at = $13, retired_reason = verdict.retire
+    set retired_at = $16, retired_reason = verdict.retire
     from (
         select device_id, min(retire) as retire, max(tried_at) as tried_at
         from settled
@@ -150,13 +180,16 @@ retired as (
         and devices.retired_at is null
         and devices.last_seen_at <= verdict.tried_at
 )
-select count(*) from settled
+select
+    count(*),
+    array_agg(distinct ordering_key) filter (where ordering_key is not null and settled_at is not null)
+from settled
 """
 
 OF_NOTIFICATION = """
 select
-    id, notification_id, channel, user_id, address, device_id, state, reason, attempts, due_at, leased_until,
-    provider, provider_message_id, last_error_code, last_error, created_at, settled_at
+    id, notification_id, channel, user_id, address, device_id, state, reason, attempts,
+    nullif(due_at, 'infinity') as due_at, held_by, decisions, leased_until, provider, provider_message_id, last_error_code, last_error, created_at, settled_at
 from deliveries
 where notification_id = $1
 order by id
@@ -171,30 +204,29 @@ order by id
 """
 
 
-async def settle_sent(connection: Connection, sent: Sequence[SentDelivery], now: datetime) -> int:
-    """Mark deliveries as taken by their provider; tell how many still held their lease."""
-    count: int = await connection.fetchval(
-        SETTLE_SENT,
-        [delivery.id for delivery in sent],
-        [delivery.lease for delivery in sent],
-        [delivery.provider for delivery in sent],
-        [delivery.message_id for delivery in sent],
-        now,
-    )
-    return count
+async def settle_sent(connection: Connection, sent: Sequence[SentDelivery], now: datetime) -> Settled:
+    """Mark deliveries as taken by their provider, those that still hold their lease."""
+    columns = [[getattr(delivery, name) for delivery in sent] for name in SentDelivery.__struct_fields__]
+    count, keys = await connection.fetchrow(SETTLE_SENT, *columns, now)
+    return Settled(count, keys or [])
 
 
-async def settle_unsent(connection: Connection, unsent: Sequence[UnsentDelivery], now: datetime) -> int:
-    """Settle every other outcome, with its attempt and its device; tell how many still held their lease."""
+async def settle_unsent(connection: Connection, unsent: Sequence[UnsentDelivery], now: datetime) -> Settled:
+    """Settle every other outcome, with its attempt and its device, of those that still hold their lease."""
     columns = [[getattr(delivery, name) for delivery in unsent] for name in UnsentDelivery.__struct_fields__]
-    count: int = await connection.fetchval(SETTLE_UNSENT, *columns, now)
-    return count
+    count, keys = await connection.fetchrow(SETTLE_UNSENT, *columns, now)
+    return Settled(count, keys or [])
 
 
 async def of_notification(connection: Connection, notification_id: UUID, limit: int) -> list[DeliveryRow]:
     """Read the deliveries of a notification in the order they were made."""
     rows = await connection.fetch(OF_NOTIFICATION, notification_id, limit)
-    return [DeliveryRow(**{**row, "state": State(row["state"])}) for row in rows]
+    return [
+        DeliveryRow(
+            **{**row, "state": State(row["state"]), "decisions": _steps.decode(row["decisions"] or "[]")}
+        )
+        for row in rows
+    ]
 
 
 async def attempts_of(connection: Connection, delivery_ids: Sequence[UUID]) -> list[AttemptRow]:

@@ -28,6 +28,7 @@ class NewNotification(msgspec.Struct, frozen=True, kw_only=True):
     trace_id: str | None
     occurred_at: datetime | None
     send_at: datetime | None
+    send_at_local: datetime | None
     expires_at: datetime | None
     accepted_at: datetime
     deliveries: Sequence[PlannedDelivery]
@@ -48,8 +49,10 @@ class NotificationRow(msgspec.Struct, frozen=True, kw_only=True):
     trace_id: str | None
     occurred_at: datetime | None
     send_at: datetime | None
+    send_at_local: datetime | None
     expires_at: datetime | None
     accepted_at: datetime
+    cancelled_at: datetime | None
 
 
 # One statement, so one round trip and one transaction of its own. Deliveries go in
@@ -59,28 +62,32 @@ ACCEPT = """
 with accepted as (
     insert into notifications (
         id, producer, idempotency_key, fingerprint, type, version, audience, payload, collapse_key,
-        request_id, trace_id, occurred_at, send_at, expires_at, accepted_at
+        request_id, trace_id, occurred_at, send_at, expires_at, accepted_at, send_at_local
     )
     select *
     from unnest(
         $1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::integer[], $7::jsonb[], $8::jsonb[],
         $9::text[], $10::text[], $11::text[], $12::timestamptz[], $13::timestamptz[], $14::timestamptz[],
-        $15::timestamptz[]
+        $15::timestamptz[], $25::timestamp[]
     )
     on conflict (producer, idempotency_key) do nothing
     returning id
 ),
 planned as (
     insert into deliveries (
-        id, notification_id, channel, user_id, address, state, reason, due_at, created_at, settled_at
+        id, notification_id, channel, user_id, address, state, reason, due_at, created_at, settled_at,
+        ordering_key, collapse_key
     )
     select
         given.id, given.notification_id, given.channel, given.user_id, given.address, given.state,
-        given.reason, given.due_at, $23::timestamptz, case when given.state = 'skipped' then $23 end
+        given.reason, given.due_at, $23::timestamptz, case when given.state = 'skipped' then $23 end,
+        given.ordering_key, given.collapse_key
     from unnest(
         $16::uuid[], $17::uuid[], $18::text[], $19::text[], $20::text[], $21::text[], $22::text[],
-        $24::timestamptz[]
-    ) as given (id, notification_id, channel, user_id, address, state, reason, due_at)
+        $24::timestamptz[], $26::text[], $27::text[]
+    ) as given (
+        id, notification_id, channel, user_id, address, state, reason, due_at, ordering_key, collapse_key
+    )
     where given.notification_id in (select id from accepted)
     returning state = 'pending' as due
 ),
@@ -108,7 +115,7 @@ cross join lateral (
 GET = """
 select
     id, producer, idempotency_key, type, version, audience, payload, collapse_key, request_id, trace_id,
-    occurred_at, send_at, expires_at, accepted_at
+    occurred_at, send_at, send_at_local, expires_at, accepted_at, cancelled_at
 from notifications
 where id = $1
 """
@@ -116,7 +123,7 @@ where id = $1
 LIST_RECENT = """
 select
     id, producer, idempotency_key, type, version, audience, payload, collapse_key, request_id, trace_id,
-    occurred_at, send_at, expires_at, accepted_at
+    occurred_at, send_at, send_at_local, expires_at, accepted_at, cancelled_at
 from notifications
 where id < $1
 order by id desc
@@ -168,6 +175,9 @@ async def accept(
         [delivery.reason for delivery, _ in planned],
         now,
         [delivery.due_at for delivery, _ in planned],
+        [notification.send_at_local for notification in notifications],
+        [delivery.ordering_key for delivery, _ in planned],
+        [delivery.collapse_key for delivery, _ in planned],
     ]
     rows = await connection.fetch(ACCEPT, *columns)
     return {row[0] for row in rows}

@@ -12,6 +12,7 @@ from msgspec import Meta
 from tocsin.domain.errors import DatabaseError
 
 OLDEST_SERVER = 150_000
+DATABASE_FAILED = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
 CONNECTING_FAILED = (OSError, ValueError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 Pool: TypeAlias = asyncpg.Pool

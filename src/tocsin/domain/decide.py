@@ -1,0 +1,198 @@
+"""Whether and when one person hears of one notification by one channel, and why."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from tocsin.domain.catalog import Channel, NotificationType
+from tocsin.domain.preferences import Choice, StoredChoices, allows
+from tocsin.domain.quiet_hours import QuietHours
+from tocsin.domain.reasons import Reason
+from tocsin.domain.timing import hold_until
+from tocsin.domain.walls import instant_of
+from tocsin.domain.zones import ZoneChoice, choose_zone
+
+Rule: TypeAlias = Literal[
+    "cancelled",
+    "time_to_live",
+    "collapse_key",
+    "preference",
+    "toggle",
+    "order",
+    "local_time",
+    "quiet_hours",
+    "limit",
+    "digest",
+    "device",
+]
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One rule, asked once, and what it said."""
+
+    rule: Rule
+    result: Literal["pass", "hold", "skip"]
+    detail: str
+    at: datetime
+    until: datetime | None = None
+
+
+class Go(msgspec.Struct, frozen=True):
+    """Nothing stands against it."""
+
+    steps: tuple[Step, ...]
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """Not now: at `until`, or when what `held_by` names lets it go."""
+
+    steps: tuple[Step, ...]
+    until: datetime | None = None
+    held_by: str | None = None
+
+
+class Skip(msgspec.Struct, frozen=True):
+    """Never, and why; what was cancelled or expired has states of its own."""
+
+    steps: tuple[Step, ...]
+    reason: Reason | Literal["cancelled", "expired"]
+
+
+Verdict: TypeAlias = Go | Hold | Skip
+
+
+class Person(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a person, as far as it decides anything."""
+
+    timezone: str | None = None
+    gmt_offset_seconds: int | None = None
+    allowed_window: str | None = None
+    choices: StoredChoices | None = None
+
+
+NOBODY = Person()
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a decision depends on.
+
+    The zone is that of the device the person used last: it tells where they are.
+    """
+
+    kind: NotificationType
+    channel: Channel
+    now: datetime
+    person: Person = NOBODY
+    device_timezone: str | None = None
+    off_by: str | None = None
+    behind: bool = False
+    superseded: bool = False
+    cancelled: bool = False
+    expires_at: datetime | None = None
+    send_at_local: datetime | None = None
+    random: float = 0.0
+
+
+def decide(case: Case, quiet: QuietHours) -> Verdict:
+    """Ask every rule in turn; the first that objects decides."""
+    steps: list[Step] = []
+    zone = zone_of(case, quiet)
+    for step, verdict in _rules(case, quiet, zone):
+        steps.append(step)
+        if verdict is not None:
+            return msgspec.structs.replace(verdict, steps=tuple(steps))
+    return Go(tuple(steps))
+
+
+def zone_of(case: Case, quiet: QuietHours) -> ZoneChoice:
+    """Choose the zone in which a person's day is reckoned."""
+    person = case.person
+    return choose_zone(
+        case.device_timezone, person.timezone, person.gmt_offset_seconds, quiet.default_timezone
+    )
+
+
+def _rules(case: Case, quiet: QuietHours, zone: ZoneChoice) -> Iterator[tuple[Step, Hold | Skip | None]]:
+    now = case.now
+    if case.cancelled:
+        yield _skip("cancelled", "taken back by its producer", now, "cancelled")
+    if case.expires_at is not None and case.expires_at <= now:
+        yield _skip("time_to_live", f"its time to live ended {_shown(case.expires_at)}", now, "expired")
+    if case.superseded:
+        yield _skip("collapse_key", "a newer one with the same collapse key waits", now, Reason.COLLAPSED)
+    yield _preference(case)
+    yield _toggle(case)
+    if case.behind:
+        step = Step(rule="order", result="hold", detail="an earlier one is not settled yet", at=now)
+        yield step, Hold((), held_by="order")
+    if case.send_at_local is not None:
+        yield _local_time(case, zone, case.send_at_local)
+    yield _quiet_hours(case, quiet, zone)
+
+
+def _preference(case: Case) -> tuple[Step, Skip | None]:
+    category = case.kind.category
+    choice = allows(case.person.choices, category, case.channel)
+    if case.kind.policies.critical:
+        detail = f"critical: preferences for {category!r} do not count"
+    elif choice is Choice.NO:
+        return _skip(
+            "preference", f"opted out of {category!r} by {case.channel}", case.now, Reason.OPTED_OUT
+        )
+    else:
+        detail = f"{category!r} by {case.channel}: {_CHOICES[choice]}"
+    return Step(rule="preference", result="pass", detail=detail, at=case.now), None
+
+
+_CHOICES = {
+    Choice.YES: "wanted",
+    Choice.DEFAULT_YES: "not refused",
+    Choice.MALFORMED_YES: "unreadable, which counts as yes",
+}
+
+
+def _toggle(case: Case) -> tuple[Step, Hold | None]:
+    if case.off_by is None:
+        return Step(rule="toggle", result="pass", detail="switched on", at=case.now), None
+    step = Step(rule="toggle", result="hold", detail=f"{case.off_by} is switched off", at=case.now)
+    return step, Hold((), held_by=case.off_by)
+
+
+def _local_time(case: Case, zone: ZoneChoice, wall: datetime) -> tuple[Step, Hold | None]:
+    due = instant_of(wall, zone.zone)
+    detail = f"asked for {wall:%Y-%m-%d %H:%M} {_placed(zone)}"
+    if due <= case.now:
+        return Step(rule="local_time", result="pass", detail=detail, at=case.now), None
+    return Step(rule="local_time", result="hold", detail=detail, at=case.now, until=due), Hold((), until=due)
+
+
+def _quiet_hours(case: Case, quiet: QuietHours, zone: ZoneChoice) -> tuple[Step, Hold | None]:
+    if case.kind.policies.urgent:
+        return Step(rule="quiet_hours", result="pass", detail="urgent: quiet hours do not count", at=case.now), None
+    choice = quiet.window_for(case.kind.category, case.person.allowed_window)
+    until = hold_until(
+        case.now, zone.zone, choice.window, spread=quiet.spread, random=case.random
+    )
+    if until is None:
+        detail = f"within {choice.window} {_placed(zone)}, the window of the {choice.source}"
+        return Step(rule="quiet_hours", result="pass", detail=detail, at=case.now), None
+    detail = f"quiet hours {choice.window.quiet()} {_placed(zone)}, of the {choice.source}"
+    return Step(rule="quiet_hours", result="hold", detail=detail, at=case.now, until=until), Hold((), until=until)
+
+
+def _placed(zone: ZoneChoice) -> str:
+    """Say which zone, where it came from, and what could not be used."""
+    unknown = f"; unknown: {', '.join(zone.unknown)}" if zone.unknown else ""
+    return f"{zone.name} (from the {zone.source}{unknown})"
+
+
+def _skip(
+    rule: Rule, detail: str, now: datetime, reason: Reason | Literal["cancelled", "expired"]
+) -> tuple[Step, Skip]:
+    return Step(rule=rule, result="skip", detail=detail, at=now), Skip((), reason)
+
+
+def _shown(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S %Z}"

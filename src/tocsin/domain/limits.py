@@ -1,0 +1,92 @@
+"""How much a person is told: by day, by category, by type."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta, tzinfo
+from typing import Annotated, Literal
+from uuid import UUID
+
+import msgspec
+from msgspec import Meta
+
+from tocsin.domain.catalog import NotificationType
+from tocsin.domain.days import next_local_day, throttle_window
+from tocsin.domain.reasons import Reason
+
+Beyond = Literal["skip", "defer"]
+DailyCount = Annotated[int, Meta(ge=1, le=100_000)]
+
+
+class LimitsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The most a person, a device and a category get in the person's own day; nothing set means no limit.
+
+    `beyond` tells what becomes of the rest: skipped with the reason, or deferred to the next day.
+    """
+
+    per_person_per_day: DailyCount | None = None
+    per_device_per_day: DailyCount | None = None
+    categories: dict[str, DailyCount] = {}
+    beyond: Beyond = "skip"
+
+
+class Allowance(msgspec.Struct, frozen=True, kw_only=True):
+    """How many of something a window takes, and what becomes of the one too many."""
+
+    key: str
+    limit: int
+    ends_at: datetime
+    reason: Reason
+    beyond: Beyond
+    detail: str
+
+
+def person_allowances(
+    settings: LimitsSettings, kind: NotificationType, user_id: str, zone: tzinfo, now: datetime
+) -> Iterator[Allowance]:
+    """List what a notification to a person counts against."""
+    limit = settings.categories.get(kind.category)
+    if settings.per_person_per_day is not None or limit is not None:
+        day_ends = next_local_day(now, zone)
+        if settings.per_person_per_day is not None:
+            yield _daily(f"person:{user_id}", settings.per_person_per_day, day_ends, settings, "a person")
+        if limit is not None:
+            key = f"category:{kind.category}:{user_id}"
+            yield _daily(key, limit, day_ends, settings, f"a person in {kind.category!r}")
+    throttle = kind.policies.throttle
+    if throttle is not None:
+        _, ends_at = throttle_window(now, throttle.per)
+        yield Allowance(
+            key=f"type:{kind.name}:{user_id}",
+            limit=throttle.limit,
+            ends_at=ends_at,
+            reason=Reason.THROTTLED,
+            beyond=throttle.beyond,
+            detail=f"{throttle.limit} of {kind.name} in {_length(throttle.per)}",
+        )
+
+
+def device_allowances(
+    settings: LimitsSettings, device_id: UUID, zone: tzinfo, now: datetime
+) -> Iterator[Allowance]:
+    """List what a push to a device counts against besides."""
+    if settings.per_device_per_day is not None:
+        day_ends = next_local_day(now, zone)
+        yield _daily(f"device:{device_id}", settings.per_device_per_day, day_ends, settings, "a device")
+
+
+def _daily(key: str, limit: int, ends_at: datetime, settings: LimitsSettings, whose: str) -> Allowance:
+    return Allowance(
+        key=key,
+        limit=limit,
+        ends_at=ends_at,
+        reason=Reason.DAILY_LIMIT,
+        beyond=settings.beyond,
+        detail=f"{limit} a day for {whose}",
+    )
+
+
+def _length(span: timedelta) -> str:
+    seconds = int(span.total_seconds())
+    for size, name in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds % size == 0:
+            return f"{seconds // size}{name}"
+    return f"{seconds}s"

@@ -1,0 +1,77 @@
+"""What is tried: one delivery under lease, at one device, and the way it came to that."""
+
+from collections.abc import Mapping
+from uuid import UUID
+
+import msgspec
+
+from tocsin.domain.catalog import Channel, NotificationType
+from tocsin.domain.decide import Step
+from tocsin.domain.ids import LeaseId
+from tocsin.domain.message import Message
+from tocsin.domain.recipient import route_id
+from tocsin.store.claims import ClaimedDelivery, ReachedDevice
+
+_encoder = msgspec.json.Encoder()
+
+
+class Aim(msgspec.Struct, frozen=True, kw_only=True):
+    """A delivery as far as settling it is concerned."""
+
+    id: UUID
+    lease: LeaseId
+    channel: Channel
+    attempts: int
+    device_id: UUID | None
+    provider: str | None
+    steps: tuple[Step, ...]
+    names: ClaimedDelivery
+
+    @property
+    def decisions(self) -> str | None:
+        """Give the steps that led here as JSON."""
+        return _encoder.encode(self.steps).decode() if self.steps else None
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """A message that may leave."""
+
+    aim: Aim
+    kind: NotificationType
+    message: Message
+
+
+def aim_at(
+    claimed: ClaimedDelivery,
+    lease: LeaseId,
+    steps: tuple[Step, ...],
+    device: ReachedDevice | None = None,
+    sibling_id: UUID | None = None,
+) -> Aim:
+    """Aim a claimed delivery, or a sibling of it, at a device."""
+    return Aim(
+        id=sibling_id or claimed.id,
+        lease=lease,
+        channel=claimed.channel,
+        attempts=0 if sibling_id else claimed.attempts,
+        device_id=device.id if device else None,
+        provider=device.provider if device else None,
+        steps=steps,
+        names=claimed,
+    )
+
+
+def log_names(aim: Aim) -> Mapping[str, object]:
+    """Give the fields by which every log line names a delivery."""
+    claimed = aim.names
+    recipient = f"user:{claimed.user_id}" if claimed.user_id else f"email:{claimed.address}"
+    return {
+        "notification_id": str(claimed.notification_id),
+        "type": claimed.type,
+        "producer": claimed.producer,
+        "delivery_id": str(aim.id),
+        "route_id": route_id(claimed.channel, recipient),
+        "channel": claimed.channel,
+        "request_id": claimed.request_id,
+        "trace_id": claimed.trace_id,
+    }

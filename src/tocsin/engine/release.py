@@ -1,0 +1,77 @@
+"""Lets held deliveries go: when a toggle is switched on again, when the one before is settled."""
+
+import asyncio
+
+import structlog
+
+from tocsin.domain.toggles import ChannelToggle, ProviderToggle, TypeToggle, read_toggle
+from tocsin.engine.clock import Clock
+from tocsin.engine.toggles import Toggles
+from tocsin.engine.wake import Wake
+from tocsin.store.holds import held_by, keys_in_order, release, release_next
+from tocsin.store.pool import DATABASE_FAILED, Pool
+
+SWEEP_SECONDS = 1.0
+IN_ORDER = "order"
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+class Releaser:
+    """Looks every second, and at once when a toggle changes.
+
+    Settling lets the next of a row go by itself; the sweep is for what a crash left behind, and for a
+    delivery that was set aside in the very moment in which the one before it was settled.
+    """
+
+    def __init__(self, pool: Pool, toggles: Toggles, wake: Wake, clock: Clock) -> None:
+        self._pool = pool
+        self._toggles = toggles
+        self._wake = wake
+        self._clock = clock
+        self._changed = asyncio.Event()
+
+    def look(self) -> None:
+        """Look now."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Let go until cancelled."""
+        while True:
+            try:
+                await self._sweep()
+            except DATABASE_FAILED as error:
+                _log.warning("releasing failed, trying again", error=repr(error))
+            try:
+                async with asyncio.timeout(SWEEP_SECONDS):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+            self._changed.clear()
+
+    async def _sweep(self) -> None:
+        async with self._pool.acquire() as connection:
+            holders = await held_by(connection)
+            on = [holder for holder in holders if holder != IN_ORDER and self._is_on(holder)]
+            released = 0
+            while on and (count := await release(connection, on, self._clock())):
+                released += count
+                self._wake.set()
+            if IN_ORDER in holders:
+                keys = await keys_in_order(connection)
+                released += await release_next(connection, keys, self._clock())
+        if released:
+            _log.info("released", deliveries=released, toggles=on)
+            self._wake.set()
+
+    def _is_on(self, holder: str) -> bool:
+        """Tell whether what holds a delivery would still hold it; the claim decides anew in any case."""
+        match read_toggle(holder):
+            case TypeToggle(type=kind, channel=channel):
+                return self._toggles.is_on(kind, channel or "push")
+            case ProviderToggle(provider=provider):
+                return self._toggles.provider_on(provider)
+            case ChannelToggle(channel=channel):
+                return self._toggles.is_on("", channel)
+            case _:
+                return True

@@ -1,0 +1,125 @@
+"""Sorting what was claimed: what may leave, what waits, what never leaves."""
+
+import random
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, assert_never
+
+import msgspec
+
+from tocsin.catalog.catalog import Catalog
+from tocsin.domain.catalog import NotificationType, Payload, Policies
+from tocsin.domain.decide import Case, Go, Hold, Skip, Step, decide, zone_of
+from tocsin.domain.limits import Allowance, LimitsSettings, device_allowances, person_allowances
+from tocsin.domain.message import Provider
+from tocsin.domain.outcome import Rejected
+from tocsin.domain.quiet_hours import QuietHours
+from tocsin.domain.reasons import Reason
+from tocsin.domain.toggles import toggle_of
+from tocsin.engine.aim import aim_at
+from tocsin.engine.claim import Claim
+from tocsin.engine.toggles import Toggles
+from tocsin.engine.verdict import buried, ended, held, settlement, skipped
+from tocsin.store.claims import ClaimedDelivery, ReachedDevice
+from tocsin.store.deliveries import SentDelivery, UnsentDelivery
+
+_payload_decoder = msgspec.json.Decoder(dict[str, Any])
+
+
+class Admitted(msgspec.Struct, frozen=True, kw_only=True):
+    """A delivery that every rule lets pass, with the devices it can go to and what it counts against."""
+
+    claimed: ClaimedDelivery
+    kind: NotificationType
+    payload: Payload
+    steps: tuple[Step, ...]
+    devices: tuple[ReachedDevice, ...]
+    allowances: tuple[Allowance, ...]
+
+
+class Triage(msgspec.Struct, frozen=True, kw_only=True):
+    """Decides about each claimed delivery by the rules of the domain."""
+
+    catalog: Catalog
+    providers: Mapping[str, Provider]
+    toggles: Toggles
+    quiet: QuietHours
+    limits: LimitsSettings
+
+    def decide(self, claimed: ClaimedDelivery, claim: Claim, now: datetime) -> Admitted | SentDelivery | UnsentDelivery:
+        """Admit a delivery, or settle it without an attempt."""
+        if self.catalog.find(claimed.type, claimed.version) is None:
+            gone = Rejected("type_unknown", f"{claimed.type} v{claimed.version} is no longer in the catalog")
+            nowhere = aim_at(claimed, claim.lease, ())
+            return settlement(nowhere, gone, policies=Policies(), now=now, random=0.0)
+        kind, payload = self.catalog.resolve(
+            claimed.type, claimed.version, _payload_decoder.decode(claimed.payload)
+        )
+        case = self.case(claimed, kind, now)
+        verdict = decide(case, self.quiet)
+        aim = aim_at(claimed, claim.lease, verdict.steps)
+        match verdict:
+            case Skip():
+                return ended(aim, verdict, now)
+            case Hold():
+                return held(aim, verdict, now)
+            case Go():
+                pass
+            case _:
+                assert_never(verdict)
+        if claimed.rescued and claimed.attempts >= kind.policies.attempts_for(claimed.channel):
+            return buried(aim, now)
+        devices = self._reachable(claimed)
+        if isinstance(devices, Reason):
+            return skipped(aim, devices, now)
+        if isinstance(devices, Hold):
+            return held(aim, devices, now)
+        return Admitted(
+            claimed=claimed,
+            kind=kind,
+            payload=payload,
+            steps=verdict.steps,
+            devices=devices,
+            allowances=() if claimed.reserved else self._allowances(case, claimed),
+        )
+
+    def case(self, claimed: ClaimedDelivery, kind: NotificationType, now: datetime) -> Case:
+        """Put together what a decision depends on."""
+        return Case(
+            kind=kind,
+            channel=claimed.channel,
+            now=now,
+            person=claimed.person,
+            device_timezone=claimed.devices[0].timezone if claimed.devices else None,
+            off_by=self.toggles.off_by(claimed.type, claimed.channel),
+            behind=claimed.behind,
+            superseded=claimed.superseded,
+            cancelled=claimed.cancelled,
+            expires_at=claimed.expires_at,
+            send_at_local=claimed.send_at_local,
+            random=random.random() if self.quiet.spread else 0.0,  # noqa: S311 - spreads load
+        )
+
+    def device_allowances(self, admitted: Admitted, device: ReachedDevice, now: datetime) -> tuple[Allowance, ...]:
+        """List what a push to a device counts against."""
+        if self.limits.per_device_per_day is None:
+            return ()
+        zone = zone_of(self.case(admitted.claimed, admitted.kind, now), self.quiet).zone
+        return tuple(device_allowances(self.limits, device.id, zone, now))
+
+    def _reachable(self, claimed: ClaimedDelivery) -> tuple[ReachedDevice, ...] | Reason | Hold:
+        if not claimed.devices:
+            return Reason.DEVICE_LOST if claimed.device_id else Reason.NO_DEVICE
+        known = tuple(device for device in claimed.devices if device.provider in self.providers)
+        if not known:
+            return Reason.PROVIDER_UNAVAILABLE
+        usable = tuple(device for device in known if self.toggles.provider_on(device.provider))
+        if not usable:
+            return Hold((), held_by=toggle_of(known[0].provider))
+        return known
+
+    def _allowances(self, case: Case, claimed: ClaimedDelivery) -> tuple[Allowance, ...]:
+        if claimed.user_id is None or case.kind.policies.critical:
+            return ()
+        zone = zone_of(case, self.quiet).zone
+        return tuple(person_allowances(self.limits, case.kind, claimed.user_id, zone, case.now))

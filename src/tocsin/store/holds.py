@@ -1,0 +1,121 @@
+"""Letting held deliveries go, taking back and moving what waits."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from tocsin.store.pool import Connection
+
+MOST_AT_ONCE = 5_000
+
+HELD_BY = """
+select distinct held_by
+from deliveries
+where held_by is not null and state in ('scheduled', 'pending', 'retrying')
+"""
+
+RELEASE = """
+update deliveries
+set due_at = $2, held_by = null
+where id in (
+    select id
+    from deliveries
+    where held_by = any($1::text[]) and state in ('scheduled', 'pending', 'retrying')
+    order by id
+    limit $3
+    for update skip locked
+)
+"""
+
+# The next of a row is the oldest notification that still waits, with all its devices. Whoever waits
+# behind is let go only then.
+RELEASE_NEXT = """
+update deliveries as d
+set due_at = $2, held_by = null
+from (
+    select keys.ordering_key, next.notification_id
+    from unnest($1::text[]) as keys (ordering_key)
+    cross join lateral (
+        select notification_id
+        from deliveries
+        where deliveries.ordering_key = keys.ordering_key
+            and state in ('scheduled', 'pending', 'retrying')
+        order by notification_id
+        limit 1
+    ) as next
+) as head
+where d.ordering_key = head.ordering_key
+    and d.notification_id = head.notification_id
+    and d.state in ('scheduled', 'pending', 'retrying')
+    and d.held_by = 'order'
+"""
+
+KEYS_IN_ORDER = """
+select distinct ordering_key
+from deliveries
+where held_by = 'order' and state in ('scheduled', 'pending', 'retrying')
+limit 10000
+"""
+
+# A delivery under lease is on its way and cannot be taken back; if that attempt fails, the mark on the
+# notification keeps it from being tried again.
+CANCEL = """
+with marked as (
+    update notifications
+    set cancelled_at = coalesce(cancelled_at, $2)
+    where id = $1
+)
+update deliveries
+set state = 'cancelled', settled_at = $2, held_by = null
+where notification_id = $1
+    and state in ('scheduled', 'pending', 'retrying')
+    and (leased_until is null or leased_until <= $2)
+returning id
+"""
+
+RESCHEDULE = """
+with moved as (
+    update notifications
+    set send_at = $2, send_at_local = null
+    where id = $1
+)
+update deliveries
+set due_at = $2, state = 'scheduled', held_by = null
+where notification_id = $1
+    and state in ('scheduled', 'pending')
+    and attempts = 0
+    and (leased_until is null or leased_until <= $3)
+returning id
+"""
+
+
+async def held_by(connection: Connection) -> list[str]:
+    """Name what holds deliveries at present."""
+    return [row[0] for row in await connection.fetch(HELD_BY)]
+
+
+async def release(connection: Connection, holders: Sequence[str], now: datetime) -> int:
+    """Let go of what is held by any of these, a bounded number at a time; tell how many."""
+    status: str = await connection.execute(RELEASE, holders, now, MOST_AT_ONCE)
+    return int(status.rpartition(" ")[2])
+
+
+async def release_next(connection: Connection, ordering_keys: Sequence[str], now: datetime) -> int:
+    """Let the next of each row go, now that the one before it is settled; tell how many."""
+    status: str = await connection.execute(RELEASE_NEXT, ordering_keys, now)
+    return int(status.rpartition(" ")[2])
+
+
+async def keys_in_order(connection: Connection) -> list[str]:
+    """Name the rows in which somebody waits behind another."""
+    return [row[0] for row in await connection.fetch(KEYS_IN_ORDER)]
+
+
+async def cancel(connection: Connection, notification_id: UUID, now: datetime) -> int:
+    """Take back what has not left; tell how many deliveries that was."""
+    return len(await connection.fetch(CANCEL, notification_id, now))
+
+
+async def reschedule(connection: Connection, notification_id: UUID, send_at: datetime, now: datetime) -> int:
+    """Move what was never tried to another time; tell how many deliveries that was."""
+    return len(await connection.fetch(RESCHEDULE, notification_id, send_at, now))
