@@ -6,7 +6,7 @@ from uuid import UUID
 
 import msgspec
 
-from tocsin.domain.delivery import State
+from tocsin.domain.delivery import CLAIMED, State
 from tocsin.domain.ids import LeaseId
 from tocsin.store.pool import Connection
 
@@ -74,6 +74,9 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
 
 # Lease and state guard the row: a worker that comes late changes nothing. Devices are
 # updated in the order of their ids, so that two workers never lock them crosswise.
+# The states come as an argument, and no condition asks whether a device is active: either would let
+# the planner read the whole of a partial index instead of looking rows up by their ids, and it does
+# so while the tables are new.
 SETTLE_SENT = """
 with settled as (
     update deliveries as d
@@ -86,7 +89,7 @@ with settled as (
         provider_message_id = given.message_id,
         settled_at = $5
     from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[]) as given (id, lease, provider, message_id)
-    where d.id = given.id and d.lease = given.lease and d.state in ('pending', 'retrying')
+    where d.id = given.id and d.lease = given.lease and d.state = any($6::text[])
     returning d.id, d.device_id
 ),
 counted as (
@@ -126,7 +129,7 @@ with settled as (
     ) as given (
         id, lease, state, reason, spent, due_at, provider, outcome, code, detail, retire, tried_at
     )
-    where d.id = given.id and d.lease = given.lease and d.state in ('pending', 'retrying')
+    where d.id = given.id and d.lease = given.lease and d.state = any($14::text[])
     returning
         d.id, d.device_id, given.outcome, given.code, given.detail, given.retire, given.tried_at
 ),
@@ -138,7 +141,8 @@ tried as (
 ),
 retired as (
     update devices
-    set retired_at = $13, retired_reason = verdict.retire
+    set retired_at = coalesce(devices.retired_at, $13),
+        retired_reason = coalesce(devices.retired_reason, verdict.retire)
     from (
         select device_id, min(retire) as retire, max(tried_at) as tried_at
         from settled
@@ -146,9 +150,7 @@ retired as (
         group by device_id
         order by device_id
     ) as verdict
-    where devices.id = verdict.device_id
-        and devices.retired_at is null
-        and devices.last_seen_at <= verdict.tried_at
+    where devices.id = verdict.device_id and devices.last_seen_at <= verdict.tried_at
 )
 select count(*) from settled
 """
@@ -180,6 +182,7 @@ async def settle_sent(connection: Connection, sent: Sequence[SentDelivery], now:
         [delivery.provider for delivery in sent],
         [delivery.message_id for delivery in sent],
         now,
+        CLAIMED,
     )
     return count
 
@@ -187,7 +190,7 @@ async def settle_sent(connection: Connection, sent: Sequence[SentDelivery], now:
 async def settle_unsent(connection: Connection, unsent: Sequence[UnsentDelivery], now: datetime) -> int:
     """Settle every other outcome, with its attempt and its device; tell how many still held their lease."""
     columns = [[getattr(delivery, name) for delivery in unsent] for name in UnsentDelivery.__struct_fields__]
-    count: int = await connection.fetchval(SETTLE_UNSENT, *columns, now)
+    count: int = await connection.fetchval(SETTLE_UNSENT, *columns, now, CLAIMED)
     return count
 
 
