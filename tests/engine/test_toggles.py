@@ -175,6 +175,22 @@ async def test_a_lost_connection_is_taken_up_again_and_nothing_is_missed(
         assert watched.toggles.is_on("alert", "push")
 
 
+async def test_a_connection_that_does_not_answer_is_given_up(
+    database_url: str, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tocsin.engine.toggles.ANSWER_WITHIN", 0.2)
+    async with watching(database_url, refresh_seconds=0.05) as watched:
+        async with pool.acquire() as connection, connection.transaction():
+            await connection.execute("lock table toggles in access exclusive mode")
+            await until(lambda: not watched.watch.listening.is_set())
+            await store.change(
+                connection, "type:alert", enabled=False, reason=None, by="ada", now=datetime.now(UTC)
+            )
+
+        await watched.change(within=20)
+        assert not watched.toggles.is_on("alert", "push")
+
+
 async def test_a_database_that_is_away_changes_nothing(pool: Pool) -> None:
     toggles = Toggles()
     await switch(pool, "type:alert", enabled=False)
