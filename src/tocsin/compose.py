@@ -13,9 +13,12 @@ from tocsin.api.services import Services
 from tocsin.catalog.catalog import Catalog
 from tocsin.catalog.load import load_catalog, shipped_catalog
 from tocsin.domain.message import Provider
+from tocsin.domain.quiet_hours import QuietHours
 from tocsin.engine.accept import Acceptor
 from tocsin.engine.check import Planner
 from tocsin.engine.clock import utc_now
+from tocsin.engine.toggles import Toggles, ToggleWatch
+from tocsin.engine.triage import Triage
 from tocsin.engine.wake import Wake
 from tocsin.engine.worker import Worker
 from tocsin.providers.fcm import FcmProvider
@@ -84,27 +87,56 @@ async def open_providers(settings: Settings) -> AsyncIterator[Mapping[str, Provi
             await provider.aclose()
 
 
-def acceptor(settings: Settings, pool: Pool) -> Acceptor:
+@asynccontextmanager
+async def known_toggles(settings: Settings, pool: Pool) -> AsyncIterator[Toggles]:
+    """Read the toggles as they stand."""
+    toggles = Toggles(settings.toggles)
+    try:
+        async with pool.acquire() as connection:
+            await toggles.load(connection)
+        yield toggles
+    finally:
+        toggles.close()
+
+
+def triage(
+    settings: Settings, catalog: Catalog, toggles: Toggles, providers: Mapping[str, Provider]
+) -> Triage:
+    """Build what decides about each person."""
+    return Triage(
+        catalog=catalog,
+        providers=providers,
+        toggles=toggles,
+        quiet=QuietHours.compile(settings.quiet_hours),
+        limits=settings.limits,
+    )
+
+
+def acceptor(settings: Settings, pool: Pool, catalog: Catalog, toggles: Toggles) -> Acceptor:
     """Build what accepts intents."""
-    planner = Planner(read_catalog(settings), channels(settings), settings.admin_emails)
+    planner = Planner(catalog, channels(settings), settings.admin_emails, toggles)
     return Acceptor(pool, planner, utc_now)
 
 
 @asynccontextmanager
 async def open_api(settings: Settings, url: str) -> AsyncIterator[Litestar]:
     """Build the HTTP application on a migrated database."""
-    async with migrated_pool(settings, url) as pool:
+    catalog = read_catalog(settings)
+    async with migrated_pool(settings, url) as pool, known_toggles(settings, pool) as toggles:
+        watching = asyncio.create_task(ToggleWatch(toggles, url, settings.schema, settings.pool).run())
         yield create_app(
             Services(
                 pool=pool,
-                acceptor=acceptor(settings, pool),
+                acceptor=acceptor(settings, pool, catalog, toggles),
                 clock=utc_now,
                 schema=settings.schema,
                 auth=settings.auth,
                 devices=settings.devices,
                 http=settings.http,
+                unsubscribe=settings.unsubscribe,
             )
         )
+        watching.cancel()
 
 
 async def run_worker(settings: Settings, url: str, stop: asyncio.Event) -> None:
@@ -113,12 +145,13 @@ async def run_worker(settings: Settings, url: str, stop: asyncio.Event) -> None:
     async with (
         migrated_pool(settings, url, lookups_only=True) as pool,
         open_providers(settings) as providers,
+        known_toggles(settings, pool) as toggles,
     ):
         worker = Worker(
             pool=pool,
             wake=Wake(url, settings.schema, settings.pool),
-            catalog=catalog,
-            providers=providers,
+            watch=ToggleWatch(toggles, url, settings.schema, settings.pool),
+            triage=triage(settings, catalog, toggles, providers),
             settings=settings.dispatch,
             clock=utc_now,
         )

@@ -5,7 +5,7 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
@@ -18,8 +18,9 @@ from tocsin.domain.faults import Fault
 from tocsin.domain.intent import EmailAddress
 from tocsin.domain.limits import LimitsSettings
 from tocsin.domain.quiet_hours import QuietHoursSettings, quiet_hours_faults
+from tocsin.domain.unsubscribe import UnsubscribeSettings, unsubscribe_settings_faults
 from tocsin.engine.dispatch import DispatchSettings
-from tocsin.engine.flags import TogglesSettings
+from tocsin.engine.flags import TogglesSettings, toggles_settings_faults
 from tocsin.logs import LogSettings
 from tocsin.providers.fcm import FcmSettings
 from tocsin.store.pool import PoolSettings, schema_fault
@@ -149,8 +150,10 @@ def _build(
 
 def _convert(value: Any, expected: Any) -> Any:
     if isinstance(value, Mapping):
-        # admin_emails: a mapping whose values are lists, which a variable gives with commas.
-        value = {key: _split(item) for key, item in value.items()}
+        _, each = get_args(expected)
+        return {key: _convert(item, each) for key, item in value.items()}
+    if get_origin(expected) is list:
+        value = _split(value)
     textual = isinstance(value, _FromEnvironment)
     return msgspec.convert(str(value) if textual else value, expected, strict=not textual, dec_hook=_as_path)
 
@@ -180,6 +183,7 @@ def _contradictions(settings: Settings) -> Iterator[Fault]:
         *device_settings_faults(settings.devices),
         *quiet_hours_faults(settings.quiet_hours),
         *unsubscribe_settings_faults(settings.unsubscribe),
+        *toggles_settings_faults(settings.toggles),
     ):
         named = setting_name(tuple(fault.field.split(".")))
         yield Fault(field=named, code=fault.code, message=fault.message)

@@ -16,7 +16,7 @@ from tocsin.api.roles import Role
 from tocsin.engine.clock import utc_now
 from tocsin.sandbox import Sandbox, SandboxSettings
 from tocsin.store.pool import Pool, PoolSettings, open_pool
-from waiting import until
+from waiting import found
 
 _LISTENING = """
 select count(*) from pg_stat_activity where datname = current_database() and query ilike 'listen %'
@@ -57,24 +57,31 @@ class Installation:
         """Start one worker for each environment and wait until all of them listen."""
         before = await self.pool.fetchval(_LISTENING)
         started = [await self.start("worker", **environment) for environment in environments]
-
-        async def all_listen() -> bool:
-            for process in started:
-                assert not process.ended, process.log
-            return bool(await self.pool.fetchval(_LISTENING) >= before + len(started))
-
-        await until(all_listen, within=60)
+        await found(lambda: self._listening(started, before), within=60)
         return started
 
     async def start_worker(self, **environment: str) -> Process:
         [process] = await self.start_workers(environment)
         return process
 
+    async def _listening(self, started: Sequence[Process], before: int) -> bool:
+        for process in started:
+            assert not process.ended, process.log
+        return bool(await self.pool.fetchval(_LISTENING) >= before + len(started))
+
     async def deliveries(self, condition: str) -> int:
         """Count the deliveries for which a condition holds."""
         # The conditions are written in the tests.
         count: int = await self.pool.fetchval(f"select count(*) from deliveries where {condition}")  # noqa: S608
         return count
+
+    async def until_sent(self, count: int, *, within: float = 60) -> None:
+        """Wait until exactly so many deliveries are sent and settled."""
+
+        async def look() -> bool:
+            return await self.deliveries("state = 'sent'") == count
+
+        await found(look, within=within)
 
     async def close(self) -> None:
         await self._exits.aclose()
@@ -135,7 +142,7 @@ class Producer:
             deliveries: list[dict[str, Any]] = (await self.show(notification_id))["deliveries"]
             return deliveries if all(delivery["state"] in states for delivery in deliveries) else []
 
-        return await until(look)
+        return await found(look)
 
     async def delivery_in(self, notification_id: str, *states: str) -> dict[str, Any]:
         """Wait for the only delivery of a notification."""

@@ -1,4 +1,5 @@
 import asyncio
+import re
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -10,6 +11,8 @@ from rows import NOW, add_delivery, add_device, delivery, device, take
 from tocsin.domain.delivery import CLAIMED, State
 from tocsin.domain.ids import LeaseId, new_lease_id
 from tocsin.store.deliveries import (
+    SETTLE_SENT,
+    SETTLE_UNSENT,
     SentDelivery,
     UnsentDelivery,
     attempts_of,
@@ -18,6 +21,7 @@ from tocsin.store.deliveries import (
     settle_unsent,
 )
 from tocsin.store.pool import Pool, PoolSettings, open_pool
+from waiting import found
 
 SECOND = timedelta(seconds=1)
 LATER = NOW + 5 * SECOND
@@ -223,6 +227,43 @@ async def test_every_state_a_verdict_gives_is_stored_as_given(pool: Pool) -> Non
     assert [row["settled_at"] for row in rows] == [None, None, LATER, LATER, LATER, LATER]
 
 
+async def waits_for_a_lock(pool: Pool) -> bool:
+    waiting: bool = await pool.fetchval(
+        "select count(*) > 0 from pg_stat_activity "
+        "where datname = current_database() and wait_event_type = 'Lock'"
+    )
+    return waiting
+
+
+@pytest.mark.parametrize("kind", ["sent", "gone"])
+async def test_devices_are_locked_in_the_order_of_their_ids(database_url: str, kind: str) -> None:
+    async with open_pool(database_url, SCHEMA, PoolSettings(), lookups_only=True) as pool:
+        devices = [await add_device(pool, f"user{number}") for number in range(20)]
+        lease = new_lease_id()
+        held: dict[str, Any] = {"lease": lease, "leased_until": LATER}
+        made = [await add_delivery(pool, device_id=device_id, **held) for device_id in devices[::-1]]
+        async with pool.acquire() as other:
+            registering = other.transaction()
+            await registering.start()
+            await other.execute("select from devices where id = $1 for update", devices[0])
+            if kind == "sent":
+                settling = asyncio.create_task(settle_sent(pool, [sent(each, lease) for each in made], LATER))
+            else:
+                settling = asyncio.create_task(
+                    settle_unsent(pool, [gone(each, lease) for each in made], LATER)
+                )
+            await found(lambda: waits_for_a_lock(pool))
+
+            # The settlement stands before the first device and holds none of those behind it.
+            locked = await other.fetch(
+                "select id from devices where id = any($1::uuid[]) for update nowait", devices[1:]
+            )
+            await registering.commit()
+
+        assert len(locked) == 19
+        assert await settling == 20
+
+
 async def test_workers_that_settle_the_same_devices_crosswise_do_not_lock_each_other_out(
     database_url: str,
 ) -> None:
@@ -254,3 +295,27 @@ async def test_the_deliveries_of_a_notification_are_read_in_the_order_made(pool:
 
     assert [row.id for row in rows] == [made, *more[:2]]
     assert (rows[0].state, rows[0].device_id, rows[0].attempts) == (State.SENT, device_id, 1)
+
+
+async def test_a_settlement_planned_while_the_tables_are_new_looks_rows_up_by_id(database_url: str) -> None:
+    ids, texts = f"array['{UUID(int=1)}']::uuid[]", "array['x']"
+    arguments = {
+        SETTLE_SENT: [ids, ids, texts, texts, "now()", texts],
+        SETTLE_UNSENT: [
+            *(ids, ids, texts, texts, "array[1]", "array[now()]"),
+            *(texts, texts, texts, texts, texts, "array[now()]", "now()", texts),
+        ],
+    }
+    async with (
+        open_pool(database_url, SCHEMA, PoolSettings(), lookups_only=True) as pool,
+        pool.acquire() as connection,
+    ):
+        await connection.execute("set plan_cache_mode = force_generic_plan")
+        for number, (statement, given) in enumerate(arguments.items()):
+            await connection.execute(f"prepare kept{number} as {statement}")
+            lines = await connection.fetch(f"explain execute kept{number}({', '.join(given)})")
+            plan = "\n".join(line[0] for line in lines)
+
+            assert "Index Cond: (id = given.id)" in plan
+            assert re.search(r"Index Cond: \(id = (reached|verdict)\.device_id\)", plan)
+            assert "Join Filter" not in plan

@@ -8,7 +8,7 @@ import typer
 
 from tocsin.cli.access import with_pool
 from tocsin.cli.output import AsJson, complain, console, print_json
-from tocsin.compose import acceptor
+from tocsin.compose import acceptor, known_toggles, read_catalog
 from tocsin.domain.errors import FaultsError
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
@@ -66,8 +66,9 @@ def _read_payload(text: str) -> dict[str, Any]:
 
 
 async def _accept(settings: Settings, pool: Pool, producer: str, intent: Intent) -> Answer:
-    answers = await acceptor(settings, pool).accept(producer, [intent], source="cli")
-    return answers[0]
+    async with known_toggles(settings, pool) as toggles:
+        accepting = acceptor(settings, pool, read_catalog(settings), toggles)
+        return (await accepting.accept(producer, [intent], source="cli"))[0]
 
 
 def _tell(answer: Answer, as_json: bool) -> None:

@@ -138,9 +138,7 @@ def _preference(case: Case) -> tuple[Step, Skip | None]:
     if case.kind.policies.critical:
         detail = f"critical: preferences for {category!r} do not count"
     elif choice is Choice.NO:
-        return _skip(
-            "preference", f"opted out of {category!r} by {case.channel}", case.now, Reason.OPTED_OUT
-        )
+        return _skip("preference", f"opted out of {category!r} by {case.channel}", case.now, Reason.OPTED_OUT)
     else:
         detail = f"{category!r} by {case.channel}: {_CHOICES[choice]}"
     return Step(rule="preference", result="pass", detail=detail, at=case.now), None
@@ -170,16 +168,18 @@ def _local_time(case: Case, zone: ZoneChoice, wall: datetime) -> tuple[Step, Hol
 
 def _quiet_hours(case: Case, quiet: QuietHours, zone: ZoneChoice) -> tuple[Step, Hold | None]:
     if case.kind.policies.urgent:
-        return Step(rule="quiet_hours", result="pass", detail="urgent: quiet hours do not count", at=case.now), None
+        return Step(
+            rule="quiet_hours", result="pass", detail="urgent: quiet hours do not count", at=case.now
+        ), None
     choice = quiet.window_for(case.kind.category, case.person.allowed_window)
-    until = hold_until(
-        case.now, zone.zone, choice.window, spread=quiet.spread, random=case.random
-    )
+    until = hold_until(case.now, zone.zone, choice.window, spread=quiet.spread, random=case.random)
     if until is None:
         detail = f"within {choice.window} {_placed(zone)}, the window of the {choice.source}"
         return Step(rule="quiet_hours", result="pass", detail=detail, at=case.now), None
-    detail = f"quiet hours {choice.window.quiet()} {_placed(zone)}, of the {choice.source}"
-    return Step(rule="quiet_hours", result="hold", detail=detail, at=case.now, until=until), Hold((), until=until)
+    detail = f"quiet hours {choice.window.quiet} {_placed(zone)}, of the {choice.source}"
+    return Step(rule="quiet_hours", result="hold", detail=detail, at=case.now, until=until), Hold(
+        (), until=until
+    )
 
 
 def _placed(zone: ZoneChoice) -> str:

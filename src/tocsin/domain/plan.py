@@ -60,9 +60,7 @@ def plan(
     conditions: Conditions,
 ) -> list[PlannedDelivery]:
     """Give every recipient one delivery by each channel of the type, if only to say why not."""
-    return [
-        delivery for recipient in recipients for delivery in _for_recipient(kind, recipient, conditions)
-    ]
+    return [delivery for recipient in recipients for delivery in _for_recipient(kind, recipient, conditions)]
 
 
 def _for_recipient(

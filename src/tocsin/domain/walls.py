@@ -54,7 +54,7 @@ def _clock_change(before: datetime, after: datetime, zone: tzinfo) -> datetime:
     """Find the change between two instants in UTC; no zone has two changes within two days."""
     start = before.replace(microsecond=0)
     offset = start.astimezone(zone).utcoffset()
-    seconds = range(-((start - after) // _SECOND) + 1)
+    seconds = range(-((start - after) // _SECOND))
     return start + _SECOND * bisect_left(
         seconds, True, key=lambda second: (start + _SECOND * second).astimezone(zone).utcoffset() != offset
     )

@@ -1,11 +1,13 @@
 """Which time zone a person's day is reckoned in."""
 
 from datetime import UTC, timedelta, timezone, tzinfo
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Literal
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo
 
 import msgspec
+
+from tocsin.domain.timezones import is_known_timezone
 
 ZoneSource = Literal["device", "person", "offset", "default"]
 
@@ -25,8 +27,8 @@ class ZoneChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_known_zone(name: str) -> bool:
-    """Tell whether a name is one of the IANA time zones, such as `Europe/Istanbul`."""
-    return name in _known()
+    """Tell whether a name is that of a time zone by which a person's clock can be read."""
+    return is_known_timezone(name) and name not in _NO_PLACES
 
 
 @lru_cache(maxsize=4096)
@@ -55,11 +57,6 @@ def choose_zone(
     if is_known_zone(default):
         return ZoneChoice(zone=ZoneInfo(default), name=default, source="default", unknown=tuple(unknown))
     return ZoneChoice(zone=UTC, name="UTC", source="default", unknown=(*unknown, _shortened(default)))
-
-
-@cache
-def _known() -> frozenset[str]:
-    return frozenset(available_timezones()) - _NO_PLACES
 
 
 def _shortened(name: str) -> str:

@@ -89,9 +89,9 @@ class Gate(msgspec.Struct, frozen=True):
             and (allowances := self.triage.device_allowances(target.admitted, target.device, now))
         ]
         full = await self._reserve(requests, lease)
-        for target in targets:
-            if target.aim.id in full:
-                stopped.append(_beyond(target.aim, full[target.aim.id], now))
+        stopped += [
+            _beyond(target.aim, full[target.aim.id], now) for target in targets if target.aim.id in full
+        ]
         return Passed([target for target in targets if target.aim.id not in full], stopped)
 
 

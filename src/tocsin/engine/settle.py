@@ -60,7 +60,7 @@ class Settler:
         while True:
             try:
                 await self._write(batch)
-            except (asyncpg.DataError, asyncpg.SyntaxOrAccessError) as error:
+            except asyncpg.DataError as error:
                 # Trying the same again would fail the same. Apart, only the one at fault is left to its
                 # lease, and what came with it is settled.
                 if len(batch) == 1:

@@ -35,7 +35,7 @@ class ShownDelivery(msgspec.Struct, frozen=True, kw_only=True):
     device_id: UUID | None
     state: State
     reason: str | None
-    due_at: datetime
+    due_at: datetime | None
     created_at: datetime
     settled_at: datetime | None
     attempt_count: int

@@ -46,7 +46,9 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
     quiet: QuietHours
     limits: LimitsSettings
 
-    def decide(self, claimed: ClaimedDelivery, claim: Claim, now: datetime) -> Admitted | SentDelivery | UnsentDelivery:
+    def decide(
+        self, claimed: ClaimedDelivery, claim: Claim, now: datetime
+    ) -> Admitted | SentDelivery | UnsentDelivery:
         """Admit a delivery, or settle it without an attempt."""
         if self.catalog.find(claimed.type, claimed.version) is None:
             gone = Rejected("type_unknown", f"{claimed.type} v{claimed.version} is no longer in the catalog")
@@ -100,7 +102,9 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
             random=random.random() if self.quiet.spread else 0.0,  # noqa: S311 - spreads load
         )
 
-    def device_allowances(self, admitted: Admitted, device: ReachedDevice, now: datetime) -> tuple[Allowance, ...]:
+    def device_allowances(
+        self, admitted: Admitted, device: ReachedDevice, now: datetime
+    ) -> tuple[Allowance, ...]:
         """List what a push to a device counts against."""
         if self.limits.per_device_per_day is None:
             return ()

@@ -38,7 +38,9 @@ def settlement(
             return _try_again(aim, outcome, policies, now, random)
         case Defer(after=after):
             # A share of the wait is drawn at random, so that what was held back does not return at once.
-            return _tried(aim, outcome, now, _waiting(aim), spent=0, due_at=now + after + after * 0.1 * random)
+            return _tried(
+                aim, outcome, now, _waiting(aim), spent=0, due_at=now + after + after * 0.1 * random
+            )
         case Rejected(code=code, quarantine=quarantine):
             retire = f"quarantined: {_storable(code, LONGEST_CODE)}" if quarantine else None
             return _tried(aim, outcome, now, State.REJECTED, retire=retire)
@@ -75,9 +77,7 @@ def _waiting(aim: Aim) -> State:
     return State.RETRYING if aim.attempts else State.SCHEDULED
 
 
-def _try_again(
-    aim: Aim, outcome: Retry, policies: Policies, now: datetime, random: float
-) -> UnsentDelivery:
+def _try_again(aim: Aim, outcome: Retry, policies: Policies, now: datetime, random: float) -> UnsentDelivery:
     attempt = aim.attempts + 1
     if attempt >= policies.attempts_for(aim.channel):
         return _tried(aim, outcome, now, State.DEAD)

@@ -51,9 +51,7 @@ class Worker:
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set and everything under way is settled, or the time for that is over."""
         async with asyncio.TaskGroup() as duties:
-            upkeep = [
-                duties.create_task(duty.run()) for duty in (self._wake, self._watch, self._releaser)
-            ]
+            upkeep = [duties.create_task(duty.run()) for duty in (self._wake, self._watch, self._releaser)]
             settling = duties.create_task(self._settler.run())
             dispatching = duties.create_task(self._dispatcher.run())
             await stop.wait()

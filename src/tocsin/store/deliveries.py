@@ -7,10 +7,9 @@ from uuid import UUID
 import msgspec
 
 from tocsin.domain.decide import Step
-from tocsin.domain.delivery import State
+from tocsin.domain.delivery import CLAIMED, State
 from tocsin.domain.ids import LeaseId
 from tocsin.store.pool import Connection
-
 
 _steps = msgspec.json.Decoder(list[Step])
 
@@ -93,6 +92,9 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
 
 # Lease and state guard the row: a worker that comes late changes nothing. Devices are
 # updated in the order of their ids, so that two workers never lock them crosswise.
+# The states come as an argument, and no condition asks whether a device is active: either would let
+# the planner read the whole of a partial index instead of looking rows up by their ids, and it does
+# so while the tables are new.
 SETTLE_SENT = """
 with settled as (
     update deliveries as d
@@ -108,7 +110,7 @@ with settled as (
         settled_at = $7
     from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::uuid[], $6::jsonb[])
         as given (id, lease, provider, message_id, device_id, decisions)
-    where d.id = given.id and d.lease = given.lease and d.state in ('pending', 'retrying')
+    where d.id = given.id and d.lease = given.lease and d.state = any($8::text[])
     returning d.id, d.device_id, d.ordering_key
 ),
 counted as (
@@ -155,7 +157,7 @@ with settled as (
         id, lease, state, reason, spent, due_at, provider, outcome, code, detail, retire, tried_at,
         device_id, held_by, decisions
     )
-    where d.id = given.id and d.lease = given.lease and d.state in ('pending', 'retrying')
+    where d.id = given.id and d.lease = given.lease and d.state = any($17::text[])
     returning
         d.id, d.device_id, d.ordering_key, d.settled_at, given.outcome, given.code, given.detail,
         given.retire, given.tried_at
@@ -176,9 +178,7 @@ retired as (
         group by device_id
         order by device_id
     ) as verdict
-    where devices.id = verdict.device_id
-        and devices.retired_at is null
-        and devices.last_seen_at <= verdict.tried_at
+    where devices.id = verdict.device_id and devices.last_seen_at <= verdict.tried_at
 )
 select
     count(*),
@@ -189,7 +189,8 @@ from settled
 OF_NOTIFICATION = """
 select
     id, notification_id, channel, user_id, address, device_id, state, reason, attempts,
-    nullif(due_at, 'infinity') as due_at, held_by, decisions, leased_until, provider, provider_message_id, last_error_code, last_error, created_at, settled_at
+    nullif(due_at, 'infinity') as due_at, held_by, decisions, leased_until, provider,
+    provider_message_id, last_error_code, last_error, created_at, settled_at
 from deliveries
 where notification_id = $1
 order by id
@@ -207,14 +208,14 @@ order by id
 async def settle_sent(connection: Connection, sent: Sequence[SentDelivery], now: datetime) -> Settled:
     """Mark deliveries as taken by their provider, those that still hold their lease."""
     columns = [[getattr(delivery, name) for delivery in sent] for name in SentDelivery.__struct_fields__]
-    count, keys = await connection.fetchrow(SETTLE_SENT, *columns, now)
+    count, keys = await connection.fetchrow(SETTLE_SENT, *columns, now, CLAIMED)
     return Settled(count, keys or [])
 
 
 async def settle_unsent(connection: Connection, unsent: Sequence[UnsentDelivery], now: datetime) -> Settled:
     """Settle every other outcome, with its attempt and its device, of those that still hold their lease."""
     columns = [[getattr(delivery, name) for delivery in unsent] for name in UnsentDelivery.__struct_fields__]
-    count, keys = await connection.fetchrow(SETTLE_UNSENT, *columns, now)
+    count, keys = await connection.fetchrow(SETTLE_UNSENT, *columns, now, CLAIMED)
     return Settled(count, keys or [])
 
 

@@ -73,9 +73,7 @@ async def reserve(
         await connection.execute(ENSURE, keys, ends)
         used = {(row[0], row[1]): row[2] for row in await connection.fetch(LOCK, keys, ends)}
         refused, kept = _share(requests, used)
-        await connection.execute(
-            COUNT, keys, ends, [used[window] for window in windows]
-        )
+        await connection.execute(COUNT, keys, ends, [used[window] for window in windows])
         await connection.execute(KEEP_PLACES, kept, lease)
     return refused
 

@@ -1,0 +1,125 @@
+"""`tocsin serve` keeps its processes and its database alive, and leaves none of them behind."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import psutil
+import pytest
+
+from acceptance.installation import intent
+from acceptance.postgres import kill_postgres, mortal_folder, postmaster
+from acceptance.processes import Process, Processes, free_port, processes_in
+from edges.edge import SECRET, person
+from tocsin.sandbox import Sandbox
+from waiting import found, until
+
+LONGEST_RECOVERY = 30
+
+
+class Served:
+    """A server of one process tree with an embedded database, and callers of it."""
+
+    def __init__(self, processes: Processes, sandbox: Sandbox, folder: Path, data_dir: Path) -> None:
+        account = sandbox.write_service_account(folder / "service_account.json")
+        self._processes = processes
+        self._port = free_port()
+        self.sandbox = sandbox
+        self.data_dir = data_dir
+        self.http = httpx.AsyncClient(base_url=f"http://127.0.0.1:{self._port}", timeout=30)
+        self.environment = {
+            "TOCSIN_DATA_DIR": str(data_dir),
+            "TOCSIN_HTTP__PORT": str(self._port),
+            "TOCSIN_AUTH__JWT_SECRET": SECRET,
+            "TOCSIN_FCM__BASE_URL": sandbox.https_url,
+            "TOCSIN_FCM__CA_FILE": str(sandbox.ca_file),
+            "TOCSIN_FCM__CREDENTIALS_FILE": str(account),
+        }
+
+    async def start(self) -> Process:
+        process = await self._processes.start("serve", environment=self.environment)
+        await self.ready()
+        return process
+
+    async def ready(self) -> None:
+        async def look() -> bool:
+            try:
+                return (await self.http.get("/readyz")).status_code == 200
+            except httpx.TransportError:
+                return False
+
+        await found(look, within=60)
+
+    async def make_key(self) -> dict[str, str]:
+        made = await self._processes.run("keys", "create", "shop", "--json", environment=self.environment)
+        return {"Authorization": f"Bearer {msgspec.json.decode(''.join(made.output))['key']}"}
+
+    async def arrives(self, key: dict[str, str]) -> None:
+        """Hand in a notification and wait until it is on the phone."""
+        before = self.sandbox.phones.count
+        answer = await self.http.post("/v1/notifications", headers=key, json=intent("ada"))
+        assert answer.status_code == 202, answer.text
+        await until(lambda: self.sandbox.phones.count > before, within=LONGEST_RECOVERY)
+
+
+@pytest.fixture
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
+    with mortal_folder() as data_dir:
+        async with Sandbox() as sandbox, processes_in(tmp_path) as processes:
+            made = Served(processes, sandbox, tmp_path, data_dir)
+            async with made.http:
+                yield made
+
+
+async def test_what_dies_is_started_again(served: Served) -> None:
+    server = await served.start()
+    key = await served.make_key()
+    body: dict[str, Any] = {"token": "phone-of-ada", "platform": "android"}
+    registered = await served.http.post("/v1/devices/register", headers=person("ada"), json=body)
+    assert registered.status_code == 200
+    await served.arrives(key)
+
+    first = await found(lambda: _both(server))
+    first["worker"].kill()
+    await until(lambda: _is_new(server, "worker", first), within=LONGEST_RECOVERY)
+    await served.arrives(key)
+
+    first["api"].kill()
+    await until(lambda: _is_new(server, "api", first), within=LONGEST_RECOVERY)
+    await served.ready()
+    await served.arrives(key)
+
+    kill_postgres(served.data_dir)
+    await until(lambda: postmaster(served.data_dir) is not None, within=LONGEST_RECOVERY)
+    await server.logged("the embedded database died and was started again")
+    await served.ready()
+    await served.arrives(key)
+
+
+async def test_the_children_end_with_their_parent_and_the_next_one_takes_over(served: Served) -> None:
+    first = await served.start()
+    children = list((await found(lambda: _both(first))).values())
+
+    await first.kill()
+
+    await until(lambda: not any(map(_is_alive, children)), within=LONGEST_RECOVERY)
+    assert await (await served.start()).logged("listening")
+
+
+async def _both(server: Process) -> dict[str, psutil.Process] | None:
+    children = server.children()
+    return children if len(children) == 2 else None
+
+
+def _is_new(server: Process, name: str, first: dict[str, psutil.Process]) -> bool:
+    present = server.children().get(name)
+    return present is not None and present.pid != first[name].pid
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
