@@ -1,0 +1,128 @@
+"""Starting: on an empty database, beside another process, on a port that is taken, and for the first time."""
+
+import asyncio
+import re
+import shlex
+import signal
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import asyncpg
+import httpx
+import msgspec
+import pytest
+
+from acceptance.processes import Processes, free_port, processes_in
+from databases import fresh_database
+from tocsin.store.migrate import MIGRATIONS
+from waiting import found
+
+EVERY_MIGRATION = sorted(path.stem for path in MIGRATIONS.glob("*.sql"))
+
+
+@pytest.fixture
+async def empty_database(server_url: str) -> AsyncIterator[str]:
+    async with fresh_database(server_url) as url:
+        yield url
+
+
+@pytest.fixture
+async def processes(tmp_path: Path) -> AsyncIterator[Processes]:
+    async with processes_in(tmp_path) as started:
+        yield started
+
+
+async def test_processes_that_start_at_once_migrate_once(processes: Processes, empty_database: str) -> None:
+    environment = {"TOCSIN_DATABASE_URL": empty_database, "TOCSIN_HTTP__PORT": "0"}
+
+    api, *migrating = [
+        await processes.start(*arguments, environment=environment)
+        for arguments in (["api"], ["migrate", "--json"], ["migrate", "--json"])
+    ]
+    await api.logged("listening")
+    codes = [await process.end(within=40) for process in migrating]
+
+    assert codes == [0, 0]
+    applied = [msgspec.json.decode("".join(process.output))["applied"] for process in migrating]
+    logged = [line for line in api.log if '"schema migrated"' in line]
+    by_api = msgspec.json.decode(logged[0])["applied"] if logged else []
+    assert sorted([*by_api, *applied[0], *applied[1]]) == EVERY_MIGRATION
+
+
+async def test_nothing_listens_before_the_migrations_are_done(
+    processes: Processes, empty_database: str
+) -> None:
+    port = free_port()
+    holder = await asyncpg.connect(empty_database)
+    try:
+        await holder.execute("select pg_advisory_lock($1, 0)", 0x70C5)
+        api = await processes.start(
+            "api", environment={"TOCSIN_DATABASE_URL": empty_database, "TOCSIN_HTTP__PORT": str(port)}
+        )
+        await found(
+            lambda: holder.fetchval("select true from pg_locks where locktype = 'advisory' and not granted"),
+            within=40,
+        )
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
+    finally:
+        await holder.close()
+    await api.logged("listening")
+
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+        assert (await http.get("/readyz")).json() == {"status": "ready"}
+
+
+async def test_a_taken_port_is_named(processes: Processes, database_url: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+
+        api = await processes.run(
+            "api", environment={"TOCSIN_DATABASE_URL": database_url, "TOCSIN_HTTP__PORT": str(port)}
+        )
+
+    said = "\n".join(api.log)
+    assert await api.end() == 2
+    assert f"Port {port} on 127.0.0.1 is taken by another process." in said
+    assert "TOCSIN_HTTP__PORT" in said
+    assert "Traceback" not in said
+
+
+async def test_the_demo_shows_the_whole_way_and_a_second_one_finds_another_port(
+    processes: Processes,
+) -> None:
+    environment = {"TOCSIN_HTTP__PORT": str(free_port())}
+    first = await processes.start("demo", environment=environment)
+    shown = await first.said("Ctrl-C stops everything.", within=60)
+
+    assert "new_customer v2" in shown
+    assert "ada (android): New customer: Grace Hopper just signed up." in shown
+    assert "kerem (ios): Yeni müşteri: Grace Hopper az önce kaydoldu." in shown
+    assert await _paste(shown) == "accepted"
+
+    second = await processes.start("demo", "--once", environment=environment)
+    assert await second.end(within=60) == 0, second.log
+    said = "\n".join(second.output)
+    assert f"Port {environment['TOCSIN_HTTP__PORT']} is taken by another process" in said
+    assert "kerem (ios): Yeni müşteri" in said
+
+    first.signal(signal.SIGINT)
+    assert await first.end() == 0, first.log
+    assert first.log == []
+
+
+async def _paste(shown: str) -> str:
+    """Do what the printed `curl` does and give the status it is answered with."""
+    match = re.search(r"^curl (?:.*\\\n)*.*$", shown, re.MULTILINE)
+    assert match is not None, shown
+    _, silent, address, _, header, _, body = shlex.split(match[0].replace("\\\n", ""))
+    assert silent == "-s"
+    name, _, value = header.partition(": ")
+    headers = {name: value, "Content-Type": "application/x-www-form-urlencoded"}
+    async with httpx.AsyncClient() as http:
+        answer = await http.post(address, headers=headers, content=body)
+    status: str = answer.json()["status"]
+    return status
