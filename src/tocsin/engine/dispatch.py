@@ -1,12 +1,12 @@
 """Dispatch: claim what is due, send it, hand the outcome on to be settled."""
 
 import asyncio
+import logging
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated
 
-import asyncpg
 import msgspec
 import structlog
 from msgspec import Meta
@@ -15,7 +15,7 @@ from tocsin.catalog.catalog import Catalog
 from tocsin.domain.catalog import Policies
 from tocsin.domain.ids import LeaseId
 from tocsin.domain.message import Message, Provider
-from tocsin.domain.outcome import Defer, Outcome, Retry, Sent
+from tocsin.domain.outcome import Defer, Outcome, Rejected, Retry, Sent
 from tocsin.domain.reasons import Reason
 from tocsin.domain.recipient import route_id
 from tocsin.engine.claim import Claim, Claimer
@@ -27,6 +27,7 @@ from tocsin.engine.verdict import bury, expire, settlement, skip
 from tocsin.engine.wake import Wake
 from tocsin.store.claims import ClaimedDelivery
 from tocsin.store.deliveries import UnsentDelivery
+from tocsin.store.pool import DATABASE_FAULTS
 
 CLAIM_SHARE = 4
 """A claim waits until a quarter of the capacity is free, so that claims stay large under load."""
@@ -37,7 +38,7 @@ _log = structlog.stdlib.get_logger(__name__)
 class DispatchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a worker claims."""
 
-    lease_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 30.0
+    lease_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 60.0
     poll_seconds: Annotated[float, Meta(gt=0, le=300)] = 1.0
     stop_seconds: Annotated[float, Meta(gt=0, le=600)] = 20.0
 
@@ -75,6 +76,7 @@ class Dispatcher:
         self._room = asyncio.Event()
         self._stopping = False
         self._capacity = sum(provider.concurrency for provider in providers.values())
+        settler.on_taken(self._room.set)
 
     async def run(self) -> None:
         """Claim and send until told to stop, then wait for what is under way."""
@@ -109,7 +111,7 @@ class Dispatcher:
     async def _claim(self, limit: int) -> Claim | None:
         try:
             return await self._claimer.claim(limit)
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+        except DATABASE_FAULTS as error:
             _log.warning("claiming failed, trying again", error=repr(error))
             return None
 
@@ -151,7 +153,7 @@ class Dispatcher:
                     return None
                 return _Ready(claimed, kind.policies, message)
             case rejected:
-                self._settle(claimed, lease, rejected, Policies(), now)
+                self._settle(claimed, lease, rejected, Policies(), tried_at=now, now=now)
                 return None
 
     async def _send(self, provider: Provider, batch: Sequence[_Ready], lease: LeaseId, now: datetime) -> None:
@@ -160,12 +162,14 @@ class Dispatcher:
                 outcomes: Sequence[Outcome] = [Defer("provider_paused", rest, pauses=False)] * len(batch)
             else:
                 outcomes = await provider.send([ready.message for ready in batch], now=now)
+                if len(outcomes) != len(batch):
+                    raise RuntimeError(f"{len(outcomes)} outcomes for {len(batch)} messages")  # noqa: TRY301
         except Exception as error:  # noqa: BLE001 - a provider's own mistake must not stop the worker
             _log.exception("provider failed", provider=provider.name)
             outcomes = [Retry("provider_failed", type(error).__name__)] * len(batch)
-        now = self._clock()
+        answered_at = self._clock()
         for ready, outcome in zip(batch, outcomes, strict=True):
-            self._settle(ready.claimed, lease, outcome, ready.policies, now)
+            self._settle(ready.claimed, lease, outcome, ready.policies, tried_at=now, now=answered_at)
         self._under_way -= len(batch)
         self._room.set()
 
@@ -175,6 +179,8 @@ class Dispatcher:
         lease: LeaseId,
         outcome: Outcome,
         policies: Policies,
+        *,
+        tried_at: datetime,
         now: datetime,
     ) -> None:
         settled = settlement(
@@ -183,7 +189,7 @@ class Dispatcher:
             outcome,
             provider=claimed.provider,
             policies=policies,
-            tried_at=now,
+            tried_at=tried_at,
             now=now,
             random=random.random(),  # noqa: S311 - spreads load, guards nothing
         )
@@ -191,7 +197,10 @@ class Dispatcher:
         if isinstance(outcome, Defer) and claimed.provider:
             self._pauses.note(claimed.provider, outcome, now)
         if not isinstance(outcome, Sent) and isinstance(settled, UnsentDelivery):
-            _log.info(
+            # A device of another sender means that an app or the settings name the wrong project.
+            alarm = isinstance(outcome, Rejected) and outcome.quarantine
+            _log.log(
+                logging.ERROR if alarm else logging.INFO,
                 "attempt failed",
                 **_names(claimed),
                 state=settled.state,

@@ -1,14 +1,14 @@
 """Settling in batches: outcomes gather for a moment and are written together."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import asyncpg
 import structlog
 
 from tocsin.engine.clock import Clock
 from tocsin.store.deliveries import SentDelivery, UnsentDelivery, settle_sent, settle_unsent
-from tocsin.store.pool import Pool
+from tocsin.store.pool import DATABASE_FAULTS, Pool
 
 LINGER = 0.005
 LARGEST_WRITE = 1_000
@@ -26,6 +26,11 @@ class Settler:
         self._waiting: list[SentDelivery | UnsentDelivery] = []
         self._some = asyncio.Event()
         self._closed = False
+        self._taken: Callable[[], None] = lambda: None
+
+    def on_taken(self, tell: Callable[[], None]) -> None:
+        """Name who is told that the backlog has become shorter."""
+        self._taken = tell
 
     @property
     def backlog(self) -> int:
@@ -45,6 +50,7 @@ class Settler:
                 await asyncio.sleep(LINGER)
             self._some.clear()
             batch, self._waiting = self._waiting, []
+            self._taken()
             if batch:
                 await self._write_until_done(batch)
 
@@ -58,7 +64,7 @@ class Settler:
         while True:
             try:
                 await self._write(batch)
-            except (asyncpg.DataError, asyncpg.SyntaxOrAccessError) as error:
+            except asyncpg.DataError as error:
                 # Trying the same again would fail the same. Apart, only the one at fault is left to its
                 # lease, and what came with it is settled.
                 if len(batch) == 1:
@@ -67,7 +73,7 @@ class Settler:
                 for one in batch:
                     await self._write_until_done([one])
                 return
-            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+            except DATABASE_FAULTS as error:
                 _log.warning("settling failed, trying again", error=repr(error), deliveries=len(batch))
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)

@@ -23,7 +23,8 @@ create table notifications (
 );
 
 -- A claim only sets the lease, which no index covers, so it stays on its page
--- (a HOT update) as long as the page keeps some room: hence the fill factor.
+-- (a HOT update) as long as the page has room for a second version of each row: hence the
+-- fill factor.
 -- Vacuum runs by count, not by share, so that the head of the due index stays
 -- short however large the table grows.
 create table deliveries (
@@ -53,7 +54,7 @@ create table deliveries (
     ),
     constraint deliveries_skipped_with_reason check (state <> 'skipped' or reason is not null)
 ) with (
-    fillfactor = 75,
+    fillfactor = 45,
     autovacuum_vacuum_scale_factor = 0,
     autovacuum_vacuum_threshold = 20000,
     autovacuum_vacuum_insert_scale_factor = 0,
