@@ -64,7 +64,7 @@ def _template(root: Path, path: Path, faults: list[Fault]) -> TemplateFile | Non
             text = _text(root, path, faults)
             if text is None:
                 return None
-            source = TemplateSource(_name(root, path), text, html=part == _HTML_PART)
+            source = TemplateSource(_name(root, path), text, html=part == _HTML_PART, locale=locale)
             return TemplateFile(folder, locale, channel, part, source)
         case _:
             message = (

@@ -8,6 +8,7 @@ from jinja2.exceptions import SecurityError
 
 from tocsin.catalog.declaration import Declared
 from tocsin.catalog.examples import example_payloads
+from tocsin.catalog.format_values import FormatError
 from tocsin.catalog.schema import Schema, dotted
 from tocsin.catalog.templates import NotTextError, Text
 from tocsin.domain.catalog import Payload, Upgrade, upgraded
@@ -66,6 +67,9 @@ def _failure(place: str, error: Exception) -> Fault:
             return Fault(field=place, code="undefined", message=f"{error.message}; {advice}")
         case SecurityError():
             return Fault(field=place, code="sandbox", message=f"the sandbox refuses this: {error.message}")
+        case FormatError():
+            advice = "the schema allows this; narrow the field there, or give it `examples:`"
+            return Fault(field=place, code="format", message=f"{error}; {advice}")
         case NotTextError():
             return Fault(field=place, code="not_text", message=str(error))
         case _:

@@ -1,6 +1,7 @@
 """Jinja texts: sandboxed, strict, compiled once."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from traceback import walk_tb
 from typing import Any
 
@@ -8,6 +9,8 @@ import msgspec
 from jinja2 import Environment, StrictUndefined, Template, TemplateSyntaxError, Undefined, meta, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from tocsin.catalog.format_use import refuse_misuse
+from tocsin.catalog.formats import Formats, formats_of
 from tocsin.domain.catalog import NotificationType, Payload
 from tocsin.domain.errors import TocsinError
 from tocsin.domain.faults import Fault
@@ -45,29 +48,34 @@ _ADVICE = {
 }
 
 
-def _environment(*, autoescape: bool) -> ImmutableSandboxedEnvironment:
+@lru_cache(maxsize=256)
+def _environment(locale: str | None, *, html: bool) -> ImmutableSandboxedEnvironment:
+    """Make the environment of one locale, which binds the filters that write as its language does."""
     environment = ImmutableSandboxedEnvironment(
-        autoescape=autoescape,
+        autoescape=html,
         undefined=StrictUndefined,
         finalize=_only_text,
         keep_trailing_newline=False,
     )
     # The payload is all that a text may speak of.
     environment.globals.clear()
+    if (formats := _formats(locale)) is not None:
+        environment.filters.update(formats.filters)
     return environment
 
 
-_PLAIN = _environment(autoescape=False)
-_HTML = _environment(autoescape=True)
+def _formats(locale: str | None) -> Formats | None:
+    return None if locale is None else formats_of(locale)
 
 
 class TemplateSource(msgspec.Struct, frozen=True):
-    """The words of a template and the place they stand."""
+    """The words of a template, the place they stand, and the language they are in, if any."""
 
     path: str
     text: str
     first_line: int = 1
     html: bool = False
+    locale: str | None = None
 
     def place(self, line: int) -> str:
         """Name a line of the template by its place in the catalog."""
@@ -108,9 +116,10 @@ class Text:
 
 def compile_text(source: TemplateSource) -> Text | Fault:
     """Compile a template, or say what is wrong with it."""
-    environment = _HTML if source.html else _PLAIN
+    environment = _environment(source.locale, html=source.html)
     try:
         tree = environment.parse(source.text)
+        refuse_misuse(tree, source.locale, _formats(source.locale))
         _refuse_unsupported(tree, environment)
         code = environment.compile(tree, name=source.path, filename=source.path)
     except TemplateSyntaxError as error:

@@ -13,7 +13,7 @@ from msgspec import Meta
 from tocsin.domain.catalog import Policies
 from tocsin.domain.decide import Hold
 from tocsin.domain.message import Message, Provider
-from tocsin.domain.outcome import Defer, Outcome, Retry
+from tocsin.domain.outcome import Defer, Outcome, Rejected, Retry
 from tocsin.domain.toggles import toggle_of
 from tocsin.engine.aim import Aim, Ready, aim_at, log_names
 from tocsin.engine.claim import Claim, Claimer
@@ -26,7 +26,7 @@ from tocsin.engine.triage import Admitted, Triage
 from tocsin.engine.verdict import held, settlement
 from tocsin.engine.wake import Wake
 from tocsin.store.deliveries import SentDelivery, UnsentDelivery
-from tocsin.store.pool import DATABASE_FAILED
+from tocsin.store.pool import DATABASE_FAULTS
 
 CLAIM_SHARE = 4
 """A claim waits until a quarter of the capacity is free, so that claims stay large under load."""
@@ -37,7 +37,7 @@ _log = structlog.stdlib.get_logger(__name__)
 class DispatchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a worker claims."""
 
-    lease_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 30.0
+    lease_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 60.0
     poll_seconds: Annotated[float, Meta(gt=0, le=300)] = 1.0
     stop_seconds: Annotated[float, Meta(gt=0, le=600)] = 20.0
 
@@ -71,6 +71,7 @@ class Dispatcher:
         self._room = asyncio.Event()
         self._stopping = False
         self._capacity = sum(provider.concurrency for provider in triage.providers.values())
+        settler.on_taken(self._room.set)
 
     async def run(self) -> None:
         """Claim and send until told to stop, then wait for what is under way."""
@@ -85,7 +86,7 @@ class Dispatcher:
                 continue
             try:
                 await self._dispatch(claim)
-            except DATABASE_FAILED as error:
+            except DATABASE_FAULTS as error:
                 # What was claimed stays under its lease, which ends by itself.
                 _log.warning("dispatching failed, left to the lease", error=repr(error))
         await asyncio.gather(*self._sending)
@@ -109,7 +110,7 @@ class Dispatcher:
     async def _claim(self, limit: int) -> Claim | None:
         try:
             return await self._claimer.claim(limit)
-        except DATABASE_FAILED as error:
+        except DATABASE_FAULTS as error:
             _log.warning("claiming failed, trying again", error=repr(error))
             return None
 
@@ -143,7 +144,7 @@ class Dispatcher:
                     ready = Ready(target.aim, target.admitted.kind, message)
                     by_provider.setdefault(name, []).append(ready)
                 case rejected:
-                    self._settle(target.aim, rejected, target.admitted.kind.policies, now)
+                    self._settle(target.aim, rejected, target.admitted.kind.policies, tried_at=now, now=now)
         for name, waiting in by_provider.items():
             provider = self._providers[name]
             for batch in _chunks(waiting, provider.limits.batch):
@@ -158,18 +159,26 @@ class Dispatcher:
                 outcomes: Sequence[Outcome] = [Defer("provider_paused", rest, pauses=False)] * len(batch)
             else:
                 outcomes = await provider.send([ready.message for ready in batch], now=now)
+                if len(outcomes) != len(batch):
+                    raise RuntimeError(f"{len(outcomes)} outcomes for {len(batch)} messages")  # noqa: TRY301
         except Exception as error:  # noqa: BLE001 - a provider's own mistake must not stop the worker
             _log.exception("provider failed", provider=provider.name)
             outcomes = [Retry("provider_failed", type(error).__name__)] * len(batch)
-        now = self._clock()
+        answered_at = self._clock()
         for ready, outcome in zip(batch, outcomes, strict=True):
-            self._settle(ready.aim, outcome, ready.kind.policies, now)
+            self._settle(ready.aim, outcome, ready.kind.policies, tried_at=now, now=answered_at)
         self._under_way -= len(batch)
         self._room.set()
 
-    def _settle(self, aim: Aim, outcome: Outcome, policies: Policies, now: datetime) -> None:
+    def _settle(
+        self, aim: Aim, outcome: Outcome, policies: Policies, *, tried_at: datetime, now: datetime
+    ) -> None:
         chance = random.random()  # noqa: S311 - spreads load, guards nothing
-        self._put(settlement(aim, outcome, policies=policies, now=now, random=chance), aim)
+        settled = settlement(aim, outcome, policies=policies, tried_at=tried_at, now=now, random=chance)
+        self._put(settled, aim)
+        if isinstance(outcome, Rejected) and outcome.quarantine:
+            # A device of another sender means that an app or the settings name the wrong project.
+            _log.error("device quarantined", **log_names(aim), code=outcome.code, alarm=True)
         if isinstance(outcome, Defer) and aim.provider:
             self._pauses.note(aim.provider, outcome, now)
 

@@ -9,7 +9,7 @@ from tocsin.engine.clock import Clock
 from tocsin.engine.toggles import Toggles
 from tocsin.engine.wake import Wake
 from tocsin.store.holds import held_by, keys_in_order, release, release_next
-from tocsin.store.pool import DATABASE_FAILED, Pool
+from tocsin.store.pool import DATABASE_FAULTS, Pool
 
 SWEEP_SECONDS = 1.0
 IN_ORDER = "order"
@@ -40,7 +40,7 @@ class Releaser:
         while True:
             try:
                 await self._sweep()
-            except DATABASE_FAILED as error:
+            except DATABASE_FAULTS as error:
                 _log.warning("releasing failed, trying again", error=repr(error))
             try:
                 async with asyncio.timeout(SWEEP_SECONDS):

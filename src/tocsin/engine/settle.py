@@ -9,7 +9,7 @@ import structlog
 from tocsin.engine.clock import Clock
 from tocsin.store.deliveries import SentDelivery, UnsentDelivery, settle_sent, settle_unsent
 from tocsin.store.holds import release_next
-from tocsin.store.pool import Pool
+from tocsin.store.pool import DATABASE_FAULTS, Pool
 
 LINGER = 0.005
 LARGEST_WRITE = 1_000
@@ -28,6 +28,11 @@ class Settler:
         self._waiting: list[SentDelivery | UnsentDelivery] = []
         self._some = asyncio.Event()
         self._closed = False
+        self._taken: Callable[[], None] = lambda: None
+
+    def on_taken(self, tell: Callable[[], None]) -> None:
+        """Name who is told that the backlog has become shorter."""
+        self._taken = tell
 
     @property
     def backlog(self) -> int:
@@ -47,6 +52,7 @@ class Settler:
                 await asyncio.sleep(LINGER)
             self._some.clear()
             batch, self._waiting = self._waiting, []
+            self._taken()
             if batch:
                 await self._write_until_done(batch)
 
@@ -69,7 +75,7 @@ class Settler:
                 for one in batch:
                     await self._write_until_done([one])
                 return
-            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+            except DATABASE_FAULTS as error:
                 _log.warning("settling failed, trying again", error=repr(error), deliveries=len(batch))
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)

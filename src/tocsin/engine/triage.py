@@ -53,7 +53,7 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
         if self.catalog.find(claimed.type, claimed.version) is None:
             gone = Rejected("type_unknown", f"{claimed.type} v{claimed.version} is no longer in the catalog")
             nowhere = aim_at(claimed, claim.lease, ())
-            return settlement(nowhere, gone, policies=Policies(), now=now, random=0.0)
+            return settlement(nowhere, gone, policies=Policies(), tried_at=now, now=now, random=0.0)
         kind, payload = self.catalog.resolve(
             claimed.type, claimed.version, _payload_decoder.decode(claimed.payload)
         )

@@ -20,7 +20,7 @@ _ENDS = {"cancelled": State.CANCELLED, "expired": State.EXPIRED}
 
 
 def settlement(
-    aim: Aim, outcome: Outcome, *, policies: Policies, now: datetime, random: float
+    aim: Aim, outcome: Outcome, *, policies: Policies, tried_at: datetime, now: datetime, random: float
 ) -> SentDelivery | UnsentDelivery:
     """Turn what an attempt came to into what is written down."""
     match outcome:
@@ -35,7 +35,7 @@ def settlement(
                 decisions=aim.decisions,
             )
         case Retry():
-            return _try_again(aim, outcome, policies, now, random)
+            return _try_again(aim, outcome, policies, tried_at, now, random)
         case Defer(after=after):
             # A share of the wait is drawn at random, so that what was held back does not return at once.
             return _tried(
@@ -43,10 +43,10 @@ def settlement(
             )
         case Rejected(code=code, quarantine=quarantine):
             retire = f"quarantined: {_storable(code, LONGEST_CODE)}" if quarantine else None
-            return _tried(aim, outcome, now, State.REJECTED, retire=retire)
+            return _tried(aim, outcome, tried_at, State.REJECTED, retire=retire)
         case Gone(code=code):
             retire = f"gone: {_storable(code, LONGEST_CODE)}"
-            return _tried(aim, outcome, now, State.GONE, retire=retire)
+            return _tried(aim, outcome, tried_at, State.GONE, retire=retire)
         case _:
             assert_never(outcome)
 
@@ -77,18 +77,20 @@ def _waiting(aim: Aim) -> State:
     return State.RETRYING if aim.attempts else State.SCHEDULED
 
 
-def _try_again(aim: Aim, outcome: Retry, policies: Policies, now: datetime, random: float) -> UnsentDelivery:
+def _try_again(
+    aim: Aim, outcome: Retry, policies: Policies, tried_at: datetime, now: datetime, random: float
+) -> UnsentDelivery:
     attempt = aim.attempts + 1
     if attempt >= policies.attempts_for(aim.channel):
-        return _tried(aim, outcome, now, State.DEAD)
+        return _tried(aim, outcome, tried_at, State.DEAD)
     wait = max(delay(policies.backoff, attempt, random), outcome.after or timedelta())
-    return _tried(aim, outcome, now, State.RETRYING, due_at=now + wait)
+    return _tried(aim, outcome, tried_at, State.RETRYING, due_at=now + wait)
 
 
 def _tried(
     aim: Aim,
     outcome: Retry | Defer | Rejected | Gone,
-    now: datetime,
+    tried_at: datetime,
     state: State,
     *,
     spent: int = 1,
@@ -107,7 +109,7 @@ def _tried(
         code=_storable(outcome.code, LONGEST_CODE),
         detail=_storable(outcome.detail, LONGEST_DETAIL),
         retire=retire,
-        tried_at=now,
+        tried_at=tried_at,
         decisions=aim.decisions,
     )
 

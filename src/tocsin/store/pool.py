@@ -12,7 +12,14 @@ from msgspec import Meta
 from tocsin.domain.errors import DatabaseError
 
 OLDEST_SERVER = 150_000
-DATABASE_FAILED = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+DATABASE_FAULTS = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    # What asyncpg raises when a statement meets a connection that the server is just closing.
+    asyncpg.InternalClientError,
+    OSError,
+)
+"""What a statement can raise through no fault of its own; a time-out is an OSError."""
 CONNECTING_FAILED = (OSError, ValueError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 Pool: TypeAlias = asyncpg.Pool
