@@ -21,6 +21,7 @@ from tocsin.api.tokens import AuthSettings
 from tocsin.catalog.load import load_catalog, shipped_catalog
 from tocsin.engine.accept import Acceptor
 from tocsin.engine.check import Planner
+from tocsin.engine.toggles import Toggles
 from tocsin.engine.clock import utc_now
 from tocsin.store.pool import Pool
 
@@ -47,7 +48,7 @@ def person(user_id: str | int, **claims: Any) -> dict[str, str]:
 
 
 def services(pool: Pool, **changes: Any) -> Services:
-    planner = Planner(load_catalog(shipped_catalog()), frozenset({"push"}), {})
+    planner = Planner(load_catalog(shipped_catalog()), frozenset({"push"}), {}, Toggles())
     parts = Services(
         pool=pool,
         acceptor=Acceptor(pool, planner, utc_now),

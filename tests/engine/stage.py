@@ -12,12 +12,16 @@ import rows
 from databases import SCHEMA
 from tocsin.catalog.catalog import Catalog
 from tocsin.domain.intent import Audience, Intent
+from tocsin.domain.limits import LimitsSettings
 from tocsin.domain.message import Limits, Message, Provider
 from tocsin.domain.outcome import Outcome, Sent
+from tocsin.domain.quiet_hours import QuietHours, QuietHoursSettings
 from tocsin.engine.accept import Acceptor
 from tocsin.engine.answers import Accepted
 from tocsin.engine.check import Planner
 from tocsin.engine.dispatch import DispatchSettings
+from tocsin.engine.toggles import Toggles, ToggleWatch
+from tocsin.engine.triage import Triage
 from tocsin.engine.wake import Wake
 from tocsin.engine.worker import Worker
 from tocsin.store.pool import Pool, PoolSettings
@@ -110,6 +114,9 @@ class Stage:
         self.clock = clock
         self.catalog = catalog
         self._worker_pool = worker_pool
+        self.toggles = Toggles()
+        self.quiet = QuietHoursSettings(enabled=False)
+        self.limits = LimitsSettings()
         self.acceptor = self.an_acceptor()
 
     def an_acceptor(
@@ -117,7 +124,9 @@ class Stage:
         available: frozenset[str] = frozenset({"push"}),
         admins: Mapping[str, Sequence[str]] | None = None,
     ) -> Acceptor:
-        return Acceptor(self.pool, Planner(self.catalog, available, admins or {}), self.clock)
+        return Acceptor(
+            self.pool, Planner(self.catalog, available, admins or {}, self.toggles), self.clock
+        )
 
     async def accept(self, *users: str, **changes: Any) -> UUID:
         """Accept one intent for some people and give the notification."""
@@ -138,11 +147,18 @@ class Stage:
         self, *providers: Provider, settings: DispatchSettings = QUICK
     ) -> AsyncIterator[asyncio.Event]:
         """Run a worker until the block ends; the event given stops it sooner."""
+        toggles = Toggles()
         worker = Worker(
             pool=self._worker_pool,
             wake=Wake(self.database_url, SCHEMA, PoolSettings()),
-            catalog=self.catalog,
-            providers={provider.name: provider for provider in providers},
+            watch=ToggleWatch(toggles, self.database_url, SCHEMA, PoolSettings()),
+            triage=Triage(
+                catalog=self.catalog,
+                providers={provider.name: provider for provider in providers},
+                toggles=toggles,
+                quiet=QuietHours.compile(self.quiet),
+                limits=self.limits,
+            ),
             settings=settings,
             clock=self.clock,
         )

@@ -28,7 +28,7 @@ LATER = NOW + 5 * SECOND
 
 
 def sent(delivery_id: UUID, lease: LeaseId, message_id: str = "m") -> SentDelivery:
-    return SentDelivery(delivery_id, lease, "fcm", message_id)
+    return SentDelivery(id=delivery_id, lease=lease, provider="fcm", message_id=message_id)
 
 
 def unsent(delivery_id: UUID, lease: LeaseId, **changes: Any) -> UnsentDelivery:
