@@ -3,6 +3,7 @@
 import asyncio
 import gc
 from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tocsin.domain.quiet_hours import QuietHours
 from tocsin.engine.accept import Acceptor
 from tocsin.engine.check import Planner
 from tocsin.engine.clock import utc_now
+from tocsin.engine.explain import Explainer
 from tocsin.engine.toggles import Toggles, ToggleWatch
 from tocsin.engine.triage import Triage
 from tocsin.engine.wake import Wake
@@ -26,8 +28,6 @@ from tocsin.settings import Settings, default_data_dir
 from tocsin.store.embedded import EmbeddedPostgres
 from tocsin.store.migrate import migrate
 from tocsin.store.pool import Pool, open_pool
-
-PUSH_PROVIDERS = ("fcm",)
 
 
 def data_dir(settings: Settings) -> Path:
@@ -67,9 +67,14 @@ def read_catalog(settings: Settings) -> Catalog:
     return load_catalog(catalog_folder(settings))
 
 
+def push_providers(settings: Settings) -> tuple[str, ...]:
+    """Name the push providers that are set up."""
+    return (FcmProvider.name,) if settings.fcm.credentials_file else ()
+
+
 def channels(settings: Settings) -> frozenset[str]:
     """Name the channels that have a provider."""
-    return frozenset({"push"}) if settings.fcm.credentials_file else frozenset()
+    return frozenset({"push"}) if push_providers(settings) else frozenset()
 
 
 @asynccontextmanager
@@ -99,9 +104,7 @@ async def known_toggles(settings: Settings, pool: Pool) -> AsyncIterator[Toggles
         toggles.close()
 
 
-def triage(
-    settings: Settings, catalog: Catalog, toggles: Toggles, providers: Mapping[str, Provider]
-) -> Triage:
+def triage(settings: Settings, catalog: Catalog, toggles: Toggles, providers: AbstractSet[str]) -> Triage:
     """Build what decides about each person."""
     return Triage(
         catalog=catalog,
@@ -112,10 +115,15 @@ def triage(
     )
 
 
-def acceptor(settings: Settings, pool: Pool, catalog: Catalog, toggles: Toggles) -> Acceptor:
-    """Build what accepts intents."""
-    planner = Planner(catalog, channels(settings), settings.admin_emails, toggles)
-    return Acceptor(pool, planner, utc_now)
+def planner(settings: Settings, catalog: Catalog, toggles: Toggles) -> Planner:
+    """Build what turns intents into plans."""
+    return Planner(catalog, channels(settings), settings.admin_emails, toggles)
+
+
+def explainer(settings: Settings, catalog: Catalog, toggles: Toggles) -> Explainer:
+    """Build what tells beforehand what would happen."""
+    named = frozenset(push_providers(settings))
+    return Explainer(planner(settings, catalog, toggles), triage(settings, catalog, toggles, named))
 
 
 @asynccontextmanager
@@ -127,14 +135,16 @@ async def open_api(settings: Settings, url: str) -> AsyncIterator[Litestar]:
         yield create_app(
             Services(
                 pool=pool,
-                acceptor=acceptor(settings, pool, catalog, toggles),
+                acceptor=Acceptor(pool, planner(settings, catalog, toggles), utc_now),
+                explainer=explainer(settings, catalog, toggles),
                 clock=utc_now,
                 schema=settings.schema,
                 auth=settings.auth,
                 devices=settings.devices,
                 http=settings.http,
                 unsubscribe=settings.unsubscribe,
-            )
+            ),
+            catalog,
         )
         watching.cancel()
 
@@ -151,7 +161,8 @@ async def run_worker(settings: Settings, url: str, stop: asyncio.Event) -> None:
             pool=pool,
             wake=Wake(url, settings.schema, settings.pool),
             watch=ToggleWatch(toggles, url, settings.schema, settings.pool),
-            triage=triage(settings, catalog, toggles, providers),
+            triage=triage(settings, catalog, toggles, providers.keys()),
+            providers=providers,
             settings=settings.dispatch,
             clock=utc_now,
         )

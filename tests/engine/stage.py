@@ -154,11 +154,12 @@ class Stage:
             watch=ToggleWatch(toggles, self.database_url, SCHEMA, PoolSettings()),
             triage=Triage(
                 catalog=self.catalog,
-                providers={provider.name: provider for provider in providers},
+                providers=frozenset(provider.name for provider in providers),
                 toggles=toggles,
                 quiet=QuietHours.compile(self.quiet),
                 limits=self.limits,
             ),
+            providers={provider.name: provider for provider in providers},
             settings=settings,
             clock=self.clock,
         )

@@ -8,7 +8,17 @@ from litestar import Litestar, Request, get
 from litestar.datastructures import State
 from litestar.response.base import ASGIResponse
 
-from tocsin.api import admin, devices, notifications, preferences, probes, toggles, unsubscribe, users
+from tocsin.api import (
+    admin,
+    decisions,
+    devices,
+    notifications,
+    preferences,
+    probes,
+    toggles,
+    unsubscribe,
+    users,
+)
 from tocsin.api.access_log import AccessLog
 from tocsin.api.auth import Gate
 from tocsin.api.failures import FAILURES
@@ -32,6 +42,10 @@ ROUTES = (
     unsubscribe.unsubscribe,
     notifications.accept_notification,
     notifications.accept_batch,
+    decisions.explain_notification,
+    decisions.cancel_by_key,
+    decisions.cancel_notification,
+    decisions.reschedule_notification,
     notifications.show_notification,
     notifications.list_notifications,
     users.put_user,

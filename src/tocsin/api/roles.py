@@ -17,6 +17,7 @@ class Right(StrEnum):
     """One thing a key may allow."""
 
     ACCEPT = "hand in notifications"
+    CANCEL = "take notifications back and move them"
     SEE_OWN = "see the producer's own notifications"
     SEE_ALL = "see every notification"
     SEE_REFUSED = "see refused intents"
@@ -28,9 +29,12 @@ class Right(StrEnum):
 
 
 RIGHTS: Mapping[Role, frozenset[Right]] = {
-    Role.PRODUCER: frozenset({Right.ACCEPT, Right.SEE_OWN, Right.SEE_USERS, Right.CHANGE_USERS}),
+    Role.PRODUCER: frozenset(
+        {Right.ACCEPT, Right.CANCEL, Right.SEE_OWN, Right.SEE_USERS, Right.CHANGE_USERS}
+    ),
     Role.OPERATOR: frozenset(
         {
+            Right.CANCEL,
             Right.SEE_OWN,
             Right.SEE_ALL,
             Right.SEE_REFUSED,

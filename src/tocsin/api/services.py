@@ -11,6 +11,7 @@ from tocsin.domain.devices import DeviceSettings
 from tocsin.domain.unsubscribe import UnsubscribeSettings
 from tocsin.engine.accept import Acceptor
 from tocsin.engine.clock import Clock
+from tocsin.engine.explain import Explainer
 from tocsin.store.pool import Pool
 
 
@@ -19,6 +20,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
 
     pool: Pool
     acceptor: Acceptor
+    explainer: Explainer
     clock: Clock
     schema: str
     auth: AuthSettings = AuthSettings()

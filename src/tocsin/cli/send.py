@@ -8,11 +8,13 @@ import typer
 
 from tocsin.cli.access import with_pool
 from tocsin.cli.output import AsJson, complain, console, print_json
-from tocsin.compose import acceptor, known_toggles, read_catalog
+from tocsin.compose import known_toggles, planner, read_catalog
 from tocsin.domain.errors import FaultsError
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
+from tocsin.engine.accept import Acceptor
 from tocsin.engine.answers import Accepted, Answer, Conflict, Duplicate, Invalid
+from tocsin.engine.clock import utc_now
 from tocsin.settings import Settings
 from tocsin.store.pool import Pool
 
@@ -67,7 +69,7 @@ def _read_payload(text: str) -> dict[str, Any]:
 
 async def _accept(settings: Settings, pool: Pool, producer: str, intent: Intent) -> Answer:
     async with known_toggles(settings, pool) as toggles:
-        accepting = acceptor(settings, pool, read_catalog(settings), toggles)
+        accepting = Acceptor(pool, planner(settings, read_catalog(settings), toggles), utc_now)
         return (await accepting.accept(producer, [intent], source="cli"))[0]
 
 

@@ -20,7 +20,7 @@ class PlannedDelivery(msgspec.Struct, frozen=True, kw_only=True):
     """A delivery before it has a row."""
 
     id: DeliveryId
-    channel: str
+    channel: Channel
     user_id: str | None = None
     address: str | None = None
     state: State

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated
 
@@ -53,6 +53,7 @@ class Dispatcher:
         wake: Wake,
         triage: Triage,
         gate: Gate,
+        providers: Mapping[str, Provider],
         settings: DispatchSettings,
         clock: Clock,
     ) -> None:
@@ -62,7 +63,7 @@ class Dispatcher:
         self._triage = triage
         self._gate = gate
         self._catalog = triage.catalog
-        self._providers = triage.providers
+        self._providers = providers
         self._settings = settings
         self._clock = clock
         self._pauses = Pauses()
@@ -70,7 +71,7 @@ class Dispatcher:
         self._under_way = 0
         self._room = asyncio.Event()
         self._stopping = False
-        self._capacity = sum(provider.concurrency for provider in triage.providers.values())
+        self._capacity = sum(provider.concurrency for provider in providers.values())
         settler.on_taken(self._room.set)
 
     async def run(self) -> None:

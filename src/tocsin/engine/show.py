@@ -6,6 +6,7 @@ from uuid import UUID
 
 import msgspec
 
+from tocsin.domain.decide import Step
 from tocsin.domain.delivery import State
 from tocsin.domain.hints import hint
 from tocsin.domain.recipient import ConfigRecipient, EmailRecipient, Recipient, UserRecipient, route_id
@@ -35,11 +36,13 @@ class ShownDelivery(msgspec.Struct, frozen=True, kw_only=True):
     device_id: UUID | None
     state: State
     reason: str | None
+    held_by: str | None
     due_at: datetime | None
     created_at: datetime
     settled_at: datetime | None
     attempt_count: int
     attempts: list[ShownAttempt]
+    decisions: list[Step]
     provider: str | None
     provider_message_id: str | None
     last_error_code: str | None
@@ -62,8 +65,10 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     trace_id: str | None
     occurred_at: datetime | None
     send_at: datetime | None
+    send_at_local: datetime | None
     expires_at: datetime | None
     accepted_at: datetime
+    cancelled_at: datetime | None
     deliveries: list[ShownDelivery]
     truncated: bool
 
@@ -97,6 +102,8 @@ def _delivery(row: DeliveryRow, attempts: list[AttemptRow], kind: str) -> ShownD
         device_id=row.device_id,
         state=row.state,
         reason=row.reason,
+        held_by=row.held_by,
+        decisions=row.decisions,
         due_at=row.due_at,
         created_at=row.created_at,
         settled_at=row.settled_at,

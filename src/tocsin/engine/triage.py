@@ -1,7 +1,7 @@
 """Sorting what was claimed: what may leave, what waits, what never leaves."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Any, assert_never
 
@@ -11,7 +11,6 @@ from tocsin.catalog.catalog import Catalog
 from tocsin.domain.catalog import NotificationType, Payload, Policies
 from tocsin.domain.decide import Case, Go, Hold, Skip, Step, decide, zone_of
 from tocsin.domain.limits import Allowance, LimitsSettings, device_allowances, person_allowances
-from tocsin.domain.message import Provider
 from tocsin.domain.outcome import Rejected
 from tocsin.domain.quiet_hours import QuietHours
 from tocsin.domain.reasons import Reason
@@ -41,7 +40,7 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
     """Decides about each claimed delivery by the rules of the domain."""
 
     catalog: Catalog
-    providers: Mapping[str, Provider]
+    providers: AbstractSet[str]
     toggles: Toggles
     quiet: QuietHours
     limits: LimitsSettings

@@ -1,10 +1,12 @@
 """One worker process: its duties, started and stopped together."""
 
 import asyncio
+from collections.abc import Mapping
 from datetime import timedelta
 
 import structlog
 
+from tocsin.domain.message import Provider
 from tocsin.engine.claim import Claimer
 from tocsin.engine.clock import Clock
 from tocsin.engine.dispatch import Dispatcher, DispatchSettings
@@ -29,6 +31,7 @@ class Worker:
         wake: Wake,
         watch: ToggleWatch,
         triage: Triage,
+        providers: Mapping[str, Provider],
         settings: DispatchSettings,
         clock: Clock,
     ) -> None:
@@ -44,6 +47,7 @@ class Worker:
             wake=wake,
             triage=triage,
             gate=Gate(pool, triage),
+            providers=providers,
             settings=settings,
             clock=clock,
         )

@@ -190,19 +190,29 @@ _choices = msgspec.json.Decoder()
 _fields = ClaimedDelivery.__struct_fields__[:_PERSON_AT]
 
 
-def _claimed(rows: Sequence[tuple[Any, ...]]) -> ClaimedDelivery:
-    """Put the rows of one delivery together."""
-    row = rows[0]
-    timezone, offset, window, choices, locale = row[_PERSON_AT:_DEVICE_AT]
-    person = Person(
+def read_person(fields: Sequence[Any]) -> tuple[Person, str | None]:
+    """Put a person together from timezone, offset, window, choices and locale."""
+    timezone, offset, window, choices, locale = fields
+    return Person(
         timezone=timezone,
         gmt_offset_seconds=offset,
         allowed_window=window,
         choices=_choices.decode(choices) if choices else None,
-    )
+    ), locale
+
+
+def read_devices(rows: Sequence[Sequence[Any]], at: int) -> tuple[ReachedDevice, ...]:
+    """Put the devices together that stand at the end of joined rows."""
+    return tuple(ReachedDevice._make(row[at:]) for row in rows if row[at])
+
+
+def _claimed(rows: Sequence[tuple[Any, ...]]) -> ClaimedDelivery:
+    """Put the rows of one delivery together."""
+    row = rows[0]
+    person, locale = read_person(row[_PERSON_AT:_DEVICE_AT])
     return ClaimedDelivery(
         **dict(zip(_fields, row, strict=False)),
         person=person,
         locale=locale,
-        devices=tuple(ReachedDevice._make(each[_DEVICE_AT:]) for each in rows if each[_DEVICE_AT]),
+        devices=read_devices(rows, _DEVICE_AT),
     )

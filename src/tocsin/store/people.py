@@ -1,0 +1,76 @@
+"""What is known of people at this moment, for decisions that are not about a delivery yet."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+
+from tocsin.domain.decide import Person
+from tocsin.store.claims import ReachedDevice, read_devices, read_person
+from tocsin.store.pool import Connection
+
+
+class Acquaintance(msgspec.Struct, frozen=True, kw_only=True):
+    """A person with their devices; `behind` tells that something in their row still waits."""
+
+    user_id: str
+    behind: bool
+    person: Person
+    locale: str | None
+    devices: tuple[ReachedDevice, ...]
+
+
+PEOPLE = """
+select
+    given.user_id,
+    given.ordering_key is not null and exists (
+        select
+        from deliveries
+        where deliveries.ordering_key = given.ordering_key
+            and state in ('scheduled', 'pending', 'retrying')
+    ) as behind,
+    users.timezone,
+    users.gmt_offset_seconds,
+    users.allowed_window,
+    preferences.choices::text,
+    users.locale,
+    devices.id,
+    devices.token,
+    devices.provider,
+    devices.platform,
+    devices.locale,
+    devices.timezone,
+    devices.last_seen_at
+from unnest($1::text[], $2::text[]) as given (user_id, ordering_key)
+left join users on users.user_id = given.user_id
+left join preferences on preferences.user_id = given.user_id
+left join devices
+    on devices.user_id = given.user_id and devices.retired_at is null and devices.push_enabled
+order by given.user_id, devices.last_seen_at desc
+"""
+
+_PERSON_AT = 2
+_DEVICE_AT = 7
+_first = itemgetter(0)
+
+
+async def people(
+    connection: Connection, user_ids: Sequence[str], ordering_keys: Sequence[str | None]
+) -> dict[str, Acquaintance]:
+    """Read what is known of people and whether their rows are busy."""
+    rows = await connection.fetch(PEOPLE, user_ids, ordering_keys)
+    return {user_id: _acquaintance(list(same)) for user_id, same in groupby(rows, key=_first)}
+
+
+def _acquaintance(rows: Sequence[Sequence[Any]]) -> Acquaintance:
+    row = rows[0]
+    person, locale = read_person(row[_PERSON_AT:_DEVICE_AT])
+    return Acquaintance(
+        user_id=row[0],
+        behind=row[1],
+        person=person,
+        locale=locale,
+        devices=read_devices(rows, _DEVICE_AT),
+    )
