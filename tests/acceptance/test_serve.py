@@ -1,6 +1,7 @@
 """`tocsin serve` keeps its processes and its database alive, and leaves none of them behind."""
 
-from collections.abc import AsyncIterator
+import ctypes
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from acceptance.postgres import kill_postgres, mortal_folder, postmaster
 from acceptance.processes import Process, Processes, free_port, processes_in
 from edges.edge import SECRET, person
 from tocsin.sandbox import Sandbox
+from tocsin.store.embedded import EmbeddedPostgres
 from waiting import found, until
 
 LONGEST_RECOVERY = 30
@@ -106,6 +108,35 @@ async def test_the_children_end_with_their_parent_and_the_next_one_takes_over(se
 
     await until(lambda: not any(map(_is_alive, children)), within=LONGEST_RECOVERY)
     assert await (await served.start()).logged("listening")
+
+
+@pytest.mark.usefixtures("as_first_process")
+async def test_a_dead_database_is_noticed_by_the_first_process_of_a_container() -> None:
+    with mortal_folder() as data_dir:
+        server = EmbeddedPostgres(data_dir)
+        server.start()
+        try:
+            postgres = postmaster(data_dir)
+            assert postgres is not None
+            postgres.kill()
+            await until(lambda: postgres.status() == psutil.STATUS_ZOMBIE)
+
+            assert server.ensure_running()
+            assert postmaster(data_dir) is not None
+        finally:
+            server.stop()
+
+
+@pytest.fixture
+def as_first_process() -> Iterator[None]:
+    """Make orphans ours, as they are to the first process of a container."""
+    libc, adopt_orphans = ctypes.CDLL(None), 36
+    assert libc.prctl(adopt_orphans, 1) == 0
+    yield
+    assert libc.prctl(adopt_orphans, 0) == 0
+    for child in psutil.Process().children():
+        if child.status() == psutil.STATUS_ZOMBIE:
+            child.wait()
 
 
 async def _both(server: Process) -> dict[str, psutil.Process] | None:

@@ -1,7 +1,6 @@
 import os
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from tocsin.domain.errors import SettingsError
@@ -135,7 +134,8 @@ def test_a_lease_shorter_than_a_send_is_a_contradiction() -> None:
     assert field == "dispatch.lease_seconds (TOCSIN_DISPATCH__LEASE_SECONDS)"
     assert "must be at least 15" in message
     assert "fcm.timeout (TOCSIN_FCM__TIMEOUT) = 10 seconds" in message
-    assert load_settings({"TOCSIN_FCM__TIMEOUT": "10", "TOCSIN_DISPATCH__LEASE_SECONDS": "15"})
+    long_enough = load_settings({"TOCSIN_FCM__TIMEOUT": "10", "TOCSIN_DISPATCH__LEASE_SECONDS": "15"})
+    assert long_enough.dispatch.lease_seconds == 15
 
 
 def test_every_fault_is_named_at_once(toml: Path) -> None:

@@ -61,6 +61,7 @@ def test_anything_else_is_refused_and_never_an_error(text: str) -> None:
         TOKEN.rpartition(".")[0],
         TOKEN + "." + TOKEN,
         "1.." + TOKEN.rpartition(".")[2],
+        TOKEN[:5] + "!" + TOKEN[5:],
         TOKEN + "A" * LONGEST_TOKEN,
         "1." + urlsafe_b64encode(b'["eve","orders","email"]').decode() + "." + TOKEN.rpartition(".")[2],
     ],

@@ -8,7 +8,14 @@ from litestar import Request, get, post
 from litestar.response.base import ASGIResponse
 
 from tocsin.api.operations import AnyoneMay, Operation, Tag, declared
-from tocsin.api.problems import BODY_TOO_LARGE, INVALID_BODY, NOT_FOUND, ProblemError, faulty
+from tocsin.api.problems import (
+    BODY_TOO_LARGE,
+    INVALID_BODY,
+    NOT_FOUND,
+    UNAVAILABLE,
+    ProblemError,
+    faulty,
+)
 from tocsin.api.queries import read_path
 from tocsin.api.services import services_of
 from tocsin.domain.faults import Fault
@@ -93,7 +100,7 @@ async def ask_to_unsubscribe(request: Request[Any, Any, Any]) -> ASGIResponse:
             body_type="application/x-www-form-urlencoded",
             answers={200: str},
             answer_type="text/html",
-            problems=(NOT_FOUND, BODY_TOO_LARGE, INVALID_BODY),
+            problems=(NOT_FOUND, BODY_TOO_LARGE, INVALID_BODY, UNAVAILABLE),
         )
     ),
 )

@@ -7,14 +7,13 @@ import typer
 
 from tocsin.cli.access import with_pool
 from tocsin.cli.output import AsJson, console, moment, print_json, table
+from tocsin.domain.devices import short_hash
 from tocsin.settings import Settings
 from tocsin.store import devices
 from tocsin.store.devices import DeviceRow
 from tocsin.store.pool import Pool
 
 app = typer.Typer(help="The devices of a person.", no_args_is_help=True)
-
-HASH_SHOWN = 12
 
 
 @app.command("list")
@@ -36,13 +35,11 @@ def list_devices(
     if not rows:
         console.print(f"User {user_id} has no {'' if retired else 'active '}devices.")
         return
-    shown = table("device", "by", "token", "sent", "seen", "state")
+    shown = table("device", "by", "seen", "state")
     for row in rows:
         shown.add_row(
-            str(row.id),
+            f"{row.id}\n  token {short_hash(row.token_hash)}, {row.notification_count} sent",
             f"{row.provider}/{row.platform}",
-            row.token_hash.hex()[:HASH_SHOWN],
-            str(row.notification_count),
             moment(row.last_seen_at),
             _state(row),
         )
@@ -51,7 +48,7 @@ def list_devices(
 
 def _as_fields(row: DeviceRow) -> dict[str, object]:
     fields = msgspec.structs.asdict(row)
-    fields["token_hash"] = row.token_hash.hex()[:HASH_SHOWN]
+    fields["token_hash"] = short_hash(row.token_hash)
     return fields
 
 

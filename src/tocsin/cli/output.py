@@ -26,9 +26,11 @@ def complain(message: str) -> None:
 
 
 def table(*columns: str) -> Table:
-    """Start a table that stays within eighty columns where it can."""
+    """Start a table of eighty columns; its first column holds what people copy, so it is never broken."""
+    first, *others = columns
     started = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
+    started.add_column(first, no_wrap=True)
+    for column in others:
         started.add_column(column, overflow="fold")
     return started
 

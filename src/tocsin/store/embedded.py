@@ -6,7 +6,7 @@ import stat
 import subprocess
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tocsin.domain.errors import DatabaseError
@@ -55,7 +55,10 @@ class EmbeddedPostgres:
 
     def ensure_running(self) -> bool:
         """Start the server again if it died; tell whether that was needed."""
-        if self._server is None or self._server.get_postmaster_info().is_running():
+        if self._server is None:
+            return False
+        _reap(self._server)
+        if self._server.get_postmaster_info().is_running():
             return False
         self._server.ensure_postgres_running()
         return True
@@ -63,6 +66,7 @@ class EmbeddedPostgres:
     def stop(self) -> None:
         """Let go; the last process to do so stops the server."""
         if self._server is not None:
+            _reap(self._server)
             self._server.cleanup()
             self._server = None
 
@@ -84,6 +88,15 @@ class EmbeddedPostgres:
         text = main.read_text()
         if line not in text:
             main.write_text(text + line)
+
+
+def _reap(server: PostgresServer) -> None:
+    """Wait for the server if it is dead and ours: till then it looks alive.
+
+    The first process of a container inherits it as an orphan.
+    """
+    with suppress(ChildProcessError):
+        os.waitpid(server.get_postmaster_info().pid, os.WNOHANG)
 
 
 def _refuse_private_parents(folder: Path) -> None:

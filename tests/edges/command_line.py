@@ -1,0 +1,67 @@
+"""The command line as an operator meets it: every command is a process of its own.
+
+Starting Python and importing the server takes a second; each command is therefore forked from a process
+that has done so already.
+"""
+
+import multiprocessing
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+LONGEST_COMMAND = 60
+
+_starting = multiprocessing.get_context("forkserver")
+_starting.set_forkserver_preload(["pytest", "tocsin.cli.commands"])
+
+
+class Ran(NamedTuple):
+    """How a command ended and what it said."""
+
+    code: int | None
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return msgspec.json.decode(self.out)
+
+    @property
+    def said(self) -> str:
+        """Everything it said, without the line breaks that the width of the screen asked for."""
+        return " ".join((self.out + self.err).split())
+
+
+def run(arguments: Sequence[str], environment: Mapping[str, str], folder: Path) -> Ran:
+    """Run `tocsin` in a folder, with these variables and no other settings."""
+    with tempfile.TemporaryDirectory() as spoken:
+        out, err = Path(spoken, "out"), Path(spoken, "err")
+        process = _starting.Process(
+            target=_command, args=(list(arguments), dict(environment), folder, out, err)
+        )
+        process.start()
+        process.join(LONGEST_COMMAND)
+        if process.is_alive():
+            process.kill()
+            process.join()
+        code = process.exitcode
+        process.close()
+        return Ran(code, out.read_text(), err.read_text())
+
+
+def _command(arguments: list[str], environment: dict[str, str], folder: Path, out: Path, err: Path) -> None:
+    for name in [name for name in os.environ if name.startswith("TOCSIN_")]:
+        del os.environ[name]
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.stdout = out.open("w")
+    sys.stderr = err.open("w")
+    sys.argv = ["tocsin", *arguments]
+    from tocsin.cli import main
+
+    main()
