@@ -213,5 +213,5 @@ def _fcm_faults(settings: Settings) -> Iterator[Fault]:
             field=setting_name(("dispatch", "lease_seconds")),
             code="contradiction",
             message=f"must be at least {longest:g}: with {setting_name(('fcm', 'timeout'))} = "
-            f"{fcm.timeout:g} a send may take that long, and the outcome has to be settled under the same lease",
+            f"{fcm.timeout:g} a send may take that long, and it is settled under the same lease",
         )

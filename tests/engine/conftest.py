@@ -1,5 +1,5 @@
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -31,17 +31,50 @@ TEXTS = {
     "email.text": "-",
 }
 
+# Types that go by push alone and differ only in how they are treated.
+POLICIES = {
+    "plain": "backoff: 'ladder(10s)'",
+    "step": "{ordered: true, attempts: {push: 100}, backoff: 'exponential(10ms, 50ms, 2, 0)'}",
+    "brittle_step": "{ordered: true, attempts: {push: 2}, backoff: 'exponential(10ms, 50ms, 2, 0)'}",
+    "urgent": "urgent: true",
+    "critical": "critical: true",
+    "rare": "throttle: {limit: 2, per: 1h}",
+    "paced": "throttle: {limit: 2, per: 1h, beyond: defer}",
+    "fleeting": "ttl_seconds: 3600",
+}
+BY_PUSH = """
+{name}:
+  version: 1
+  category: {category}
+  channels: [push]
+  default_locale: en
+  payload: {{type: object}}
+  policies: {policies}
+"""
+
+
+def written_policies(text: str) -> str:
+    return text if text.startswith("{") else f"{{{text}}}"
+
+
+def add_type(folder: Path, name: str, declaration: str, texts: Mapping[str, str]) -> None:
+    (folder / "types" / f"{name}.yaml").write_text(declaration)
+    place = folder / "templates" / name / "en"
+    place.mkdir(parents=True)
+    for part, text in texts.items():
+        (place / f"{part}.j2").write_text(text)
+
 
 @pytest.fixture(scope="session")
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
-    """Give the shipped types and one more, which takes any payload and goes by two channels."""
+    """Give the shipped types, one that takes any payload by two channels, and one for each policy."""
     folder: Path = tmp_path_factory.mktemp("catalog") / "catalog"
     shutil.copytree(shipped_catalog(), folder)
-    (folder / "types" / "alert.yaml").write_text(ALERT)
-    texts = folder / "templates" / "alert" / "en"
-    texts.mkdir(parents=True)
-    for part, text in TEXTS.items():
-        (texts / f"{part}.j2").write_text(text)
+    add_type(folder, "alert", ALERT, TEXTS)
+    texts = {"push.title": "News", "push.body": "-"}
+    for name, policies in POLICIES.items():
+        declaration = BY_PUSH.format(name=name, category=f"{name}_news", policies=written_policies(policies))
+        add_type(folder, name, declaration, texts)
     return load_catalog(folder)
 
 

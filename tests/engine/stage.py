@@ -42,6 +42,10 @@ class MovableClock:
     def advance(self, by: timedelta) -> None:
         self._ahead += by
 
+    def move_to(self, moment: datetime) -> None:
+        """Let it be that moment now."""
+        self._ahead = moment - datetime.now(UTC)
+
 
 class StubProvider:
     """Answers each message with the next scripted outcome of its target, else takes it."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tocsin.cli import catalog, demo, devices, keys, sandbox, send, serve, show, toggle
+from tocsin.cli import cancel, catalog, demo, devices, explain, keys, sandbox, send, serve, show, toggle
 from tocsin.cli.output import complain
 from tocsin.domain.errors import TocsinError
 
@@ -21,6 +21,8 @@ app = typer.Typer(
 serve.add_to(app)
 send.add_to(app)
 show.add_to(app)
+explain.add_to(app)
+cancel.add_to(app)
 app.add_typer(devices.app, name="devices")
 app.add_typer(keys.app, name="keys")
 app.add_typer(catalog.app, name="catalog")
