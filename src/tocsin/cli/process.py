@@ -32,7 +32,7 @@ def run_until_stopped(main: Callable[[asyncio.Event], Awaitable[None]], *, tied:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, _stop_or_end, stop, number)
+            loop.add_signal_handler(number, _stop_or_end, stop, number, tied)
         if tied:
             loop.add_reader(sys.stdin.fileno(), _stop_at_end_of_input, stop, loop)
         await main(stop)
@@ -40,7 +40,11 @@ def run_until_stopped(main: Callable[[asyncio.Event], Awaitable[None]], *, tied:
     uvloop.run(body())
 
 
-def _stop_or_end(stop: asyncio.Event, number: int) -> None:
+def _stop_or_end(stop: asyncio.Event, number: int, tied: bool) -> None:
+    if stop.is_set() and tied:
+        # A signal to the whole group reaches a child twice, the second time through its parent,
+        # who will kill it when patience is at an end.
+        return
     if stop.is_set():
         _log.warning("second signal: ending at once")
         os._exit(128 + number)

@@ -159,7 +159,7 @@ with settled as (
     )
     where d.id = given.id and d.lease = given.lease and d.state = any($17::text[])
     returning
-        d.id, d.device_id, d.ordering_key, d.settled_at, given.outcome, given.code, given.detail,
+        d.id, d.device_id, d.ordering_key, d.held_by, d.settled_at, given.outcome, given.code, given.detail,
         given.retire, given.tried_at
 ),
 tried as (
@@ -182,7 +182,10 @@ retired as (
 )
 select
     count(*),
-    array_agg(distinct ordering_key) filter (where ordering_key is not null and settled_at is not null)
+    -- The one before may have been settled while this one was being set aside.
+    array_agg(distinct ordering_key) filter (
+        where ordering_key is not null and (settled_at is not null or held_by = 'order')
+    )
 from settled
 """
 

@@ -28,12 +28,13 @@ where id in (
 """
 
 # The next of a row is the oldest notification that still waits, with all its devices. Whoever waits
-# behind is let go only then.
+# behind is let go only then. What another worker is letting go at this moment is left to it, so that two
+# never wait for each other crosswise.
 RELEASE_NEXT = """
-update deliveries as d
+update deliveries
 set due_at = $2, held_by = null
-from (
-    select keys.ordering_key, next.notification_id
+where id in (
+    select d.id
     from unnest($1::text[]) as keys (ordering_key)
     cross join lateral (
         select notification_id
@@ -42,12 +43,14 @@ from (
             and state in ('scheduled', 'pending', 'retrying')
         order by notification_id
         limit 1
-    ) as next
-) as head
-where d.ordering_key = head.ordering_key
-    and d.notification_id = head.notification_id
-    and d.state in ('scheduled', 'pending', 'retrying')
-    and d.held_by = 'order'
+    ) as head
+    join deliveries as d
+        on d.ordering_key = keys.ordering_key
+        and d.notification_id = head.notification_id
+        and d.state in ('scheduled', 'pending', 'retrying')
+        and d.held_by = 'order'
+    for update of d skip locked
+)
 """
 
 KEYS_IN_ORDER = """
