@@ -27,7 +27,7 @@ from tocsin.store.pool import PoolSettings, schema_fault
 
 PREFIX = "TOCSIN_"
 NOT_SETTINGS = {"TOCSIN_CONFIG", "TOCSIN_TEST_DATABASE_URL"}
-SETTLE_SLACK = 2.0
+SETTLE_SLACK = 5.0
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -206,8 +206,7 @@ def _fcm_faults(settings: Settings) -> Iterator[Fault]:
             code="invalid",
             message="must start with https:// (or http:// for a sandbox)",
         )
-    # At worst a token is fetched, refused with the message, fetched again and the message sent again.
-    longest = 3 * fcm.timeout + SETTLE_SLACK
+    longest = fcm.timeout + SETTLE_SLACK
     if settings.dispatch.lease_seconds < longest:
         yield Fault(
             field=setting_name(("dispatch", "lease_seconds")),

@@ -1,5 +1,6 @@
 """Firebase Cloud Messaging, HTTP v1."""
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -99,6 +100,7 @@ class FcmProvider:
             )
         self._url = f"{settings.base_url.rstrip('/')}/v1/projects/{project}/messages:send"
         self._concurrency = settings.max_concurrency
+        self._timeout = settings.timeout
         self._connections = Connections(
             concurrency=settings.max_concurrency,
             connect_timeout=settings.connect_timeout,
@@ -130,16 +132,9 @@ class FcmProvider:
         if isinstance(body, Rejected):
             return body
         try:
-            token = await self._tokens.get()
-            answer = await self._post(body, token)
-            if answer.status == HTTPStatus.UNAUTHORIZED:
-                outcome = await _outcome(answer, message, now)
-                if outcome.code == "THIRD_PARTY_AUTH_ERROR":
-                    return outcome
-                answer = await self._post(body, await self._tokens.replace(token))
-            if answer.status == HTTPStatus.OK:
-                return Sent(_taken.decode(await answer.bytes()).name)
-            return await _outcome(answer, message, now)
+            # The time-out is for all of it, token and second try included: a lease is reckoned by it.
+            async with asyncio.timeout(self._timeout):
+                return await self._hand_over(body, message, now)
         except TokenUnavailableError as error:
             if error.lasting:
                 return Defer("credentials_refused", ALARM_REST, str(error), alarm=True)
@@ -150,6 +145,18 @@ class FcmProvider:
             return Retry("network_error", type(error).__name__)
         except msgspec.DecodeError:
             return Retry("unreadable_answer", "FCM answered 200 with something else than its JSON")
+
+    async def _hand_over(self, body: bytes, message: Message, now: datetime) -> Outcome:
+        token = await self._tokens.get()
+        answer = await self._post(body, token)
+        if answer.status == HTTPStatus.UNAUTHORIZED:
+            outcome = await _outcome(answer, message, now)
+            if outcome.code == "THIRD_PARTY_AUTH_ERROR":
+                return outcome
+            answer = await self._post(body, await self._tokens.replace(token))
+        if answer.status == HTTPStatus.OK:
+            return Sent(_taken.decode(await answer.bytes()).name)
+        return await _outcome(answer, message, now)
 
     async def _post(self, body: bytes, token: str) -> Response:
         return await (
