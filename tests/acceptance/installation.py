@@ -35,6 +35,7 @@ class Installation:
             "TOCSIN_DATABASE_URL": url,
             "TOCSIN_HTTP__PORT": "0",
             "TOCSIN_AUTH__JWT_SECRET": SECRET,
+            "TOCSIN_QUIET_HOURS__ENABLED": "false",
             "TOCSIN_FCM__BASE_URL": sandbox.https_url,
             "TOCSIN_FCM__CA_FILE": str(sandbox.ca_file),
             "TOCSIN_FCM__CREDENTIALS_FILE": str(account),

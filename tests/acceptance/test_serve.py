@@ -35,6 +35,7 @@ class Served:
             "TOCSIN_DATA_DIR": str(data_dir),
             "TOCSIN_HTTP__PORT": str(self._port),
             "TOCSIN_AUTH__JWT_SECRET": SECRET,
+            "TOCSIN_QUIET_HOURS__ENABLED": "false",
             "TOCSIN_FCM__BASE_URL": sandbox.https_url,
             "TOCSIN_FCM__CA_FILE": str(sandbox.ca_file),
             "TOCSIN_FCM__CREDENTIALS_FILE": str(account),

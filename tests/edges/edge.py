@@ -19,10 +19,14 @@ from tocsin.api.server import HttpSettings, serve_api
 from tocsin.api.services import Services
 from tocsin.api.tokens import AuthSettings
 from tocsin.catalog.load import load_catalog, shipped_catalog
+from tocsin.domain.limits import LimitsSettings
+from tocsin.domain.quiet_hours import QuietHours, QuietHoursSettings
 from tocsin.engine.accept import Acceptor
 from tocsin.engine.check import Planner
-from tocsin.engine.toggles import Toggles
 from tocsin.engine.clock import utc_now
+from tocsin.engine.explain import Explainer
+from tocsin.engine.toggles import Toggles
+from tocsin.engine.triage import Triage
 from tocsin.store.pool import Pool
 
 SECRET = "a secret of at least thirty-two bytes"
@@ -48,10 +52,19 @@ def person(user_id: str | int, **claims: Any) -> dict[str, str]:
 
 
 def services(pool: Pool, **changes: Any) -> Services:
-    planner = Planner(load_catalog(shipped_catalog()), frozenset({"push"}), {}, Toggles())
+    catalog, toggles = load_catalog(shipped_catalog()), Toggles()
+    planner = Planner(catalog, frozenset({"push"}), {}, toggles)
+    triage = Triage(
+        catalog=catalog,
+        providers=frozenset({"fcm"}),
+        toggles=toggles,
+        quiet=QuietHours.compile(QuietHoursSettings()),
+        limits=LimitsSettings(),
+    )
     parts = Services(
         pool=pool,
         acceptor=Acceptor(pool, planner, utc_now),
+        explainer=Explainer(planner, triage),
         clock=utc_now,
         schema=SCHEMA,
         auth=AuthSettings(jwt_secret=SECRET),

@@ -128,9 +128,7 @@ class Stage:
         available: frozenset[str] = frozenset({"push"}),
         admins: Mapping[str, Sequence[str]] | None = None,
     ) -> Acceptor:
-        return Acceptor(
-            self.pool, Planner(self.catalog, available, admins or {}, self.toggles), self.clock
-        )
+        return Acceptor(self.pool, Planner(self.catalog, available, admins or {}, self.toggles), self.clock)
 
     async def accept(self, *users: str, **changes: Any) -> UUID:
         """Accept one intent for some people and give the notification."""

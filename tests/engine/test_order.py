@@ -44,7 +44,8 @@ async def accept_in_order(stage: Stage, people: int, each: int, kind: str = "ste
     for turn in range(each):
         users = [f"user{number}" for number in range(people)]
         answers = await stage.acceptor.accept(
-            "shop", [an_intent(user, type=kind, payload={}, idempotency_key=f"{user}-{turn}") for user in users]
+            "shop",
+            [an_intent(user, type=kind, payload={}, idempotency_key=f"{user}-{turn}") for user in users],
         )
         for user, answer in zip(users, answers, strict=True):
             assert isinstance(answer, Accepted)

@@ -9,7 +9,7 @@ from litestar.response.base import ASGIResponse
 
 from tocsin.api.auth import holder_of
 from tocsin.api.bodies import Broken, decode
-from tocsin.api.intents import read_keyed_intent
+from tocsin.api.intents import read_question
 from tocsin.api.operations import KeyMay, Operation, Tag, declared
 from tocsin.api.problems import (
     BODY_TOO_LARGE,
@@ -88,7 +88,7 @@ class Rescheduled(msgspec.Struct, frozen=True):
 async def explain_notification(request: Request[Any, Any, Any]) -> ASGIResponse:
     """Tell, for each recipient and channel, what would happen, when, and why; a key is not needed."""
     services = services_of(request)
-    intent = read_keyed_intent(await request.body(), "explain")
+    intent = read_question(await request.body())
     if isinstance(intent, Broken):
         raise ProblemError(MALFORMED_JSON, intent.reason)
     if isinstance(intent, Unreadable):

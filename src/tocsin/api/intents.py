@@ -19,6 +19,16 @@ def read_intent(raw: bytes | msgspec.Raw) -> Intent | Unreadable | Broken:
     return _unreadable(bytes(raw), read.faults)
 
 
+def read_question(raw: bytes) -> Intent | Unreadable | Broken:
+    """Read an intent that is only asked about; a key is not needed."""
+    try:
+        fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return read_intent(raw)
+    fields.setdefault("idempotency_key", msgspec.Raw(b'"explain"'))
+    return read_intent(msgspec.json.encode(fields))
+
+
 def read_keyed_intent(raw: bytes, key: str) -> Intent | Unreadable | Broken:
     """Read one intent whose idempotency key came in a header; the body may repeat it, not differ."""
     try:

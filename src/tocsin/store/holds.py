@@ -48,7 +48,8 @@ where id in (
         on d.ordering_key = keys.ordering_key
         and d.notification_id = head.notification_id
         and d.state in ('scheduled', 'pending', 'retrying')
-        and d.held_by = 'order'
+        -- Not as an equality: the planner would read everything that is held in order, for every key.
+        and coalesce(d.held_by, '') = 'order'
     for update of d skip locked
 )
 """
