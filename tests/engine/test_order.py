@@ -1,16 +1,16 @@
 import random
-import time
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from engine.stage import Stage, StubProvider, an_intent
 from tocsin.domain.message import Message
-from tocsin.domain.outcome import Gone, Outcome, Retry, Sent
+from tocsin.domain.outcome import Defer, Gone, Outcome, Retry, Sent
 from tocsin.engine.answers import Accepted
-from waiting import found
+from tocsin.store.holds import cancel
+from waiting import found, until
 
 
 class Faulty(StubProvider):
@@ -62,6 +62,14 @@ async def all_settled(stage: Stage, within: float = 90.0) -> None:
     await found(look, within=within)
 
 
+async def work(stage: Stage, provider: StubProvider, workers: int = 4) -> None:
+    """Let some workers do all there is to do."""
+    async with AsyncExitStack() as stack:
+        for _ in range(workers):
+            await stack.enter_async_context(stage.working(provider))
+        await all_settled(stage)
+
+
 async def test_ten_thousand_in_rows_of_a_hundred_arrive_in_order_through_faults(stage: Stage) -> None:
     people, each = 100, 100
     for number in range(people):
@@ -69,14 +77,109 @@ async def test_ten_thousand_in_rows_of_a_hundred_arrive_in_order_through_faults(
     wanted = await accept_in_order(stage, people, each)
     provider = Faulty(0.2)
 
-    began = time.monotonic()
-    async with AsyncExitStack() as workers:
-        for _ in range(4):
-            await workers.enter_async_context(stage.working(provider))
-        await all_settled(stage)
-    took = time.monotonic() - began
-    print(f"{people * each / took:.0f}/s, {took:.1f} s")
+    await work(stage, provider)
 
     assert provider.took == wanted
     assert await stage.states() == {"sent": people * each}
     assert provider.failed > people * each * 0.15
+
+
+async def test_each_of_two_devices_gets_its_row_in_order(stage: Stage) -> None:
+    people, each = 10, 20
+    for number in range(people):
+        await stage.device(f"user{number}", token=f"phone{number}")
+        await stage.device(f"user{number}", token=f"tablet{number}")
+    wanted = await accept_in_order(stage, people, each)
+    provider = Faulty(0.2)
+
+    await work(stage, provider)
+
+    for number in range(people):
+        assert provider.took[f"phone{number}"] == wanted[f"user{number}"]
+        assert provider.took[f"tablet{number}"] == wanted[f"user{number}"]
+    assert await stage.states() == {"sent": people * each * 2}
+
+
+async def test_neither_device_gets_the_next_before_both_have_this_one(stage: Stage) -> None:
+    await stage.device("user0", token="phone")
+    await stage.device("user0", token="tablet")
+    (wanted,) = (await accept_in_order(stage, 1, 3)).values()
+    provider = Faulty(0.0)
+    provider.script("tablet", *[Retry("UNAVAILABLE")] * 3)
+
+    await work(stage, provider)
+
+    order = [message.notification_id for message in provider.arrived]
+    assert order == sorted(order)
+    assert provider.took == {"phone": wanted, "tablet": wanted}
+
+
+async def test_a_dead_one_lets_the_next_go(stage: Stage) -> None:
+    await stage.device("user0")
+    (wanted,) = (await accept_in_order(stage, 1, 4, "brittle_step")).values()
+    provider = Faulty(0.0)
+    provider.script("user0", Sent("1"), Retry("UNAVAILABLE"), Retry("UNAVAILABLE"))
+
+    await work(stage, provider)
+
+    assert provider.took["user0"] == [wanted[0], *wanted[2:]]
+    assert await stage.states() == {"sent": 3, "dead": 1}
+
+
+async def test_a_device_that_is_gone_lets_the_next_go_to_the_other(stage: Stage) -> None:
+    await stage.device("user0", token="phone")
+    await stage.device("user0", token="tablet")
+    (wanted,) = (await accept_in_order(stage, 1, 4)).values()
+    provider = Faulty(0.0)
+    provider.script("phone", Sent("1"), Gone("UNREGISTERED"))
+
+    await work(stage, provider)
+
+    assert provider.took == {"phone": wanted[:1], "tablet": wanted}
+    assert await stage.states() == {"sent": 5, "gone": 1}
+
+
+async def test_one_that_was_taken_back_lets_the_next_go(stage: Stage) -> None:
+    await stage.device("user0")
+    (wanted,) = (await accept_in_order(stage, 1, 3)).values()
+    provider = Faulty(0.0)
+    provider.hold()
+    async with stage.working(provider):
+        await until(lambda: len(provider.arrived) == 1)
+        await found(lambda: held_in_order(stage, 2))
+        assert await cancel(stage.pool, wanted[1], stage.clock()) == 1
+        provider.let_go.set()
+        await all_settled(stage)
+
+    assert provider.took["user0"] == [wanted[0], wanted[2]]
+
+
+async def test_what_is_taken_back_at_the_head_of_a_row_lets_the_next_go(stage: Stage) -> None:
+    await stage.device("user0")
+    first = await stage.accept(
+        "user0", type="step", payload={}, idempotency_key="1", send_at=stage.clock() + timedelta(hours=1)
+    )
+    second = await stage.accept("user0", type="step", payload={}, idempotency_key="2")
+    provider = Faulty(0.0)
+    async with stage.working(provider):
+        await found(lambda: held_in_order(stage, 1))
+        assert await cancel(stage.pool, first, stage.clock()) == 1
+        await stage.settled(second, "sent")
+
+
+async def test_rows_do_not_wait_for_each_other(stage: Stage) -> None:
+    await stage.device("user0")
+    await stage.device("user1")
+    provider = Faulty(0.0)
+    provider.script("user0", *[Defer("SLOW", timedelta(hours=1), pauses=False)])
+    await accept_in_order(stage, 2, 3)
+    async with stage.working(provider):
+        await until(lambda: len(provider.took["user1"]) == 3)
+        await found(lambda: held_in_order(stage, 2))
+
+    assert not provider.took["user0"]
+
+
+async def held_in_order(stage: Stage, count: int) -> bool:
+    held: int = await stage.pool.fetchval("select count(*) from deliveries where held_by = 'order'")
+    return held == count

@@ -29,12 +29,11 @@ where id in (
 
 # The next of a row is the oldest notification that still waits, with all its devices. Whoever waits
 # behind is let go only then. What another worker is letting go at this moment is left to it, so that two
-# never wait for each other crosswise.
+# never wait for each other crosswise. Heads are found first, one look at each row: joined otherwise, or
+# with an equality on held_by, the planner would read all that waits, and it does so while tables are new.
 RELEASE_NEXT = """
-update deliveries
-set due_at = $2, held_by = null
-where id in (
-    select d.id
+with heads as materialized (
+    select keys.ordering_key, head.notification_id
     from unnest($1::text[]) as keys (ordering_key)
     cross join lateral (
         select notification_id
@@ -44,13 +43,18 @@ where id in (
         order by notification_id
         limit 1
     ) as head
-    join deliveries as d
-        on d.ordering_key = keys.ordering_key
-        and d.notification_id = head.notification_id
-        and d.state in ('scheduled', 'pending', 'retrying')
-        -- Not as an equality: the planner would read everything that is held in order, for every key.
-        and coalesce(d.held_by, '') = 'order'
-    for update of d skip locked
+)
+update deliveries
+set due_at = $2, held_by = null
+where id in (
+    select next.id
+    from heads
+    join deliveries as next
+        on next.ordering_key = heads.ordering_key
+        and next.notification_id = heads.notification_id
+        and next.state in ('scheduled', 'pending', 'retrying')
+        and coalesce(next.held_by, '') = 'order'
+    for update of next skip locked
 )
 """
 
