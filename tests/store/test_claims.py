@@ -1,5 +1,5 @@
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -9,8 +9,10 @@ import pytest
 
 from databases import SCHEMA
 from rows import NOW, add_delivery, add_device, add_notification, add_waiting, delivery, insert, take
+from tocsin.domain.decide import Person
+from tocsin.domain.delivery import WAITING, State
 from tocsin.domain.ids import new_lease_id
-from tocsin.store.claims import CLAIM, START, Position
+from tocsin.store.claims import CLAIM, START, Position, ReachedDevice
 from tocsin.store.pool import Connection, Pool, PoolSettings, open_pool
 
 SECOND = timedelta(seconds=1)
@@ -110,8 +112,8 @@ async def test_two_claims_at_once_never_take_the_same(pool: Pool) -> None:
 
 
 async def test_all_a_send_needs_is_read_at_the_claim(pool: Pool) -> None:
-    await pool.execute("insert into users (user_id, locale, updated_at) values ('ada', 'tr-TR', $1)", NOW)
-    device_id = await add_device(pool, token="t1", platform="ios")
+    await add_person(pool, locale="tr-TR")
+    device_id = await add_device(pool, token="t1", platform="ios", locale="ko", timezone="Asia/Seoul")
     notification_id = await add_notification(
         pool, collapse_key="c", expires_at=NOW + SECOND, request_id="r", trace_id="t"
     )
@@ -119,90 +121,93 @@ async def test_all_a_send_needs_is_read_at_the_claim(pool: Pool) -> None:
 
     (taken,) = await take(pool)
 
-    assert taken._asdict() == {
+    assert msgspec.structs.asdict(taken) == {
         "id": made,
         "notification_id": notification_id,
         "channel": "push",
         "due_at": NOW,
         "attempts": 0,
         "rescued": False,
+        "behind": False,
+        "superseded": False,
         "user_id": "ada",
         "address": None,
-        "device_id": device_id,
-        "token": "t1",
-        "provider": "fcm",
-        "platform": "ios",
-        "locale": "tr-TR",
+        "device_id": None,
+        "ordering_key": None,
+        "reserved": False,
         "type": "new_customer",
         "version": 2,
         "payload": taken.payload,
         "collapse_key": "c",
         "expires_at": NOW + SECOND,
+        "send_at_local": None,
+        "cancelled": False,
         "producer": "shop",
         "request_id": "r",
         "trace_id": "t",
+        "person": Person(
+            timezone="Europe/Istanbul",
+            gmt_offset_seconds=10_800,
+            allowed_window="08:00-20:00",
+            choices={"news": {"push": False}},
+        ),
+        "locale": "tr-TR",
+        "devices": (
+            ReachedDevice(
+                id=device_id,
+                token="t1",
+                provider="fcm",
+                platform="ios",
+                locale="ko",
+                timezone="Asia/Seoul",
+                last_seen_at=NOW,
+            ),
+        ),
     }
     assert msgspec.json.decode(taken.payload) == {"customer_name": "Ali Veli"}
 
 
-async def test_the_language_of_the_device_comes_before_that_of_the_person(pool: Pool) -> None:
-    await pool.execute("insert into users (user_id, locale, updated_at) values ('ada', 'tr', $1)", NOW)
-    await add_device(pool, locale="ko")
+async def test_nothing_known_of_a_person_is_nothing_known(pool: Pool) -> None:
     await add_delivery(pool)
 
     (taken,) = await take(pool)
 
-    assert taken.locale == "ko"
+    assert (taken.person, taken.locale, taken.devices) == (Person(), None, ())
 
 
-async def test_a_push_fans_out_to_the_devices_of_that_moment(pool: Pool) -> None:
-    devices = [await add_device(pool) for _ in range(3)]
+async def test_the_devices_are_those_of_that_moment_the_one_used_last_first(pool: Pool) -> None:
+    devices = [await add_device(pool, last_seen_at=NOW - number * SECOND) for number in (2, 1, 3)]
     await add_device(pool, retired_at=NOW, retired_reason="gone")
     await add_device(pool, push_enabled=False)
     await add_device(pool, "bob")
-    notification_id = await add_notification(pool)
-    made = await add_delivery(pool, notification_id=notification_id)
+    made = [await add_delivery(pool) for _ in range(2)]
 
-    first = await take(pool)
-    others = await take(pool)
+    taken = await take(pool)
 
-    assert [(taken.id, taken.device_id) for taken in first] == [(made, devices[0])]
-    assert {taken.device_id for taken in others} == set(devices[1:])
-    assert {taken.notification_id for taken in others} == {notification_id}
-    assert all(taken.token and taken.due_at == NOW and taken.attempts == 0 for taken in others)
-    assert await take(pool) == []
-
-
-async def test_a_push_fans_out_once(pool: Pool) -> None:
-    await add_device(pool)
-    await add_device(pool)
-    await add_delivery(pool)
-    await take(pool, until=NOW + SECOND)
-    await take(pool, until=NOW + SECOND)
-    await add_device(pool)
-
-    assert len(await take(pool, now=NOW + SECOND)) == 2
+    assert [each.id for each in taken] == made
+    for each in taken:
+        assert [device.id for device in each.devices] == [devices[1], devices[0], devices[2]]
     assert await pool.fetchval("select count(*) from deliveries") == 2
 
 
-async def test_siblings_have_ids_of_version_7_in_time_order(pool: Pool) -> None:
+async def test_no_more_deliveries_are_taken_than_asked_for_however_many_devices_they_have(
+    pool: Pool,
+) -> None:
     for _ in range(3):
         await add_device(pool)
-    made = await add_delivery(pool)
-    await take(pool)
+    made = [await add_delivery(pool) for _ in range(3)]
 
-    siblings = [taken.id for taken in await take(pool)]
-
-    assert [(sibling.version, sibling.variant) for sibling in siblings] == [(7, made.variant)] * 2
-    assert all(sibling.int >> 80 >= made.int >> 80 for sibling in siblings)
+    assert [each.id for each in await take(pool, limit=2)] == made[:2]
 
 
-async def test_a_person_without_devices_is_taken_without_one(pool: Pool) -> None:
-    await add_delivery(pool)
+async def test_a_delivery_that_has_its_device_goes_to_that_one_alone(pool: Pool) -> None:
+    device_id = await add_device(pool)
+    await add_device(pool)
+    await add_delivery(pool, device_id=device_id, state="retrying", attempts=1)
 
     (taken,) = await take(pool)
 
-    assert (taken.device_id, taken.token, taken.provider) == (None, None, None)
+    assert [device.id for device in taken.devices] == [device_id]
 
 
 @pytest.mark.parametrize(
@@ -214,14 +219,14 @@ async def test_a_person_without_devices_is_taken_without_one(pool: Pool) -> None
     ],
     ids=["consent", "retired", "new owner"],
 )
-async def test_a_device_lost_while_the_delivery_waited_gives_no_token(pool: Pool, change: str) -> None:
+async def test_a_device_lost_while_the_delivery_waited_is_no_longer_there(pool: Pool, change: str) -> None:
     device_id = await add_device(pool)
     await add_delivery(pool, device_id=device_id, state="retrying", attempts=1)
     await pool.execute(f"update devices set {change}")  # noqa: S608 - one of the three above
 
     (taken,) = await take(pool)
 
-    assert (taken.device_id, taken.token, taken.provider) == (device_id, None, None)
+    assert (taken.device_id, taken.devices) == (device_id, ())
 
 
 async def test_a_token_refreshed_while_the_delivery_waited_is_used(pool: Pool) -> None:
@@ -231,7 +236,7 @@ async def test_a_token_refreshed_while_the_delivery_waited_is_used(pool: Pool) -
 
     (taken,) = await take(pool)
 
-    assert taken.token == "new"
+    assert [device.token for device in taken.devices] == ["new"]
 
 
 async def test_a_delivery_to_an_address_needs_no_device(pool: Pool) -> None:
@@ -239,7 +244,77 @@ async def test_a_delivery_to_an_address_needs_no_device(pool: Pool) -> None:
 
     (taken,) = await take(pool, channel="email")
 
-    assert (taken.address, taken.device_id) == ("ada@example.com", None)
+    assert (taken.address, taken.device_id, taken.devices) == ("ada@example.com", None, ())
+
+
+async def test_what_goes_to_no_phone_is_not_read_once_for_each(pool: Pool) -> None:
+    await add_device(pool)
+    await add_device(pool)
+    made = await add_delivery(pool, channel="email")
+
+    (taken,) = await take(pool, channel="email")
+
+    assert (taken.id, taken.devices) == (made, ())
+
+
+@pytest.mark.parametrize("state", sorted(State))
+async def test_one_is_behind_as_long_as_an_earlier_one_of_its_row_waits(pool: Pool, state: State) -> None:
+    await add_delivery(pool, ordering_key="row", state=state, reason="r", due_at=NOW + SECOND)
+    await add_delivery(pool, ordering_key="another row", due_at=NOW + SECOND)
+    made = await add_delivery(pool, ordering_key="row")
+    await add_delivery(pool, ordering_key="row", due_at=NOW + SECOND)
+
+    (taken,) = await take(pool)
+
+    assert (taken.id, taken.behind) == (made, state in WAITING)
+
+
+async def test_those_of_one_notification_do_not_stand_in_each_others_way(pool: Pool) -> None:
+    notification_id = await add_notification(pool)
+    for _ in range(2):
+        await add_delivery(pool, notification_id=notification_id, ordering_key="row", collapse_key="slot")
+
+    assert [(each.behind, each.superseded) for each in await take(pool)] == [(False, False)] * 2
+
+
+@pytest.mark.parametrize("state", sorted(State))
+async def test_one_is_superseded_while_a_newer_of_the_same_collapse_key_waits(
+    pool: Pool, state: State
+) -> None:
+    await add_delivery(pool, collapse_key="slot", due_at=NOW + SECOND)
+    made = await add_delivery(pool, collapse_key="slot")
+    await add_delivery(pool, collapse_key="another slot", due_at=NOW + SECOND)
+    await add_delivery(pool, collapse_key="slot", state=state, reason="r", due_at=NOW + SECOND)
+
+    (taken,) = await take(pool)
+
+    assert (taken.id, taken.superseded) == (made, state in WAITING)
+
+
+async def test_what_was_taken_back_is_known_at_the_claim(pool: Pool) -> None:
+    notification_id = await add_notification(pool, cancelled_at=NOW, send_at_local=datetime(2026, 3, 2, 9))  # noqa: DTZ001
+    await add_delivery(pool, notification_id=notification_id, reserved=True)
+
+    (taken,) = await take(pool)
+
+    assert (taken.cancelled, taken.reserved) == (True, True)
+    assert taken.send_at_local == datetime(2026, 3, 2, 9)  # noqa: DTZ001 - a wall time has no zone
+
+
+async def add_person(pool: Pool, locale: str) -> None:
+    await pool.execute(
+        """
+        insert into users (user_id, locale, timezone, gmt_offset_seconds, allowed_window, updated_at)
+        values ('ada', $1, 'Europe/Istanbul', 10800, '08:00-20:00', $2)
+        """,
+        locale,
+        NOW,
+    )
+    await pool.execute(
+        "insert into preferences (user_id, choices, updated_at) values ('ada', $1, $2)",
+        '{"news": {"push": false}}',
+        NOW,
+    )
 
 
 def nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:

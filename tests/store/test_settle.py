@@ -4,10 +4,12 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import pytest
 
 from databases import SCHEMA
 from rows import NOW, add_delivery, add_device, delivery, device, take
+from tocsin.domain.decide import Step
 from tocsin.domain.delivery import CLAIMED, State
 from tocsin.domain.ids import LeaseId, new_lease_id
 from tocsin.store.deliveries import (
@@ -66,7 +68,7 @@ async def claimed(pool: Pool, **changes: Any) -> tuple[UUID, LeaseId, UUID]:
 async def test_a_sent_delivery_is_written_down_and_counted(pool: Pool) -> None:
     made, lease, device_id = await claimed(pool)
 
-    assert await settle_sent(pool, [sent(made, lease, "projects/x/messages/1")], LATER) == 1
+    assert (await settle_sent(pool, [sent(made, lease, "projects/x/messages/1")], LATER)).count == 1
 
     row = await delivery(pool, made)
     assert (row["state"], row["attempts"], row["settled_at"]) == ("sent", 1, LATER)
@@ -82,14 +84,14 @@ async def test_several_messages_to_one_device_are_all_counted(pool: Pool) -> Non
     lease = new_lease_id()
     await take(pool, lease=lease)
 
-    assert await settle_sent(pool, [sent(each, lease) for each in made], LATER) == 3
+    assert (await settle_sent(pool, [sent(each, lease) for each in made], LATER)).count == 3
     assert (await device(pool, device_id))["notification_count"] == 3
 
 
 async def test_a_retry_waits_free_of_its_lease_with_its_attempt_recorded(pool: Pool) -> None:
     made, lease, device_id = await claimed(pool)
 
-    assert await settle_unsent(pool, [unsent(made, lease)], LATER) == 1
+    assert (await settle_unsent(pool, [unsent(made, lease)], LATER)).count == 1
 
     row = await delivery(pool, made)
     assert (row["state"], row["attempts"], row["due_at"]) == ("retrying", 1, NOW + 60 * SECOND)
@@ -145,7 +147,7 @@ async def test_a_later_skip_keeps_the_error_of_the_last_attempt(pool: Pool) -> N
 async def test_a_device_that_is_gone_retires_with_the_settlement(pool: Pool) -> None:
     made, lease, device_id = await claimed(pool)
 
-    assert await settle_unsent(pool, [gone(made, lease)], LATER) == 1
+    assert (await settle_unsent(pool, [gone(made, lease)], LATER)).count == 1
 
     assert (await delivery(pool, made))["state"] == "gone"
     phone = await device(pool, device_id)
@@ -156,7 +158,7 @@ async def test_a_device_that_registered_again_after_the_attempt_stays(pool: Pool
     made, lease, device_id = await claimed(pool)
     await pool.execute("update devices set last_seen_at = $1", NOW + SECOND)
 
-    assert await settle_unsent(pool, [gone(made, lease, tried_at=NOW)], LATER) == 1
+    assert (await settle_unsent(pool, [gone(made, lease, tried_at=NOW)], LATER)).count == 1
 
     assert (await delivery(pool, made))["state"] == "gone"
     assert (await device(pool, device_id))["retired_at"] is None
@@ -184,8 +186,8 @@ async def test_who_comes_late_changes_nothing(pool: Pool, stale: str) -> None:
             await pool.execute("update deliveries set state = 'cancelled'")
     before = await delivery(pool, made), await device(pool, device_id)
 
-    assert await settle_sent(pool, [sent(made, lease, "late")], LATER) == 0
-    assert await settle_unsent(pool, [gone(made, lease)], LATER) == 0
+    assert (await settle_sent(pool, [sent(made, lease, "late")], LATER)).count == 0
+    assert (await settle_unsent(pool, [gone(made, lease)], LATER)).count == 0
 
     assert (await delivery(pool, made), await device(pool, device_id)) == before
     assert await attempts_of(pool, [made]) == []
@@ -196,8 +198,8 @@ async def test_only_what_is_claimed_can_be_settled(pool: Pool, state: State) -> 
     lease = new_lease_id()
     made = await add_delivery(pool, state=state, reason="r", lease=lease, leased_until=LATER)
 
-    assert await settle_sent(pool, [sent(made, lease)], LATER) == 0
-    assert await settle_unsent(pool, [unsent(made, lease)], LATER) == 0
+    assert (await settle_sent(pool, [sent(made, lease)], LATER)).count == 0
+    assert (await settle_unsent(pool, [unsent(made, lease)], LATER)).count == 0
     assert (await delivery(pool, made))["state"] == state
 
 
@@ -208,7 +210,7 @@ async def test_one_late_delivery_does_not_hold_back_the_rest(pool: Pool) -> None
     await take(pool, lease=lease)
     await pool.execute("update deliveries set lease = null where id = $1", made[1])
 
-    assert await settle_sent(pool, [sent(each, lease) for each in made], LATER) == 2
+    assert (await settle_sent(pool, [sent(each, lease) for each in made], LATER)).count == 2
     assert (await device(pool, device_id))["notification_count"] == 2
 
 
@@ -220,11 +222,88 @@ async def test_every_state_a_verdict_gives_is_stored_as_given(pool: Pool) -> Non
     await take(pool, lease=lease)
 
     batch = [unsent(each, lease, state=state) for each, state in zip(made, states, strict=True)]
-    assert await settle_unsent(pool, batch, LATER) == len(states)
+    assert (await settle_unsent(pool, batch, LATER)).count == len(states)
 
     rows = [await delivery(pool, each) for each in made]
     assert [row["state"] for row in rows] == states
     assert [row["settled_at"] for row in rows] == [None, None, LATER, LATER, LATER, LATER]
+
+
+async def test_the_device_that_was_tried_is_noted_and_counted(pool: Pool) -> None:
+    device_id = await add_device(pool)
+    lease = new_lease_id()
+    taken, failed = [await add_delivery(pool, lease=lease, leased_until=LATER) for _ in range(2)]
+
+    await settle_sent(pool, [msgspec.structs.replace(sent(taken, lease), device_id=device_id)], LATER)
+    await settle_unsent(pool, [gone(failed, lease, device_id=device_id)], LATER)
+
+    assert [(await delivery(pool, each))["device_id"] for each in (taken, failed)] == [device_id] * 2
+    phone = await device(pool, device_id)
+    assert (phone["notification_count"], phone["retired_reason"]) == (1, "gone: X")
+
+
+async def test_a_delivery_keeps_the_device_it_has(pool: Pool) -> None:
+    made, lease, device_id = await claimed(pool)
+    other = await add_device(pool)
+
+    await settle_unsent(pool, [unsent(made, lease, device_id=other)], LATER)
+
+    assert (await delivery(pool, made))["device_id"] == device_id
+
+
+async def test_the_way_of_a_delivery_grows_with_each_settlement(pool: Pool) -> None:
+    steps = [Step(rule="quiet_hours", result="hold", detail=str(day), at=NOW, until=LATER) for day in (1, 2)]
+    made, lease, _ = await claimed(pool)
+    await settle_unsent(pool, [unsent(made, lease, due_at=NOW, decisions=written(steps[:1]))], LATER)
+    again = new_lease_id()
+    await take(pool, lease=again)
+    await settle_unsent(pool, [unsent(made, again, due_at=NOW, decisions=written(steps[1:]))], LATER)
+    last = new_lease_id()
+    await take(pool, lease=last)
+    await settle_sent(pool, [sent(made, last)], LATER)
+
+    (row,) = await of_notification(pool, (await delivery(pool, made))["notification_id"], 1)
+
+    assert row.decisions == steps
+
+
+def written(steps: list[Step]) -> str:
+    return msgspec.json.encode(steps).decode()
+
+
+async def test_what_is_held_without_a_time_is_due_for_nobody_until_it_is_let_go(pool: Pool) -> None:
+    made, lease, _ = await claimed(pool)
+    hold = unsent(made, lease, state=State.SCHEDULED, spent=0, due_at=None, held_by="type:x", outcome=None)
+
+    await settle_unsent(pool, [hold], LATER)
+
+    assert await take(pool, now=NOW + timedelta(days=100_000)) == []
+    (row,) = await of_notification(pool, (await delivery(pool, made))["notification_id"], 1)
+    assert (row.due_at, row.held_by, row.settled_at) == (None, "type:x", None)
+
+
+async def test_a_settlement_names_the_rows_in_which_somebody_may_come_next(pool: Pool) -> None:
+    lease = new_lease_id()
+    held: dict[str, Any] = {"lease": lease, "leased_until": LATER}
+    first, second, third, fourth = [
+        await add_delivery(pool, ordering_key=f"row{number}", **held) for number in range(4)
+    ]
+    plain = await add_delivery(pool, **held)
+
+    taken = await settle_sent(pool, [sent(first, lease), sent(plain, lease)], LATER)
+    others = await settle_unsent(
+        pool,
+        [
+            gone(second, lease),
+            unsent(third, lease),
+            # The one before it may have been settled while this was being set aside.
+            unsent(fourth, lease, state=State.SCHEDULED, due_at=None, held_by="order"),
+        ],
+        LATER,
+    )
+
+    assert (taken.count, taken.ordering_keys) == (2, ["row0"])
+    assert (others.count, sorted(others.ordering_keys)) == (3, ["row1", "row3"])
 
 
 async def waits_for_a_lock(pool: Pool) -> bool:
@@ -261,7 +340,7 @@ async def test_devices_are_locked_in_the_order_of_their_ids(database_url: str, k
             await registering.commit()
 
         assert len(locked) == 19
-        assert await settling == 20
+        assert (await settling).count == 20
 
 
 async def test_workers_that_settle_the_same_devices_crosswise_do_not_lock_each_other_out(
@@ -280,7 +359,7 @@ async def test_workers_that_settle_the_same_devices_crosswise_do_not_lock_each_o
                 settle_unsent(pool, [gone(each, lease) for each in made[1::2]], LATER),
             ]
 
-        assert await asyncio.gather(*settling) == [20] * 16
+        assert [settled.count for settled in await asyncio.gather(*settling)] == [20] * 16
         assert await pool.fetchval("select sum(notification_count) from devices") == 160
         assert await pool.fetchval("select count(*) from devices where retired_at is null") == 0
 
@@ -300,10 +379,11 @@ async def test_the_deliveries_of_a_notification_are_read_in_the_order_made(pool:
 async def test_a_settlement_planned_while_the_tables_are_new_looks_rows_up_by_id(database_url: str) -> None:
     ids, texts = f"array['{UUID(int=1)}']::uuid[]", "array['x']"
     arguments = {
-        SETTLE_SENT: [ids, ids, texts, texts, "now()", texts],
+        SETTLE_SENT: [ids, ids, texts, texts, ids, "array['{}'::jsonb]", "now()", texts],
         SETTLE_UNSENT: [
             *(ids, ids, texts, texts, "array[1]", "array[now()]"),
-            *(texts, texts, texts, texts, texts, "array[now()]", "now()", texts),
+            *(texts, texts, texts, texts, texts, "array[now()]"),
+            *(ids, texts, "array['{}'::jsonb]", "now()", texts),
         ],
     }
     async with (

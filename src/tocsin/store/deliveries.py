@@ -170,7 +170,8 @@ tried as (
 ),
 retired as (
     update devices
-    set retired_at = $16, retired_reason = verdict.retire
+    set retired_at = coalesce(devices.retired_at, $16),
+        retired_reason = coalesce(devices.retired_reason, verdict.retire)
     from (
         select device_id, min(retire) as retire, max(tried_at) as tried_at
         from settled
