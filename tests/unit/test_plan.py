@@ -1,10 +1,12 @@
 from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
 
-from tocsin.domain.catalog import Channel, NotificationType
+from tocsin.domain.catalog import Channel, NotificationType, Policies
 from tocsin.domain.delivery import State
-from tocsin.domain.plan import plan
+from tocsin.domain.plan import Conditions, PlannedDelivery, due_time, plan
 from tocsin.domain.reasons import MEANING, Reason
 from tocsin.domain.recipient import ConfigRecipient, EmailRecipient, Recipient, UserRecipient
 
@@ -12,29 +14,47 @@ NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 ALL = frozenset({"push", "email", "inbox", "webhook"})
 
 
-def kind(*channels: Channel) -> NotificationType:
+WALL = datetime(2026, 3, 5, 9, 30)  # noqa: DTZ001 - a wall time has no zone
+
+
+def kind(*channels: Channel, **policies: Any) -> NotificationType:
     return NotificationType(
-        name="t", version=1, category="c", channels=channels, default_locale="en", payload_schema={}
+        name="t",
+        version=1,
+        category="c",
+        channels=channels,
+        default_locale="en",
+        payload_schema={},
+        policies=Policies(**policies),
     )
 
 
+def planned(kind: NotificationType, *recipients: Recipient, **changes: Any) -> list[PlannedDelivery]:
+    given: dict[str, Any] = {"available": ALL, "due_at": NOW, "now": NOW}
+    return plan(kind, recipients, conditions=Conditions(**given | changes))
+
+
 @pytest.mark.parametrize(
-    ("recipient", "channel", "available", "reason"),
+    ("recipient", "channel", "available", "off", "reason"),
     [
-        (UserRecipient("ada"), "push", ALL, None),
-        (UserRecipient("ada"), "email", ALL, None),
-        (UserRecipient("ada"), "push", {"email"}, Reason.CHANNEL_UNAVAILABLE),
-        (EmailRecipient("a@b"), "email", ALL, None),
-        (EmailRecipient("a@b"), "email", {"push"}, Reason.CHANNEL_UNAVAILABLE),
-        (EmailRecipient("a@b"), "push", ALL, Reason.CHANNEL_NOT_FOR_RECIPIENT),
-        (EmailRecipient("a@b"), "push", set(), Reason.CHANNEL_NOT_FOR_RECIPIENT),
-        (ConfigRecipient("t"), "email", ALL, Reason.NO_ADMINS_CONFIGURED),
+        (UserRecipient("ada"), "push", ALL, set(), None),
+        (UserRecipient("ada"), "email", ALL, set(), None),
+        (UserRecipient("ada"), "push", ALL, {"email"}, None),
+        (UserRecipient("ada"), "push", ALL, {"push"}, Reason.TOGGLE_OFF),
+        (UserRecipient("ada"), "push", {"email"}, set(), Reason.CHANNEL_UNAVAILABLE),
+        (UserRecipient("ada"), "push", {"email"}, {"push"}, Reason.TOGGLE_OFF),
+        (EmailRecipient("a@b"), "email", ALL, set(), None),
+        (EmailRecipient("a@b"), "email", ALL, {"email"}, Reason.TOGGLE_OFF),
+        (EmailRecipient("a@b"), "email", {"push"}, set(), Reason.CHANNEL_UNAVAILABLE),
+        (EmailRecipient("a@b"), "push", ALL, {"push"}, Reason.CHANNEL_NOT_FOR_RECIPIENT),
+        (EmailRecipient("a@b"), "push", set(), set(), Reason.CHANNEL_NOT_FOR_RECIPIENT),
+        (ConfigRecipient("t"), "email", ALL, {"email"}, Reason.NO_ADMINS_CONFIGURED),
     ],
 )
 def test_a_delivery_waits_or_says_why_not(
-    recipient: Recipient, channel: Channel, available: set[str], reason: Reason | None
+    recipient: Recipient, channel: Channel, available: set[str], off: set[str], reason: Reason | None
 ) -> None:
-    (delivery,) = plan(kind(channel), [recipient], available=available, send_at=None, now=NOW)
+    (delivery,) = planned(kind(channel), recipient, available=available, off=off)
 
     assert delivery.reason == reason
     assert delivery.state == (State.SKIPPED if reason else State.PENDING)
@@ -42,21 +62,15 @@ def test_a_delivery_waits_or_says_why_not(
 
 
 def test_each_recipient_has_one_delivery_by_each_channel() -> None:
-    planned = plan(
-        kind("push", "email"),
-        [UserRecipient("ada"), UserRecipient("bob")],
-        available=ALL,
-        send_at=None,
-        now=NOW,
-    )
+    made = planned(kind("push", "email"), UserRecipient("ada"), UserRecipient("bob"))
 
-    assert [(delivery.user_id, delivery.channel) for delivery in planned] == [
+    assert [(delivery.user_id, delivery.channel) for delivery in made] == [
         ("ada", "push"),
         ("ada", "email"),
         ("bob", "push"),
         ("bob", "email"),
     ]
-    assert len({delivery.id for delivery in planned}) == 4
+    assert len({delivery.id for delivery in made}) == 4
 
 
 @pytest.mark.parametrize(
@@ -69,9 +83,44 @@ def test_each_recipient_has_one_delivery_by_each_channel() -> None:
     ],
 )
 def test_only_what_lies_ahead_is_scheduled(send_at: datetime | None, state: State, due_at: datetime) -> None:
-    (delivery,) = plan(kind("push"), [UserRecipient("ada")], available=ALL, send_at=send_at, now=NOW)
+    (delivery,) = planned(kind("push"), UserRecipient("ada"), due_at=due_time(send_at, None, NOW))
 
     assert (delivery.state, delivery.due_at) == (state, due_at)
+
+
+def test_a_wall_time_falls_due_no_later_than_in_any_zone() -> None:
+    due_at = due_time(None, WALL, NOW)
+
+    assert all(due_at <= WALL.replace(tzinfo=ZoneInfo(name)) for name in available_timezones())
+    assert any(due_at == WALL.replace(tzinfo=ZoneInfo(name)) for name in available_timezones())
+
+
+def test_a_wall_time_that_passed_everywhere_is_due_now() -> None:
+    assert due_time(None, WALL, datetime(2026, 3, 7, tzinfo=UTC)) == datetime(2026, 3, 7, tzinfo=UTC)
+
+
+def test_only_ordered_types_stand_in_rows_one_for_each_person_and_channel() -> None:
+    people = UserRecipient("ada"), UserRecipient("bob"), EmailRecipient("a@b")
+
+    keys = [delivery.ordering_key for delivery in planned(kind("push", "email", ordered=True), *people)]
+
+    assert keys == [
+        "push:user:ada",
+        "email:user:ada",
+        "push:user:bob",
+        "email:user:bob",
+        "push:email:a@b",
+        "email:email:a@b",
+    ]
+    assert {delivery.ordering_key for delivery in planned(kind("push"), *people)} == {None}
+
+
+def test_what_collapses_does_so_within_one_person_and_channel() -> None:
+    made = planned(kind("push", "email"), UserRecipient("ada"), UserRecipient("bob"), collapse_key="chat:7")
+
+    assert len({delivery.collapse_key for delivery in made}) == 4
+    assert made[0].collapse_key == "push:user:ada:chat:7"
+    assert planned(kind("push"), UserRecipient("ada"))[0].collapse_key is None
 
 
 def test_every_reason_is_explained() -> None:

@@ -1,18 +1,22 @@
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 from uuid import UUID
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tocsin.domain.backoff import Exponential, Ladder
 from tocsin.domain.catalog import Policies
+from tocsin.domain.decide import Hold, Person, Skip, Step
 from tocsin.domain.delivery import CLAIMED, State, may_become
 from tocsin.domain.ids import LeaseId, uuid7
 from tocsin.domain.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
 from tocsin.domain.reasons import Reason
-from tocsin.engine.verdict import LEASE_EXPIRED, bury, expire, settlement, skip
-from tocsin.store.claims import ClaimedDelivery
+from tocsin.engine.aim import Aim, aim_at
+from tocsin.engine.verdict import LEASE_EXPIRED, buried, ended, held, settlement, skipped
+from tocsin.store.claims import ClaimedDelivery, ReachedDevice
 from tocsin.store.deliveries import SentDelivery, UnsentDelivery
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -38,45 +42,54 @@ policies = st.builds(
 randoms = st.floats(0, 1, exclude_max=True)
 
 
-def claimed(attempts: int = 0, *, rescued: bool = False) -> ClaimedDelivery:
-    return ClaimedDelivery(
+PHONE = ReachedDevice(
+    id=uuid7(),
+    token="token",
+    provider="fcm",
+    platform="android",
+    locale=None,
+    timezone=None,
+    last_seen_at=NOW,
+)
+STEP = Step(rule="toggle", result="pass", detail="switched on", at=NOW)
+
+
+def aimed(attempts: int = 0, *, rescued: bool = False) -> Aim:
+    claimed = ClaimedDelivery(
         id=uuid7(),
         notification_id=uuid7(),
         channel="push",
         due_at=NOW,
         attempts=attempts,
         rescued=rescued,
+        behind=False,
+        superseded=False,
         user_id="ada",
         address=None,
-        device_id=uuid7(),
-        token="token",
-        provider="fcm",
-        platform="android",
-        locale=None,
+        device_id=None,
+        ordering_key=None,
+        reserved=False,
         type="t",
         version=1,
         payload="{}",
         collapse_key=None,
         expires_at=None,
+        send_at_local=None,
+        cancelled=False,
         producer="p",
         request_id=None,
         trace_id=None,
+        person=Person(),
+        locale=None,
+        devices=(PHONE,),
     )
+    return aim_at(claimed, LEASE, (STEP,), PHONE)
 
 
 def judge(
     outcome: Outcome, attempts: int = 0, policies: Policies = THREE, random: float = 0.5
 ) -> SentDelivery | UnsentDelivery:
-    return settlement(
-        claimed(attempts),
-        LEASE,
-        outcome,
-        provider="fcm",
-        policies=policies,
-        tried_at=TRIED,
-        now=NOW,
-        random=random,
-    )
+    return settlement(aimed(attempts), outcome, policies=policies, tried_at=TRIED, now=NOW, random=random)
 
 
 def unsent(outcome: Outcome, attempts: int = 0, random: float = 0.5) -> UnsentDelivery:
@@ -121,19 +134,66 @@ def test_what_is_written_of_an_answer_can_be_stored(outcome: Outcome) -> None:
         assert text is None or ("\x00" not in text and len(text.encode()) < 4_000)
 
 
-@pytest.mark.parametrize(
-    ("state", "target"), [(s, t) for s in sorted(CLAIMED) for t in ("skip", "expire", "bury")]
-)
-def test_what_is_settled_untried_is_a_legal_transition(state: State, target: str) -> None:
-    delivery = claimed(1, rescued=True)
-    settled = {
-        "skip": skip(delivery, LEASE, Reason.NO_DEVICE, NOW),
-        "expire": expire(delivery, LEASE, NOW),
-        "bury": bury(delivery, LEASE, NOW),
-    }[target]
+@pytest.mark.parametrize("state", sorted(CLAIMED))
+def test_what_is_settled_untried_is_a_legal_transition(state: State) -> None:
+    aim = aimed(1 if state is State.RETRYING else 0, rescued=True)
+    untried = [
+        skipped(aim, Reason.NO_DEVICE, NOW),
+        ended(aim, Skip((), "expired"), NOW),
+        ended(aim, Skip((), "cancelled"), NOW),
+        ended(aim, Skip((), Reason.OPTED_OUT), NOW),
+        held(aim, Hold((), held_by="order"), NOW),
+        held(aim, Hold((), until=NOW + SECOND), NOW),
+        buried(aim, NOW),
+    ]
 
-    assert may_become(state, settled.state)
-    assert settled.spent == 0
+    for settled in untried:
+        assert may_become(state, settled.state)
+        assert settled.spent == 0
+
+
+@pytest.mark.parametrize(
+    ("reason", "state", "kept"),
+    [
+        ("expired", State.EXPIRED, None),
+        ("cancelled", State.CANCELLED, None),
+        (Reason.OPTED_OUT, State.SKIPPED, "opted_out"),
+        (Reason.COLLAPSED, State.SKIPPED, "collapsed"),
+    ],
+)
+def test_an_end_is_a_state_of_its_own_or_a_skip_with_its_reason(
+    reason: Reason | Literal["cancelled", "expired"], state: State, kept: str | None
+) -> None:
+    settled = ended(aimed(), Skip((), reason), NOW)
+
+    assert (settled.state, settled.reason, settled.outcome, settled.due_at) == (state, kept, None, None)
+
+
+@pytest.mark.parametrize(("attempts", "state"), [(0, State.SCHEDULED), (2, State.RETRYING)])
+@pytest.mark.parametrize("hold", [Hold((), until=NOW + SECOND), Hold((), held_by="type:t")])
+def test_what_is_held_waits_for_its_time_or_for_its_holder(hold: Hold, attempts: int, state: State) -> None:
+    settled = held(aimed(attempts), hold, NOW)
+
+    assert (settled.state, settled.due_at, settled.held_by) == (state, hold.until, hold.held_by)
+    assert (settled.outcome, settled.device_id) == (None, None)
+
+
+@given(outcomes)
+def test_every_settlement_tells_how_it_came_to_that_and_at_which_device(outcome: Outcome) -> None:
+    settled = judge(outcome)
+
+    assert settled.decisions is not None
+    assert msgspec.json.decode(settled.decisions, type=list[Step]) == [STEP]
+    assert (settled.device_id, settled.provider) == (PHONE.id, "fcm")
+
+
+def test_a_sibling_begins_with_no_attempts() -> None:
+    sibling_id = uuid7()
+    original = aimed(2)
+
+    sibling = aim_at(original.names, LEASE, (), PHONE, sibling_id)
+
+    assert (sibling.id, sibling.attempts, sibling.decisions) == (sibling_id, 0, None)
 
 
 def test_a_sent_delivery_keeps_the_name_its_provider_gave_it() -> None:
@@ -199,12 +259,12 @@ def test_a_final_answer_spends_its_attempt(outcome: Outcome, state: State) -> No
 
 
 def test_a_delivery_whose_workers_died_tells_so() -> None:
-    settled = bury(claimed(5, rescued=True), LEASE, NOW)
+    settled = buried(aimed(5, rescued=True), NOW)
 
     assert (settled.state, settled.code, settled.outcome) == (State.DEAD, LEASE_EXPIRED, "retry")
 
 
 def test_a_skipped_delivery_has_its_reason_and_no_attempt() -> None:
-    settled = skip(claimed(), LEASE, Reason.NO_DEVICE, NOW)
+    settled = skipped(aimed(), Reason.NO_DEVICE, NOW)
 
     assert (settled.state, settled.reason, settled.outcome) == (State.SKIPPED, Reason.NO_DEVICE, None)
