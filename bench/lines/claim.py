@@ -78,7 +78,11 @@ class _Backlog:
             self.wall += wall
             self.claimed += len(claimed)
         # What was claimed is settled, uncounted, so that dead index entries pile up as they do in life.
-        await settle_sent(self._connection, [SentDelivery(id=row.id, lease=lease, provider="fcm", message_id="m") for row in claimed], now)
+        await settle_sent(
+            self._connection,
+            [SentDelivery(id=row.id, lease=lease, provider="fcm", message_id="m") for row in claimed],
+            now,
+        )
 
 
 class ClaimCost:

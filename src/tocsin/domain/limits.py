@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta, tzinfo
+from functools import lru_cache
 from typing import Annotated, Literal
 from uuid import UUID
 
@@ -45,7 +46,7 @@ def person_allowances(
     """List what a notification to a person counts against."""
     limit = settings.categories.get(kind.category)
     if settings.per_person_per_day is not None or limit is not None:
-        day_ends = next_local_day(now, zone)
+        day_ends = _day_end(now, zone)
         if settings.per_person_per_day is not None:
             yield _daily(f"person:{user_id}", settings.per_person_per_day, day_ends, settings, "a person")
         if limit is not None:
@@ -69,8 +70,18 @@ def device_allowances(
 ) -> Iterator[Allowance]:
     """List what a push to a device counts against besides."""
     if settings.per_device_per_day is not None:
-        day_ends = next_local_day(now, zone)
+        day_ends = _day_end(now, zone)
         yield _daily(f"device:{device_id}", settings.per_device_per_day, day_ends, settings, "a device")
+
+
+def _day_end(now: datetime, zone: tzinfo) -> datetime:
+    """Tell when a person's day ends, reckoned once for each zone and quarter of an hour."""
+    quarter = now.replace(minute=now.minute // 15 * 15, second=0, microsecond=0)
+    end = _reckoned(quarter, zone)
+    return end if end > now else next_local_day(now, zone)
+
+
+_reckoned = lru_cache(maxsize=4096)(next_local_day)
 
 
 def _daily(key: str, limit: int, ends_at: datetime, settings: LimitsSettings, whose: str) -> Allowance:

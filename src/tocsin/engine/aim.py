@@ -16,7 +16,10 @@ _encoder = msgspec.json.Encoder()
 
 
 class Aim(msgspec.Struct, frozen=True, kw_only=True):
-    """A delivery as far as settling it is concerned."""
+    """A delivery as far as settling it is concerned.
+
+    `reserved` tells that it has its place within the limits, which it keeps through its retries.
+    """
 
     id: UUID
     lease: LeaseId
@@ -24,6 +27,7 @@ class Aim(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int
     device_id: UUID | None
     provider: str | None
+    reserved: bool
     steps: tuple[Step, ...]
     names: ClaimedDelivery
 
@@ -47,8 +51,10 @@ def aim_at(
     steps: tuple[Step, ...],
     device: ReachedDevice | None = None,
     sibling_id: UUID | None = None,
+    *,
+    counted: bool = False,
 ) -> Aim:
-    """Aim a claimed delivery, or a sibling of it, at a device."""
+    """Aim a claimed delivery, or a sibling of it, at a device; `counted` within its limits just now."""
     return Aim(
         id=sibling_id or claimed.id,
         lease=lease,
@@ -56,6 +62,7 @@ def aim_at(
         attempts=0 if sibling_id else claimed.attempts,
         device_id=device.id if device else None,
         provider=device.provider if device else None,
+        reserved=counted or claimed.reserved,
         steps=steps,
         names=claimed,
     )

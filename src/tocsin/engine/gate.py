@@ -43,20 +43,20 @@ class Gate(msgspec.Struct, frozen=True):
     async def open(self, admitted: Sequence[Admitted], lease: LeaseId, now: datetime) -> Passed:
         """Count, fan out, count again by device."""
         requests = [Request(each.claimed.id, each.allowances) for each in admitted if each.allowances]
-        full = await self._reserve(requests, lease)
+        full = await self._reserve(requests)
         stopped = [
             _beyond(aim_at(each.claimed, lease, each.steps), full[each.claimed.id], now)
             for each in admitted
             if each.claimed.id in full
         ]
         targets = await self._fan_out([each for each in admitted if each.claimed.id not in full], lease, now)
-        return await self._by_device(targets, stopped, lease, now)
+        return await self._by_device(targets, stopped, now)
 
-    async def _reserve(self, requests: Sequence[Request], lease: LeaseId) -> dict[UUID, Allowance]:
+    async def _reserve(self, requests: Sequence[Request]) -> dict[UUID, Allowance]:
         if not requests:
             return {}
         async with self.pool.acquire() as connection:
-            return await reserve(connection, requests, lease)
+            return await reserve(connection, requests)
 
     async def _fan_out(self, admitted: Iterable[Admitted], lease: LeaseId, now: datetime) -> list[Target]:
         targets: list[Target] = []
@@ -64,7 +64,11 @@ class Gate(msgspec.Struct, frozen=True):
         siblings: dict[UUID, Target] = {}
         for each in admitted:
             first, *others = each.devices
-            targets.append(Target(each, first, aim_at(each.claimed, lease, each.steps, first)))
+            targets.append(
+                Target(
+                    each, first, aim_at(each.claimed, lease, each.steps, first, counted=bool(each.allowances))
+                )
+            )
             if others:
                 several.append(FannedOut(each.claimed.id, first.id, None))
             for device in others:
@@ -78,9 +82,7 @@ class Gate(msgspec.Struct, frozen=True):
             targets += [target for sibling_id, target in siblings.items() if sibling_id in made]
         return targets
 
-    async def _by_device(
-        self, targets: list[Target], stopped: list[UnsentDelivery], lease: LeaseId, now: datetime
-    ) -> Passed:
+    async def _by_device(self, targets: list[Target], stopped: list[UnsentDelivery], now: datetime) -> Passed:
         requests = [
             Request(target.aim.id, allowances)
             for target in targets
@@ -88,7 +90,7 @@ class Gate(msgspec.Struct, frozen=True):
             and not target.admitted.kind.policies.critical
             and (allowances := self.triage.device_allowances(target.admitted, target.device, now))
         ]
-        full = await self._reserve(requests, lease)
+        full = await self._reserve(requests)
         stopped += [
             _beyond(target.aim, full[target.aim.id], now) for target in targets if target.aim.id in full
         ]

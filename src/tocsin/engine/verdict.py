@@ -111,6 +111,7 @@ def _tried(
         retire=retire,
         tried_at=tried_at,
         decisions=aim.decisions,
+        reserved=aim.reserved,
     )
 
 
@@ -132,6 +133,7 @@ def _untried(
         held_by=held_by,
         tried_at=now,
         decisions=aim.decisions,
+        reserved=aim.reserved,
     )
 
 

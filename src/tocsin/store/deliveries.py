@@ -47,6 +47,7 @@ class UnsentDelivery(msgspec.Struct, frozen=True, kw_only=True):
     device_id: UUID | None = None
     held_by: str | None = None
     decisions: str | None = None
+    reserved: bool = False
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -139,6 +140,7 @@ with settled as (
             given.due_at, case when given.held_by is not null then 'infinity'::timestamptz end, d.due_at
         ),
         held_by = given.held_by,
+        reserved = given.reserved,
         device_id = coalesce(d.device_id, given.device_id),
         decisions = coalesce(d.decisions || given.decisions, given.decisions, d.decisions),
         lease = null,
@@ -147,17 +149,17 @@ with settled as (
         last_error_code = coalesce(given.code, d.last_error_code),
         last_error = coalesce(given.detail, d.last_error),
         settled_at = case
-            when given.state not in ('scheduled', 'pending', 'retrying') then $16::timestamptz
+            when given.state not in ('scheduled', 'pending', 'retrying') then $17::timestamptz
         end
     from unnest(
         $1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::integer[], $6::timestamptz[], $7::text[],
         $8::text[], $9::text[], $10::text[], $11::text[], $12::timestamptz[],
-        $13::uuid[], $14::text[], $15::jsonb[]
+        $13::uuid[], $14::text[], $15::jsonb[], $16::boolean[]
     ) as given (
         id, lease, state, reason, spent, due_at, provider, outcome, code, detail, retire, tried_at,
-        device_id, held_by, decisions
+        device_id, held_by, decisions, reserved
     )
-    where d.id = given.id and d.lease = given.lease and d.state = any($17::text[])
+    where d.id = given.id and d.lease = given.lease and d.state = any($18::text[])
     returning
         d.id, d.device_id, d.ordering_key, d.held_by, d.settled_at, given.outcome, given.code, given.detail,
         given.retire, given.tried_at
@@ -170,7 +172,7 @@ tried as (
 ),
 retired as (
     update devices
-    set retired_at = coalesce(devices.retired_at, $16),
+    set retired_at = coalesce(devices.retired_at, $17),
         retired_reason = coalesce(devices.retired_reason, verdict.retire)
     from (
         select device_id, min(retire) as retire, max(tried_at) as tried_at

@@ -1,12 +1,12 @@
 """Counting what a person and a device get, correctly however many workers count at once."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
 import msgspec
 
-from tocsin.domain.ids import LeaseId
 from tocsin.domain.limits import Allowance
 from tocsin.store.pool import Connection
 
@@ -18,43 +18,54 @@ class Request(msgspec.Struct, frozen=True):
     allowances: tuple[Allowance, ...]
 
 
-ENSURE = """
-insert into limit_counters (key, window_ends_at, used)
+# Takes all places at once where there is room for all; a counter without room for its share is not
+# returned. Everybody goes in the same order, so that two workers wait for each other, never crosswise.
+TAKE = """
+insert into limit_counters as counters (key, window_ends_at, used)
+select key, window_ends_at, wanted
+from unnest($1::text[], $2::timestamptz[], $3::integer[], $4::integer[])
+    as given (key, window_ends_at, wanted, most)
+where wanted <= most
+order by key, window_ends_at
+on conflict (key, window_ends_at) do update
+set used = counters.used + excluded.used
+where counters.used + excluded.used <= (
+    select most
+    from unnest($1::text[], $4::integer[]) as given (key, most)
+    where given.key = counters.key
+    limit 1
+)
+returning counters.key
+"""
+
+# Writing a counter as it is locks it and tells its value, whether it is new or not.
+LOCK = """
+insert into limit_counters as counters (key, window_ends_at, used)
 select key, window_ends_at, 0
 from unnest($1::text[], $2::timestamptz[]) as given (key, window_ends_at)
 order by key, window_ends_at
-on conflict do nothing
-"""
-
-# Locked in one order by everybody, so that two workers wait for each other and never crosswise.
-LOCK = """
-select counters.key, counters.window_ends_at, counters.used
-from limit_counters as counters
-join unnest($1::text[], $2::timestamptz[]) as given (key, window_ends_at)
-    on counters.key = given.key and counters.window_ends_at = given.window_ends_at
-order by counters.key, counters.window_ends_at
-for update of counters
+on conflict (key, window_ends_at) do update
+set used = counters.used
+returning counters.key, counters.window_ends_at, counters.used
 """
 
 COUNT = """
-update limit_counters as counters
-set used = given.used
+insert into limit_counters (key, window_ends_at, used)
+select key, window_ends_at, used
 from unnest($1::text[], $2::timestamptz[], $3::integer[]) as given (key, window_ends_at, used)
-where counters.key = given.key and counters.window_ends_at = given.window_ends_at
-"""
-
-# A delivery keeps its place through its retries, so it is counted once.
-KEEP_PLACES = """
-update deliveries
-set reserved = true
-where id = any($1::uuid[]) and lease = $2
+on conflict (key, window_ends_at) do update
+set used = excluded.used
 """
 
 USED = """
-select counters.key, counters.window_ends_at, counters.used
-from limit_counters as counters
-join unnest($1::text[], $2::timestamptz[]) as given (key, window_ends_at)
-    on counters.key = given.key and counters.window_ends_at = given.window_ends_at
+select counters.key, counters.used
+from unnest($1::text[], $2::timestamptz[]) as given (key, window_ends_at)
+cross join lateral (
+    select key, used
+    from limit_counters
+    where key = given.key and window_ends_at = given.window_ends_at
+    limit 1
+) as counters
 """
 
 PRUNE = """
@@ -63,18 +74,40 @@ where window_ends_at < $1
 """
 
 
-async def reserve(
-    connection: Connection, requests: Sequence[Request], lease: LeaseId
-) -> dict[UUID, Allowance]:
+class _NoRoomError(Exception):
+    """Some counter has no room for all that was asked of it."""
+
+
+async def reserve(connection: Connection, requests: Sequence[Request]) -> dict[UUID, Allowance]:
     """Give each delivery its places, in order, or name the allowance that is used up."""
+    try:
+        async with connection.transaction():
+            await _take_all(connection, requests)
+    except _NoRoomError:
+        return await _take_in_turn(connection, requests)
+    return {}
+
+
+async def _take_all(connection: Connection, requests: Sequence[Request]) -> None:
+    wanted = Counter(each for request in requests for each in request.allowances)
+    rows = await connection.fetch(
+        TAKE,
+        [each.key for each in wanted],
+        [each.ends_at for each in wanted],
+        list(wanted.values()),
+        [each.limit for each in wanted],
+    )
+    if len(rows) < len(wanted):
+        raise _NoRoomError
+
+
+async def _take_in_turn(connection: Connection, requests: Sequence[Request]) -> dict[UUID, Allowance]:
     windows = sorted({(each.key, each.ends_at) for request in requests for each in request.allowances})
     keys, ends = [key for key, _ in windows], [end for _, end in windows]
     async with connection.transaction():
-        await connection.execute(ENSURE, keys, ends)
         used = {(row[0], row[1]): row[2] for row in await connection.fetch(LOCK, keys, ends)}
-        refused, kept = _share(requests, used)
+        refused = _share(requests, used)
         await connection.execute(COUNT, keys, ends, [used[window] for window in windows])
-        await connection.execute(KEEP_PLACES, kept, lease)
     return refused
 
 
@@ -91,11 +124,9 @@ async def prune(connection: Connection, before: datetime) -> None:
     await connection.execute(PRUNE, before)
 
 
-def _share(
-    requests: Sequence[Request], used: dict[tuple[str, datetime], int]
-) -> tuple[dict[UUID, Allowance], list[UUID]]:
+def _share(requests: Sequence[Request], used: dict[tuple[str, datetime], int]) -> dict[UUID, Allowance]:
+    """Hand out the places that are left, first come first served, and count them."""
     refused: dict[UUID, Allowance] = {}
-    kept: list[UUID] = []
     for request in requests:
         full = next((each for each in request.allowances if used[each.key, each.ends_at] >= each.limit), None)
         if full is not None:
@@ -103,5 +134,4 @@ def _share(
             continue
         for each in request.allowances:
             used[each.key, each.ends_at] += 1
-        kept.append(request.delivery_id)
-    return refused, kept
+    return refused
