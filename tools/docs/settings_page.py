@@ -18,6 +18,10 @@ SECTIONS: Mapping[str, str] = {
     "pool": "Database connections",
     "dispatch": "Workers",
     "fcm": "Firebase Cloud Messaging",
+    "quiet_hours": "Quiet hours",
+    "limits": "Limits",
+    "toggles": "Toggles",
+    "unsubscribe": "Leaving by a link",
     "log": "Logs",
 }
 
@@ -58,6 +62,20 @@ MEANING: Mapping[str, str] = {
     "fcm.connect_timeout": "Seconds to wait for a connection.",
     "fcm.timeout": "Seconds a message may take in all.",
     "fcm.ca_file": "A certificate authority to trust besides the public ones, for a sandbox.",
+    "quiet_hours.enabled": "Whether people are left in peace outside their window.",
+    "quiet_hours.start": "From when people may be disturbed, by their own clock.",
+    "quiet_hours.end": "Until when.",
+    "quiet_hours.spread_seconds": "Over how long what was held leaves after the window opens.",
+    "quiet_hours.default_timezone": "The zone of whoever has none.",
+    "quiet_hours.categories": "A window of its own for a category, `08:00-23:00` or `always`. As a variable: "
+    "`TOCSIN_QUIET_HOURS__CATEGORIES__ALERTS=always`.",
+    "limits.per_person_per_day": "The most a person gets in their own day.",
+    "limits.per_device_per_day": "The most a device gets in its owner's day.",
+    "limits.categories": "The most a person gets of a category in their own day.",
+    "limits.beyond": "What becomes of the rest: `skip` with the reason, or `defer` to the next day.",
+    "toggles.provider": "An OpenFeature provider as `module:callable`. Left out: our own table.",
+    "unsubscribe.secret": "Signs the links for leaving a category, at least 32 bytes.",
+    "unsubscribe.base_url": "Where the links point: this API as mail readers reach it.",
     "log.level": "The least that is logged.",
     "log.format": "`auto` is `console` on a terminal and `json` elsewhere.",
 }

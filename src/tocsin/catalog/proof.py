@@ -1,6 +1,6 @@
 """Proof, before anything is sent, that texts and upgrades hold for every payload a schema allows."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from jinja2 import UndefinedError
@@ -12,6 +12,7 @@ from tocsin.catalog.format_values import FormatError
 from tocsin.catalog.schema import Schema, dotted
 from tocsin.catalog.templates import NotTextError, Text
 from tocsin.domain.catalog import Payload, Upgrade, upgraded
+from tocsin.domain.digest import told_together
 from tocsin.domain.faults import Fault
 
 
@@ -29,11 +30,19 @@ def example_faults(declared: Declared, examples: Sequence[Payload]) -> Iterator[
             yield declared.fault(("payload", "properties", field), "no_example", message)
 
 
+def digest_examples(examples: Sequence[Payload]) -> list[Payload]:
+    """Make of each example a digest of it alone, and one of three in which it comes last."""
+    return [
+        told_together(told)
+        for last, payload in enumerate(examples)
+        for told in ([payload], [examples[last - 2], examples[last - 1], payload])
+    ]
+
+
 def text_faults(
-    text: Text, schema: Mapping[str, Any], examples: Sequence[Payload], *, may_be_blank: bool
+    text: Text, known: Collection[str], examples: Sequence[Payload], *, may_be_blank: bool
 ) -> list[Fault]:
     """Find unknown names, then whatever fails when the examples are rendered."""
-    known = schema.get("properties", {})
     unknown = [
         Fault(
             field=text.source.place(line),

@@ -7,9 +7,10 @@ import msgspec
 from tocsin.catalog.catalog import Named
 from tocsin.catalog.declaration import Declared
 from tocsin.catalog.folder import TemplateFile
-from tocsin.catalog.proof import text_faults
+from tocsin.catalog.proof import digest_examples, text_faults
 from tocsin.catalog.templates import TemplateSource, Text, compile_text
 from tocsin.domain.catalog import PARTS, Channel, Payload
+from tocsin.domain.digest import NAMES
 from tocsin.domain.faults import Fault
 from tocsin.domain.locale import normalize
 
@@ -41,7 +42,11 @@ class _Collecting:
         self._declared = declared
         self._type = declared.type
         self._folder = folder
+        self._known = tuple(self._type.payload_schema.get("properties", {}))
         self._examples = examples
+        if self._type.policies.digest is not None:
+            self._known += NAMES
+            self._examples = digest_examples(examples)
         self._found: dict[Channel, dict[str, dict[str, Text | None]]] = {
             channel: {} for channel in self._type.channels
         }
@@ -102,8 +107,7 @@ class _Collecting:
         if isinstance(compiled, Fault):
             self.faults.append(compiled)
             return None
-        schema = self._type.payload_schema
-        self.faults.extend(text_faults(compiled, schema, self._examples, may_be_blank=may_be_blank))
+        self.faults.extend(text_faults(compiled, self._known, self._examples, may_be_blank=may_be_blank))
         return compiled
 
 

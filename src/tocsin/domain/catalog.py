@@ -38,6 +38,13 @@ class Throttle(msgspec.Struct, frozen=True, kw_only=True):
     beyond: Literal["skip", "defer"] = "skip"
 
 
+class Digest(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything of a type within `window` becomes one message, for each value of the field `by` if given."""
+
+    window: timedelta
+    by: str | None = None
+
+
 class Policies(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How deliveries of a type are treated."""
 
@@ -48,6 +55,7 @@ class Policies(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     attempts: Mapping[Channel, int] = {}
     backoff: Backoff = DEFAULT_BACKOFF
     throttle: Throttle | None = None
+    digest: Digest | None = None
 
     def attempts_for(self, channel: Channel) -> int:
         """How often a delivery by this channel is tried before it is dead."""

@@ -37,9 +37,10 @@ class ReachedDevice(NamedTuple):
     last_seen_at: datetime
 
 
-class ClaimedDelivery(msgspec.Struct, frozen=True, kw_only=True):
+class ClaimedDelivery(msgspec.Struct, frozen=True):
     """A delivery under lease, with all a send needs, read at this moment.
 
+    The fields stand in the order of the columns of CLAIM, as far as they have one of their own.
     `devices` are those of the person now, the one used last first; of a delivery that has its
     device already, that one alone, if it is still theirs.
     """
@@ -187,7 +188,6 @@ async def claim(
 
 _first = itemgetter(0)
 _choices = msgspec.json.Decoder()
-_fields = ClaimedDelivery.__struct_fields__[:_PERSON_AT]
 
 
 def read_person(fields: Sequence[Any]) -> tuple[Person, str | None]:
@@ -210,9 +210,5 @@ def _claimed(rows: Sequence[tuple[Any, ...]]) -> ClaimedDelivery:
     """Put the rows of one delivery together."""
     row = rows[0]
     person, locale = read_person(row[_PERSON_AT:_DEVICE_AT])
-    return ClaimedDelivery(
-        **dict(zip(_fields, row, strict=False)),
-        person=person,
-        locale=locale,
-        devices=read_devices(rows, _DEVICE_AT),
-    )
+    fields: list[Any] = [*row[:_PERSON_AT], person, locale, read_devices(rows, _DEVICE_AT)]
+    return ClaimedDelivery(*fields)

@@ -1,0 +1,130 @@
+import asyncio
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from rows import NOW, add_delivery, delivery
+from tocsin.domain.ids import LeaseId, new_lease_id
+from tocsin.domain.limits import Allowance
+from tocsin.domain.reasons import Reason
+from tocsin.store.limits import Request, prune, reserve, used
+from tocsin.store.pool import Pool
+
+TOMORROW = NOW + timedelta(days=1)
+
+
+def allowance(key: str = "person:ada", limit: int = 3, **changes: Any) -> Allowance:
+    given: dict[str, Any] = {
+        "key": key,
+        "limit": limit,
+        "ends_at": TOMORROW,
+        "reason": Reason.DAILY_LIMIT,
+        "beyond": "skip",
+        "detail": "-",
+    }
+    return Allowance(**given | changes)
+
+
+async def claimed(pool: Pool, count: int) -> tuple[LeaseId, list[UUID]]:
+    lease = new_lease_id()
+    return lease, [await add_delivery(pool, lease=lease, leased_until=TOMORROW) for _ in range(count)]
+
+
+async def ask(
+    pool: Pool, lease: LeaseId, deliveries: list[UUID], *allowances: Allowance
+) -> dict[UUID, Allowance]:
+    async with pool.acquire() as connection:
+        return await reserve(connection, [Request(each, allowances) for each in deliveries], lease)
+
+
+async def counted(pool: Pool, *allowances: Allowance) -> dict[str, int]:
+    async with pool.acquire() as connection:
+        return await used(connection, allowances)
+
+
+async def test_the_first_to_ask_have_the_places(pool: Pool) -> None:
+    lease, made = await claimed(pool, 5)
+
+    refused = await ask(pool, lease, made, allowance())
+
+    assert refused == dict.fromkeys(made[3:], allowance())
+    assert [(await delivery(pool, each))["reserved"] for each in made] == [True] * 3 + [False] * 2
+    assert await counted(pool, allowance()) == {"person:ada": 3}
+
+
+async def test_what_was_used_before_counts(pool: Pool) -> None:
+    lease, made = await claimed(pool, 4)
+    await ask(pool, lease, made[:2], allowance())
+
+    assert set(await ask(pool, lease, made[2:], allowance())) == {made[3]}
+
+
+async def test_another_key_and_another_window_have_places_of_their_own(pool: Pool) -> None:
+    lease, made = await claimed(pool, 3)
+    only = allowance(limit=1)
+
+    assert await ask(pool, lease, made[:1], only) == {}
+    assert await ask(pool, lease, made[1:2], allowance("person:bob", 1)) == {}
+    assert await ask(pool, lease, made[2:], allowance(limit=1, ends_at=TOMORROW)) != {}
+    assert await ask(pool, lease, made[2:], allowance(limit=1, ends_at=TOMORROW + timedelta(days=1))) == {}
+
+
+async def test_who_is_refused_by_one_allowance_uses_none_of_the_others(pool: Pool) -> None:
+    lease, made = await claimed(pool, 3)
+    person, category = allowance(limit=10), allowance("category:news:ada", 1)
+
+    refused = await ask(pool, lease, made, person, category)
+
+    assert refused == dict.fromkeys(made[1:], category)
+    assert await counted(pool, person, category) == {"person:ada": 1, "category:news:ada": 1}
+
+
+async def test_a_lowered_limit_lets_no_more_through(pool: Pool) -> None:
+    lease, made = await claimed(pool, 4)
+    await ask(pool, lease, made[:3], allowance(limit=3))
+
+    assert set(await ask(pool, lease, made[3:], allowance(limit=1))) == {made[3]}
+
+
+async def test_a_lost_lease_keeps_no_place(pool: Pool) -> None:
+    _, (made,) = await claimed(pool, 1)
+
+    await ask(pool, new_lease_id(), [made], allowance())
+
+    assert (await delivery(pool, made))["reserved"] is False
+
+
+async def test_workers_that_ask_crosswise_at_once_get_exactly_the_places_there_are(pool: Pool) -> None:
+    lease, made = await claimed(pool, 160)
+    keys = [allowance(f"person:{number}", 4) for number in range(10)]
+    asking = []
+    for worker in range(8):
+        mine = made[worker * 20 : worker * 20 + 20]
+        order = keys if worker % 2 else keys[::-1]
+        requests = [Request(each, (order[number % 10],)) for number, each in enumerate(mine)]
+
+        async def reserving(requests: list[Request] = requests) -> int:
+            async with pool.acquire() as connection:
+                return len(requests) - len(await reserve(connection, requests, lease))
+
+        asking.append(reserving())
+
+    assert sum(await asyncio.gather(*asking)) == 40
+    assert set((await counted(pool, *keys)).values()) == {4}
+
+
+async def test_what_nobody_used_is_not_counted(pool: Pool) -> None:
+    assert await counted(pool, allowance()) == {}
+
+
+async def test_windows_that_ended_are_forgotten(pool: Pool) -> None:
+    lease, made = await claimed(pool, 2)
+    now, later = allowance(), allowance(ends_at=TOMORROW + timedelta(days=1))
+    await ask(pool, lease, made[:1], now)
+    await ask(pool, lease, made[1:], later)
+
+    async with pool.acquire() as connection:
+        await prune(connection, TOMORROW + timedelta(hours=1))
+
+    assert await pool.fetchval("select count(*) from limit_counters") == 1
+    assert await counted(pool, later) == {"person:ada": 1}
