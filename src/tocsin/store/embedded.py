@@ -4,8 +4,9 @@ import fcntl
 import os
 import stat
 import subprocess
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -29,6 +30,10 @@ track_io_timing = off
 """
 
 
+LONGEST_RECOVERY = 300.0
+RECOVERY_GLANCE = 0.5
+
+
 class EmbeddedPostgres:
     """The server under the data directory, shared by every process that uses the directory."""
 
@@ -45,7 +50,7 @@ class EmbeddedPostgres:
                 self._server = get_server(self._folder, start=False)
                 self._server.ensure_pgdata_inited()
                 self._write_configuration()
-                self._server.start()
+                _patiently(self._server.start)
         except (OSError, AssertionError, RuntimeError, subprocess.SubprocessError) as error:
             raise DatabaseError(
                 f"The embedded Postgres in {self._folder} did not start: {error}. "
@@ -60,7 +65,7 @@ class EmbeddedPostgres:
         _reap(self._server)
         if self._server.get_postmaster_info().is_running():
             return False
-        self._server.ensure_postgres_running()
+        _patiently(self._server.ensure_postgres_running)
         return True
 
     def stop(self) -> None:
@@ -88,6 +93,18 @@ class EmbeddedPostgres:
         text = main.read_text()
         if line not in text:
             main.write_text(text + line)
+
+
+def _patiently(start: Callable[[], None]) -> None:
+    """Start the server, or join it while it starts: after a crash it takes longer than the wheel waits."""
+    give_up_at = time.monotonic() + LONGEST_RECOVERY
+    while True:
+        try:
+            return start()
+        except (subprocess.TimeoutExpired, AssertionError):
+            if time.monotonic() > give_up_at:
+                raise
+            time.sleep(RECOVERY_GLANCE)
 
 
 def _reap(server: PostgresServer) -> None:
