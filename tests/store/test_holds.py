@@ -154,6 +154,7 @@ async def test_letting_the_next_go_reads_one_of_each_row_and_not_all_that_wait(
             f"explain (analyze, format json) execute kept('{{{keys}}}', '{NOW.isoformat()}')"
         )
 
+    print(text)
     plan = nodes(json.loads(text)[0]["Plan"])
     scans = [
         node for node in plan if node.get("Relation Name") == "deliveries" and "Scan" in node["Node Type"]

@@ -164,7 +164,7 @@ def _kind(kind: Any) -> str:
         return codes(arguments)
     if origin is dict:
         return "a list of addresses for each type"
-    return {str: "text", int: "whole number", float: "number", Path: "path"}[kind]
+    return {str: "text", bool: "yes or no", int: "whole number", float: "number", Path: "path"}[kind]
 
 
 def _range(bounds: msgspec.Meta) -> str:
