@@ -32,10 +32,11 @@ def example_faults(declared: Declared, examples: Sequence[Payload]) -> Iterator[
 
 def digest_examples(examples: Sequence[Payload]) -> list[Payload]:
     """Make of each example a digest of it alone, and one of three in which it comes last."""
+    size = len(examples)
     return [
         told_together(told)
         for last, payload in enumerate(examples)
-        for told in ([payload], [examples[last - 2], examples[last - 1], payload])
+        for told in ([payload], [examples[(last - 2) % size], examples[last - 1], payload])
     ]
 
 
