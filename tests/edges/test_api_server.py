@@ -138,13 +138,13 @@ async def test_an_address_of_another_machine_is_refused(host: str) -> None:
 
 
 def test_settings_faults_are_named() -> None:
-    settings = HttpSettings(host="", port=70_000, max_body_bytes=0, max_concurrency=-1, drain_seconds=0)
+    settings = HttpSettings(host="", port=70_000, max_body_bytes=0, backlog=-1, drain_seconds=0)
 
     assert [fault.field for fault in http_settings_faults(settings)] == [
         "http.host",
         "http.port",
         "http.max_body_bytes",
-        "http.max_concurrency",
+        "http.backlog",
         "http.drain_seconds",
     ]
     assert list(http_settings_faults(HttpSettings())) == []

@@ -37,7 +37,7 @@ MEANING: Mapping[str, str] = {
     "http.host": "The address to listen on.",
     "http.port": "The port to listen on; 0 takes a free one.",
     "http.max_body_bytes": "The largest body a producer may send.",
-    "http.max_concurrency": "How many connections may wait to be taken.",
+    "http.backlog": "How many connections may wait to be taken.",
     "http.drain_seconds": "How long requests under way may take once a stop was asked for.",
     "auth.jwt_secret": "Takes HS256 tokens signed with this secret, at least 32 bytes.",
     "auth.jwks_url": "Takes RS256 and ES256 tokens signed by a key of this key set.",

@@ -28,7 +28,7 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     host: str = "127.0.0.1"
     port: int = 8470
     max_body_bytes: int = 4 * _MEGABYTE
-    max_concurrency: int = 1_024
+    backlog: int = 1_024
     drain_seconds: float = 20.0
 
 
@@ -38,7 +38,7 @@ def http_settings_faults(settings: HttpSettings) -> Iterator[Fault]:
         yield Fault(field="http.host", code="missing", message="must name an address, such as 127.0.0.1")
     if not 0 <= settings.port <= _HIGHEST_PORT:
         yield Fault(field="http.port", code="invalid", message=f"must be 0 to {_HIGHEST_PORT}")
-    for name in ("max_body_bytes", "max_concurrency", "drain_seconds"):
+    for name in ("max_body_bytes", "backlog", "drain_seconds"):
         value = getattr(settings, name)
         if value <= 0:
             yield Fault(field=f"http.{name}", code="too_small", message=f"must be more than 0, not {value}")
@@ -67,7 +67,7 @@ async def serve_api(
         interface=Interfaces.ASGI,
         http=HTTPModes.auto,
         websockets=False,
-        backlog=settings.max_concurrency,
+        backlog=settings.backlog,
         log_enabled=False,
     )
     serving = asyncio.create_task(server.serve())

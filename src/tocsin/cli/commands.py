@@ -12,7 +12,8 @@ from tocsin.domain.errors import TocsinError
 
 app = typer.Typer(
     name="tocsin",
-    help="Notification delivery that keeps its promises.",
+    help="Notification delivery that keeps its promises.\n\n"
+    "Settings come from tocsin.toml in the current folder and from TOCSIN_* variables.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

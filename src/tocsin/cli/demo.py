@@ -84,8 +84,9 @@ class _Demo:
         ended = asyncio.Event()
         tree = asyncio.create_task(run_tree(children, ended, grace=grace(self._settings), embedded=embedded))
         try:
-            await self._show(pool, sandbox, base_url, tree)
+            key = await self._show(pool, sandbox, base_url, tree)
             if not once:
+                _print_addresses(base_url, sandbox, key)
                 await _until_any(stop.wait(), tree)
         finally:
             ended.set()
@@ -105,7 +106,7 @@ class _Demo:
             "TOCSIN_LOG__LEVEL": "warning",
         }
 
-    async def _show(self, pool: Pool, sandbox: Sandbox, base_url: str, tree: asyncio.Task[None]) -> None:
+    async def _show(self, pool: Pool, sandbox: Sandbox, base_url: str, tree: asyncio.Task[None]) -> str:
         async with ClientBuilder().base_url(base_url).error_for_status(True).build() as client:
             with console.status("Starting the API and a worker …"):
                 await _until_ready(client, tree)
@@ -116,7 +117,7 @@ class _Demo:
             shown = await _until_settled(pool, notification_id)
         print_timeline(shown)
         _print_phones(sandbox, tokens)
-        _print_addresses(base_url, sandbox, key)
+        return key
 
     async def _register(self, client: Client, user_id: str, locale: str, platform: str) -> str:
         token = f"virtual-phone-of-{user_id}-{secrets.token_hex(8)}"

@@ -3,12 +3,16 @@
 from typing import Annotated
 from uuid import UUID
 
+import msgspec
 import typer
 
+from tocsin.api.admin import ProducerName
 from tocsin.api.keys import NewKey, create_key
 from tocsin.api.roles import Role
 from tocsin.cli.access import with_pool
 from tocsin.cli.output import AsJson, complain, console, moment, print_json, table
+from tocsin.domain.errors import FaultsError
+from tocsin.domain.faults import Fault
 from tocsin.engine.clock import utc_now
 from tocsin.settings import Settings
 from tocsin.store import keys
@@ -25,6 +29,14 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Make a key and show it, this once."""
+    try:
+        msgspec.convert(producer, ProducerName)
+    except msgspec.ValidationError as error:
+        message = (
+            f"{producer[:80]!r} is no name for a producer: letters, digits, dots, dashes and underscores"
+        )
+        fault = Fault(field="PRODUCER", code="invalid", message=message)
+        raise FaultsError("The key cannot be made:", [fault]) from error
 
     async def work(_: Settings, pool: Pool) -> NewKey:
         async with pool.acquire() as connection:

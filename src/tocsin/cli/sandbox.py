@@ -35,14 +35,14 @@ def sandbox(
         host=host,
         http_port=http_port,
         https_port=https_port,
-        folder=folder,
+        folder=folder.resolve(),
         latency=Latency(latency_ms / 1000) if latency_ms else None,
         record=record,
     )
 
     async def main(stop: asyncio.Event) -> None:
         async with Sandbox(settings) as running:
-            account = running.write_service_account(folder / "service_account.json")
+            account = running.write_service_account(folder.resolve() / "service_account.json")
             _announce(running, account, as_json)
             await stop.wait()
 

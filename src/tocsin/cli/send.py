@@ -20,8 +20,8 @@ from tocsin.cli.intents import (
     Version,
     read_intent,
 )
-from tocsin.cli.output import AsJson, complain, console, print_json
-from tocsin.compose import known_toggles, planner, read_catalog
+from tocsin.cli.output import AsJson, complain, console, errors, print_json
+from tocsin.compose import channels, known_toggles, planner, read_catalog
 from tocsin.domain.errors import FaultsError
 from tocsin.domain.intent import Intent
 from tocsin.engine.accept import Acceptor
@@ -69,6 +69,12 @@ def send(
 
 
 async def _accept(settings: Settings, pool: Pool, producer: str, intent: Intent) -> Answer:
+    if not channels(settings):
+        errors.print(
+            "warning: no provider is set up in this shell, so its pushes will be skipped as "
+            "channel_unavailable; set TOCSIN_FCM__CREDENTIALS_FILE as the server has it.",
+            style="yellow",
+        )
     async with known_toggles(settings, pool) as toggles:
         accepting = Acceptor(pool, planner(settings, read_catalog(settings), toggles), utc_now)
         return (await accepting.accept(producer, [intent], source="cli"))[0]

@@ -91,6 +91,7 @@ class Sandbox:
 
     def write_service_account(self, path: Path, project_id: str = "sandbox", *, secure: bool = True) -> Path:
         """Write the key file of a project's service account."""
+        path.touch(mode=0o600)
         path.write_bytes(msgspec.json.encode(self.service_account(project_id, secure=secure)))
         return path
 
