@@ -9,12 +9,14 @@ from databases import SCHEMA
 from rows import NOW, add_delivery, add_notification, delivery, take
 from tocsin.domain.delivery import WAITING, State
 from tocsin.domain.ids import new_lease_id
+from tocsin.domain.plan import due_time
 from tocsin.store import holds
 from tocsin.store.holds import cancel, held_by, keys_in_order, release, release_next, reschedule
 from tocsin.store.pool import Pool, PoolSettings, open_pool
 
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
+WALL = datetime(2026, 3, 4, 9)  # noqa: DTZ001 - a wall time has no zone
 
 
 async def held(pool: Pool, holder: str, **changes: Any) -> UUID:
@@ -154,7 +156,6 @@ async def test_letting_the_next_go_reads_one_of_each_row_and_not_all_that_wait(
             f"explain (analyze, format json) execute kept('{{{keys}}}', '{NOW.isoformat()}')"
         )
 
-    print(text)
     plan = nodes(json.loads(text)[0]["Plan"])
     scans = [
         node for node in plan if node.get("Relation Name") == "deliveries" and "Scan" in node["Node Type"]
@@ -245,8 +246,7 @@ async def test_only_what_was_never_tried_can_be_moved(
 
 
 async def test_the_new_time_takes_the_place_of_every_old_one(pool: Pool) -> None:
-    wall = datetime(2026, 3, 2, 9)  # noqa: DTZ001 - a wall time has no zone
-    notification_id = await add_notification(pool, send_at_local=wall)
+    notification_id = await add_notification(pool, send_at_local=WALL)
     await add_delivery(pool, notification_id=notification_id, state="scheduled")
 
     await reschedule(pool, notification_id, NOW + HOUR, NOW)
@@ -269,8 +269,10 @@ async def test_what_cannot_be_moved_keeps_its_time(pool: Pool) -> None:
         ({}, NOW),
         ({"send_at": NOW - HOUR}, NOW),
         ({"send_at": NOW + 3 * HOUR}, NOW + 3 * HOUR),
+        ({"send_at_local": WALL}, due_time(None, WALL, NOW)),
+        ({"send_at_local": WALL - timedelta(days=9)}, NOW),
     ],
-    ids=["at once", "in the past", "ahead"],
+    ids=["at once", "in the past", "ahead", "wall time ahead", "wall time in the past"],
 )
 async def test_the_time_to_live_begins_anew_at_the_new_time(
     pool: Pool, changes: dict[str, Any], starts: datetime

@@ -3,8 +3,8 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from rows import NOW, add_delivery, delivery
-from tocsin.domain.ids import LeaseId, new_lease_id
+from rows import NOW
+from tocsin.domain.ids import new_delivery_id
 from tocsin.domain.limits import Allowance
 from tocsin.domain.reasons import Reason
 from tocsin.store.limits import Request, prune, reserve, used
@@ -25,16 +25,13 @@ def allowance(key: str = "person:ada", limit: int = 3, **changes: Any) -> Allowa
     return Allowance(**given | changes)
 
 
-async def claimed(pool: Pool, count: int) -> tuple[LeaseId, list[UUID]]:
-    lease = new_lease_id()
-    return lease, [await add_delivery(pool, lease=lease, leased_until=TOMORROW) for _ in range(count)]
+def deliveries(count: int) -> list[UUID]:
+    return [new_delivery_id() for _ in range(count)]
 
 
-async def ask(
-    pool: Pool, lease: LeaseId, deliveries: list[UUID], *allowances: Allowance
-) -> dict[UUID, Allowance]:
+async def ask(pool: Pool, asking: list[UUID], *allowances: Allowance) -> dict[UUID, Allowance]:
     async with pool.acquire() as connection:
-        return await reserve(connection, [Request(each, allowances) for each in deliveries], lease)
+        return await reserve(connection, [Request(each, allowances) for each in asking])
 
 
 async def counted(pool: Pool, *allowances: Allowance) -> dict[str, int]:
@@ -43,59 +40,71 @@ async def counted(pool: Pool, *allowances: Allowance) -> dict[str, int]:
 
 
 async def test_the_first_to_ask_have_the_places(pool: Pool) -> None:
-    lease, made = await claimed(pool, 5)
+    made = deliveries(5)
 
-    refused = await ask(pool, lease, made, allowance())
+    refused = await ask(pool, made, allowance())
 
     assert refused == dict.fromkeys(made[3:], allowance())
-    assert [(await delivery(pool, each))["reserved"] for each in made] == [True] * 3 + [False] * 2
     assert await counted(pool, allowance()) == {"person:ada": 3}
 
 
 async def test_what_was_used_before_counts(pool: Pool) -> None:
-    lease, made = await claimed(pool, 4)
-    await ask(pool, lease, made[:2], allowance())
+    made = deliveries(4)
+    await ask(pool, made[:2], allowance())
 
-    assert set(await ask(pool, lease, made[2:], allowance())) == {made[3]}
+    assert set(await ask(pool, made[2:], allowance())) == {made[3]}
 
 
 async def test_another_key_and_another_window_have_places_of_their_own(pool: Pool) -> None:
-    lease, made = await claimed(pool, 3)
+    made = deliveries(3)
     only = allowance(limit=1)
 
-    assert await ask(pool, lease, made[:1], only) == {}
-    assert await ask(pool, lease, made[1:2], allowance("person:bob", 1)) == {}
-    assert await ask(pool, lease, made[2:], allowance(limit=1, ends_at=TOMORROW)) != {}
-    assert await ask(pool, lease, made[2:], allowance(limit=1, ends_at=TOMORROW + timedelta(days=1))) == {}
+    assert await ask(pool, made[:1], only) == {}
+    assert await ask(pool, made[1:2], allowance("person:bob", 1)) == {}
+    assert await ask(pool, made[2:], allowance(limit=1, ends_at=TOMORROW)) != {}
+    assert await ask(pool, made[2:], allowance(limit=1, ends_at=TOMORROW + timedelta(days=1))) == {}
 
 
 async def test_who_is_refused_by_one_allowance_uses_none_of_the_others(pool: Pool) -> None:
-    lease, made = await claimed(pool, 3)
+    made = deliveries(3)
     person, category = allowance(limit=10), allowance("category:news:ada", 1)
 
-    refused = await ask(pool, lease, made, person, category)
+    refused = await ask(pool, made, person, category)
 
     assert refused == dict.fromkeys(made[1:], category)
     assert await counted(pool, person, category) == {"person:ada": 1, "category:news:ada": 1}
 
 
 async def test_a_lowered_limit_lets_no_more_through(pool: Pool) -> None:
-    lease, made = await claimed(pool, 4)
-    await ask(pool, lease, made[:3], allowance(limit=3))
+    made = deliveries(4)
+    await ask(pool, made[:3], allowance(limit=3))
 
-    assert set(await ask(pool, lease, made[3:], allowance(limit=1))) == {made[3]}
+    assert set(await ask(pool, made[3:], allowance(limit=1))) == {made[3]}
 
 
-async def test_a_lost_lease_keeps_no_place(pool: Pool) -> None:
-    _, (made,) = await claimed(pool, 1)
+async def test_two_versions_of_a_type_with_other_limits_count_together(pool: Pool) -> None:
+    first, second, third = deliveries(3)
+    old, new = allowance("type:t:ada", 5), allowance("type:t:ada", 2)
+    requests = [Request(first, (old,)), Request(second, (new,)), Request(third, (new,))]
 
-    await ask(pool, new_lease_id(), [made], allowance())
+    async with pool.acquire() as connection:
+        refused = await reserve(connection, requests)
 
-    assert (await delivery(pool, made))["reserved"] is False
+    assert refused == {third: new}
+    assert await counted(pool, new) == {"type:t:ada": 2}
+
+
+async def test_windows_of_one_key_that_end_apart_have_room_each(pool: Pool) -> None:
+    first, second = deliveries(2)
+    later = allowance(limit=1, ends_at=TOMORROW + timedelta(hours=1))
+    requests = [Request(first, (allowance(limit=1),)), Request(second, (later,))]
+
+    async with pool.acquire() as connection:
+        assert await reserve(connection, requests) == {}
 
 
 async def test_workers_that_ask_crosswise_at_once_get_exactly_the_places_there_are(pool: Pool) -> None:
-    lease, made = await claimed(pool, 160)
+    made = deliveries(160)
     keys = [allowance(f"person:{number}", 4) for number in range(10)]
     asking = []
     for worker in range(8):
@@ -105,7 +114,7 @@ async def test_workers_that_ask_crosswise_at_once_get_exactly_the_places_there_a
 
         async def reserving(requests: list[Request] = requests) -> int:
             async with pool.acquire() as connection:
-                return len(requests) - len(await reserve(connection, requests, lease))
+                return len(requests) - len(await reserve(connection, requests))
 
         asking.append(reserving())
 
@@ -118,10 +127,10 @@ async def test_what_nobody_used_is_not_counted(pool: Pool) -> None:
 
 
 async def test_windows_that_ended_are_forgotten(pool: Pool) -> None:
-    lease, made = await claimed(pool, 2)
+    made = deliveries(2)
     now, later = allowance(), allowance(ends_at=TOMORROW + timedelta(days=1))
-    await ask(pool, lease, made[:1], now)
-    await ask(pool, lease, made[1:], later)
+    await ask(pool, made[:1], now)
+    await ask(pool, made[1:], later)
 
     async with pool.acquire() as connection:
         await prune(connection, TOMORROW + timedelta(hours=1))

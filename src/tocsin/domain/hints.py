@@ -19,8 +19,8 @@ HINTS: Mapping[str, str] = {
     "network_error": "The provider could not be reached. Check DNS, proxy and firewall; it is tried again.",
     "unreadable_answer": "The provider's answer made no sense. Check that its address is the right one.",
     "payload_too_large": "Shorten the templates or the payload: providers take 4,096 bytes.",
-    "type_unknown": "Put the type's version back into the catalog, and hand the notification in again under a new key.",
-    "render_failed": "Mend the type's templates (`tocsin catalog check`) and hand it in again under a new key.",
+    "type_unknown": "Put the type's version back into the catalog and hand it in again under a new key.",
+    "render_failed": "Mend the templates (`tocsin catalog check`) and hand it in again under a new key.",
     "lease_expired": "Workers died while they held it. Look for crashes or memory limits.",
 }
 

@@ -29,11 +29,13 @@ where id in (
 
 # The next of a row is the oldest notification that still waits, with all its devices. Whoever waits
 # behind is let go only then. What another worker is letting go at this moment is left to it, so that two
-# never wait for each other crosswise. Heads are found first, one look at each row: joined otherwise, or
-# with an equality on held_by, the planner would read all that waits, and it does so while tables are new.
+# never wait for each other crosswise. The limits keep it one look for each row: without them, or with an
+# equality on held_by, the planner reads all that waits, and it does so while the tables are new.
 RELEASE_NEXT = """
-with heads as materialized (
-    select keys.ordering_key, head.notification_id
+update deliveries
+set due_at = $2, held_by = null
+where id in (
+    select next.id
     from unnest($1::text[]) as keys (ordering_key)
     cross join lateral (
         select notification_id
@@ -43,18 +45,16 @@ with heads as materialized (
         order by notification_id
         limit 1
     ) as head
-)
-update deliveries
-set due_at = $2, held_by = null
-where id in (
-    select next.id
-    from heads
-    join deliveries as next
-        on next.ordering_key = heads.ordering_key
-        and next.notification_id = heads.notification_id
-        and next.state in ('scheduled', 'pending', 'retrying')
-        and coalesce(next.held_by, '') = 'order'
-    for update of next skip locked
+    cross join lateral (
+        select id
+        from deliveries
+        where deliveries.ordering_key = keys.ordering_key
+            and deliveries.notification_id = head.notification_id
+            and state in ('scheduled', 'pending', 'retrying')
+            and coalesce(held_by, '') = 'order'
+        limit 10000
+        for update skip locked
+    ) as next
 )
 """
 
@@ -81,19 +81,31 @@ where notification_id = $1
 returning id
 """
 
+# A time to live begins when a notification can first fall due, so it moves along.
 RESCHEDULE = """
 with moved as (
+    update deliveries
+    set due_at = $2, state = 'scheduled', held_by = null
+    where notification_id = $1
+        and state in ('scheduled', 'pending')
+        and attempts = 0
+        and (leased_until is null or leased_until <= $3)
+    returning id
+),
+retimed as (
     update notifications
-    set send_at = $2, send_at_local = null
-    where id = $1
+    set send_at = $2,
+        send_at_local = null,
+        expires_at = $2 + (
+            expires_at - greatest(
+                accepted_at,
+                coalesce(send_at, (send_at_local at time zone 'UTC') - interval '14 hours')
+            )
+        )
+    where id = $1 and exists (select from moved)
 )
-update deliveries
-set due_at = $2, state = 'scheduled', held_by = null
-where notification_id = $1
-    and state in ('scheduled', 'pending')
-    and attempts = 0
-    and (leased_until is null or leased_until <= $3)
-returning id
+select id
+from moved
 """
 
 
