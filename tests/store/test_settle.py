@@ -383,7 +383,7 @@ async def test_a_settlement_planned_while_the_tables_are_new_looks_rows_up_by_id
         SETTLE_UNSENT: [
             *(ids, ids, texts, texts, "array[1]", "array[now()]"),
             *(texts, texts, texts, texts, texts, "array[now()]"),
-            *(ids, texts, "array['{}'::jsonb]", "now()", texts),
+            *(ids, texts, "array['{}'::jsonb]", "array[true]", "now()", texts),
         ],
     }
     async with (

@@ -31,8 +31,8 @@ on conflict (key, window_ends_at) do update
 set used = counters.used + excluded.used
 where counters.used + excluded.used <= (
     select most
-    from unnest($1::text[], $4::integer[]) as given (key, most)
-    where given.key = counters.key
+    from unnest($1::text[], $2::timestamptz[], $4::integer[]) as given (key, window_ends_at, most)
+    where given.key = counters.key and given.window_ends_at = counters.window_ends_at
     limit 1
 )
 returning counters.key
@@ -89,13 +89,20 @@ async def reserve(connection: Connection, requests: Sequence[Request]) -> dict[U
 
 
 async def _take_all(connection: Connection, requests: Sequence[Request]) -> None:
-    wanted = Counter(each for request in requests for each in request.allowances)
+    wanted: Counter[tuple[str, datetime]] = Counter()
+    most: dict[tuple[str, datetime], int] = {}
+    for request in requests:
+        for each in request.allowances:
+            window = each.key, each.ends_at
+            wanted[window] += 1
+            # Two versions of a type may name different limits for the one counter they share.
+            most[window] = min(most.get(window, each.limit), each.limit)
     rows = await connection.fetch(
         TAKE,
-        [each.key for each in wanted],
-        [each.ends_at for each in wanted],
+        [key for key, _ in wanted],
+        [ends_at for _, ends_at in wanted],
         list(wanted.values()),
-        [each.limit for each in wanted],
+        list(most.values()),
     )
     if len(rows) < len(wanted):
         raise _NoRoomError
