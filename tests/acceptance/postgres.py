@@ -34,10 +34,11 @@ def kill_postgres(data_dir: Path) -> None:
 
 @contextlib.contextmanager
 def mortal_folder() -> Iterator[Path]:
-    """Give a data directory; a server that was left running in it ends with the test."""
+    """Give a data directory; servers that were left running in it or below end with the test."""
     with open_folder() as folder:
         try:
             yield folder
         finally:
-            if postmaster(folder):
-                kill_postgres(folder)
+            for left in folder.rglob("postgres/postmaster.pid"):
+                if postmaster(left.parent.parent):
+                    kill_postgres(left.parent.parent)

@@ -5,7 +5,7 @@ import re
 import shlex
 import signal
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import asyncpg
@@ -13,6 +13,7 @@ import httpx
 import msgspec
 import pytest
 
+from acceptance.postgres import mortal_folder
 from acceptance.processes import Processes, free_port, processes_in
 from databases import fresh_database
 from tocsin.store.migrate import MIGRATIONS
@@ -25,6 +26,12 @@ EVERY_MIGRATION = sorted(path.stem for path in MIGRATIONS.glob("*.sql"))
 async def empty_database(server_url: str) -> AsyncIterator[str]:
     async with fresh_database(server_url) as url:
         yield url
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    with mortal_folder() as folder:
+        yield folder
 
 
 @pytest.fixture
@@ -92,9 +99,9 @@ async def test_a_taken_port_is_named(processes: Processes, database_url: str) ->
 
 
 async def test_the_demo_shows_the_whole_way_and_a_second_one_finds_another_port(
-    processes: Processes,
+    processes: Processes, temporary: Path
 ) -> None:
-    environment = {"TOCSIN_HTTP__PORT": str(free_port())}
+    environment = {"TOCSIN_HTTP__PORT": str(free_port()), "TMPDIR": str(temporary)}
     first = await processes.start("demo", environment=environment)
     shown = await first.said("Ctrl-C stops everything.", within=60)
 
@@ -112,6 +119,11 @@ async def test_the_demo_shows_the_whole_way_and_a_second_one_finds_another_port(
     first.signal(signal.SIGINT)
     assert await first.end() == 0, first.log
     assert first.log == []
+    assert _demos_left(temporary) == []
+
+
+def _demos_left(folder: Path) -> list[Path]:
+    return list(folder.glob("tocsin-demo-*"))
 
 
 async def _paste(shown: str) -> str:

@@ -47,16 +47,17 @@ class EmbeddedPostgres:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             with self._alone():
-                self._server = get_server(self._folder, start=False)
-                self._server.ensure_pgdata_inited()
+                server = get_server(self._folder, start=False)
+                server.ensure_pgdata_inited()
                 self._write_configuration()
-                _patiently(self._server.start)
+                _patiently(server.start)
         except (OSError, AssertionError, RuntimeError, subprocess.SubprocessError) as error:
             raise DatabaseError(
                 f"The embedded Postgres in {self._folder} did not start: {error}. "
                 "Give another folder by TOCSIN_DATA_DIR or a server of your own by TOCSIN_DATABASE_URL."
             ) from error
-        return str(self._server.get_uri())
+        self._server = server
+        return str(server.get_uri())
 
     def ensure_running(self) -> bool:
         """Start the server again if it died; tell whether that was needed."""
