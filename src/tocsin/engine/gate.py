@@ -5,6 +5,7 @@ from datetime import datetime
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import replace
 
 from tocsin.domain.decide import Hold, Step
 from tocsin.domain.ids import LeaseId, new_delivery_id
@@ -64,17 +65,15 @@ class Gate(msgspec.Struct, frozen=True):
         siblings: dict[UUID, Target] = {}
         for each in admitted:
             first, *others = each.devices
-            targets.append(
-                Target(
-                    each, first, aim_at(each.claimed, lease, each.steps, first, counted=bool(each.allowances))
-                )
-            )
+            counted = bool(each.allowances)
+            aim = aim_at(each.claimed, lease, each.steps, first, counted=counted)
+            targets.append(Target(each, first, aim))
             if others:
                 several.append(FannedOut(each.claimed.id, first.id, None))
             for device in others:
                 sibling_id = new_delivery_id()
                 several.append(FannedOut(each.claimed.id, device.id, sibling_id))
-                aim = aim_at(each.claimed, lease, each.steps, device, sibling_id)
+                aim = aim_at(each.claimed, lease, each.steps, device, sibling_id, counted=counted)
                 siblings[sibling_id] = Target(each, device, aim)
         if several:
             async with self.pool.acquire() as connection:
@@ -91,14 +90,23 @@ class Gate(msgspec.Struct, frozen=True):
             and (allowances := self.triage.device_allowances(target.admitted, target.device, now))
         ]
         full = await self._reserve(requests)
-        stopped += [
-            _beyond(target.aim, full[target.aim.id], now) for target in targets if target.aim.id in full
-        ]
-        return Passed([target for target in targets if target.aim.id not in full], stopped)
+        counted = {request.delivery_id for request in requests}
+        passed = []
+        for target in targets:
+            if target.aim.id in full:
+                stopped.append(_beyond(target.aim, full[target.aim.id], now))
+            elif target.aim.id in counted:
+                passed.append(Target(target.admitted, target.device, replace(target.aim, reserved=True)))
+            else:
+                passed.append(target)
+        return Passed(passed, stopped)
 
 
 def _beyond(aim: Aim, full: Allowance, now: datetime) -> UnsentDelivery:
-    """Skip or defer the one too many, by the policy of what is full."""
+    """Skip or defer the one too many, by the policy of what is full.
+
+    What is deferred asks for every place anew: it will count in the window in which it leaves.
+    """
     if full.beyond == "defer":
         step = Step(rule="limit", result="hold", detail=full.detail, at=now, until=full.ends_at)
         return held(_with(aim, step), Hold((), until=full.ends_at), now)
@@ -107,4 +115,4 @@ def _beyond(aim: Aim, full: Allowance, now: datetime) -> UnsentDelivery:
 
 
 def _with(aim: Aim, step: Step) -> Aim:
-    return msgspec.structs.replace(aim, steps=(*aim.steps, step))
+    return replace(aim, steps=(*aim.steps, step), reserved=False)
