@@ -74,7 +74,8 @@ FAILURES: dict[int | type[Exception], Any] = {
     asyncpg.CrashShutdownError: answer_unavailable,
     asyncpg.TooManyConnectionsError: answer_unavailable,
     asyncpg.QueryCanceledError: answer_unavailable,
-    ConnectionError: answer_unavailable,
+    asyncpg.InternalClientError: answer_unavailable,
+    OSError: answer_unavailable,
     TimeoutError: answer_unavailable,
     Exception: answer_failure,
 }

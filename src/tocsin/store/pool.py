@@ -64,7 +64,8 @@ async def open_pool(
     try:
         pool = await asyncpg.create_pool(
             url,
-            min_size=1,
+            # No floor to restore: while the database is away, the pool would complain of it every second.
+            min_size=0,
             max_size=settings.size,
             timeout=settings.connect_timeout,
             command_timeout=settings.command_timeout,
