@@ -21,7 +21,8 @@ ACCEPTING = (
     Step("accept", ("one transaction for all", "who came together"), "engine.accept"),
 )
 SENDING = (
-    Step("claim", ("what is due, under a lease;", "devices of this moment"), "engine.claim"),
+    Step("claim", ("what is due, under a lease,", "with all that decides"), "engine.claim"),
+    Step("decide", ("whether and when, and why;", "one for each device"), "engine.triage"),
     Step("prepare", ("render the texts in the", "person's language"), "engine.prepare"),
     Step("send", ("HTTP/2 to FCM, no", "transaction held"), "engine.dispatch"),
     Step("settle", ("outcome, attempt, device:", "guarded by the lease"), "engine.settle"),
