@@ -36,16 +36,16 @@ def way_picture() -> str:
         if step.module and find_spec(f"tocsin.{step.module}") is None:
             raise ValueError(f"the way of a notification names tocsin.{step.module}, which is not there")
     drawing = Drawing(
-        952,
+        1178,
         420,
         "The way of a notification",
         "Accepting ends in one Postgres transaction; sending starts from what is stored and can be repeated.",
     )
-    drawing.band(Box(16, 14, 920, 130), "API process: answered 202 only after the commit")
-    drawing.band(Box(16, 276, 920, 130), "worker process: any step can be repeated after a crash")
+    drawing.band(Box(16, 14, 1146, 130), "API process: answered 202 only after the commit")
+    drawing.band(Box(16, 276, 1146, 130), "worker process: any step can be repeated after a crash")
     accepting = [Box(LEFT + number * (WIDTH + GAP), 44, WIDTH, HEIGHT) for number in range(len(ACCEPTING))]
     sending = [Box(LEFT + number * (WIDTH + GAP), 306, WIDTH, HEIGHT) for number in range(len(SENDING))]
-    stored = Box(LEFT, 182, 4 * WIDTH + 3 * GAP, 56)
+    stored = Box(LEFT, 182, 5 * WIDTH + 4 * GAP, 56)
     for row, boxes in ((ACCEPTING, accepting), (SENDING, sending)):
         for number, (step, box) in enumerate(zip(row, boxes, strict=True)):
             lines = [*step.does, *([f"{step.module}"] if step.module else [])]
