@@ -135,6 +135,8 @@ async def test_all_a_send_needs_is_read_at_the_claim(pool: Pool) -> None:
         "device_id": None,
         "ordering_key": None,
         "reserved": False,
+        "digest_key": None,
+        "digest_id": None,
         "type": "new_customer",
         "version": 2,
         "payload": taken.payload,

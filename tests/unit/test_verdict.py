@@ -69,6 +69,8 @@ def aimed(attempts: int = 0, *, rescued: bool = False) -> Aim:
         device_id=None,
         ordering_key=None,
         reserved=False,
+        digest_key=None,
+        digest_id=None,
         type="t",
         version=1,
         payload="{}",

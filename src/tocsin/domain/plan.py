@@ -28,12 +28,14 @@ class PlannedDelivery(msgspec.Struct, frozen=True, kw_only=True):
     due_at: datetime
     ordering_key: str | None = None
     collapse_key: str | None = None
+    digest_key: str | None = None
 
 
 class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for all deliveries of a notification.
 
-    `off` names the channels that are switched off for its type.
+    `off` names the channels that are switched off for its type; `collected_by` what it is collected by
+    in a digest, besides the recipient and the channel.
     """
 
     available: AbstractSet[str]
@@ -41,6 +43,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     due_at: datetime
     now: datetime
     collapse_key: str | None = None
+    collected_by: str | None = None
 
 
 def due_time(send_at: datetime | None, send_at_local: datetime | None, now: datetime) -> datetime:
@@ -80,6 +83,9 @@ def _for_recipient(
             due_at=conditions.due_at,
             ordering_key=slot if kind.policies.ordered else None,
             collapse_key=f"{slot}:{conditions.collapse_key}" if conditions.collapse_key else None,
+            digest_key=f"{slot}:{conditions.collected_by}"
+            if conditions.collected_by and not reason
+            else None,
         )
 
 

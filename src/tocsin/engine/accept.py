@@ -15,7 +15,7 @@ from tocsin.domain.intent import Intent
 from tocsin.engine.answers import Accepted, Answer, Conflict, Duplicate, Invalid, Unreadable
 from tocsin.engine.check import Planner
 from tocsin.engine.clock import Clock
-from tocsin.store import notifications, refused
+from tocsin.store import digests, notifications, refused
 from tocsin.store.notifications import NewNotification
 from tocsin.store.pool import Connection, Pool
 from tocsin.store.refused import LONGEST_CONTENT, RefusedIntent
@@ -145,6 +145,15 @@ async def _store(
     if not firsts:
         return {}
     accepted = await notifications.accept(connection, firsts, now)
+    collected = [
+        (delivery.id, delivery.digest_key)
+        for notification in firsts
+        if notification.id in accepted
+        for delivery in notification.deliveries
+        if delivery.digest_key is not None
+    ]
+    if collected:
+        await digests.join(connection, collected)
     stored = {
         _key(notification): (notification.id, notification.fingerprint)
         for notification in firsts

@@ -10,6 +10,7 @@ import rfc8785
 
 from tocsin.catalog.catalog import Catalog
 from tocsin.domain.catalog import NotificationType
+from tocsin.domain.digest import collected_by
 from tocsin.domain.faults import Fault
 from tocsin.domain.ids import new_notification_id
 from tocsin.domain.intent import Intent, audience_faults, intent_fingerprint, recipients
@@ -65,6 +66,10 @@ class Planner(msgspec.Struct, frozen=True):
         whom = recipients(intent, self.admins.get(intent.type, ()))
         ttl = intent.ttl_seconds or kind.policies.ttl_seconds
         starts = due_time(intent.send_at, intent.send_at_local, now)
+        collected = None
+        if kind.policies.digest is not None and starts <= now:
+            starts += kind.policies.digest.window
+            collected = collected_by(*self.catalog.resolve(intent.type, intent.version, intent.payload))
         return NewNotification(
             id=new_notification_id(),
             producer=producer,
@@ -91,6 +96,7 @@ class Planner(msgspec.Struct, frozen=True):
                     due_at=starts,
                     now=now,
                     collapse_key=intent.collapse_key,
+                    collected_by=collected,
                 ),
             ),
         )

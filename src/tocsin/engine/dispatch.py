@@ -18,6 +18,7 @@ from tocsin.domain.toggles import toggle_of
 from tocsin.engine.aim import Aim, Ready, aim_at, log_names
 from tocsin.engine.claim import Claim, Claimer
 from tocsin.engine.clock import Clock
+from tocsin.engine.digest import Digests
 from tocsin.engine.gate import Gate, Target
 from tocsin.engine.pause import Pauses
 from tocsin.engine.prepare import prepare
@@ -53,6 +54,7 @@ class Dispatcher:
         wake: Wake,
         triage: Triage,
         gate: Gate,
+        digests: Digests,
         providers: Mapping[str, Provider],
         settings: DispatchSettings,
         clock: Clock,
@@ -62,6 +64,7 @@ class Dispatcher:
         self._wake = wake
         self._triage = triage
         self._gate = gate
+        self._digests = digests
         self._catalog = triage.catalog
         self._providers = providers
         self._settings = settings
@@ -128,10 +131,11 @@ class Dispatcher:
                 case settled:
                     self._put(settled, aim_at(claimed, claim.lease, ()))
         if admitted:
+            admitted = await self._digests.one_each(admitted, claim.lease)
             passed = await self._gate.open(admitted, claim.lease, now)
             for stopped in passed.stopped:
                 self._settler.put(stopped)
-            self._send_all(passed.targets, now)
+            self._send_all(await self._digests.gather(passed.targets, now), now)
 
     def _send_all(self, targets: Sequence[Target], now: datetime) -> None:
         by_provider: dict[str, list[Ready]] = {}

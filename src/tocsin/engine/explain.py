@@ -21,6 +21,7 @@ from tocsin.engine.claim import Claim
 from tocsin.engine.triage import Admitted, Triage
 from tocsin.store.claims import ClaimedDelivery, ReachedDevice
 from tocsin.store.deliveries import UnsentDelivery
+from tocsin.store.digests import open_due_at
 from tocsin.store.limits import used
 from tocsin.store.notifications import NewNotification
 from tocsin.store.people import Acquaintance, people
@@ -96,8 +97,7 @@ class Explainer(msgspec.Struct, frozen=True):
     ) -> ExplainedRoute:
         if planned.reason is not None or whom is None:
             return _never(accepted, planned)
-        steps: list[Step] = []
-        now = planned.due_at
+        now, steps = await _collected(connection, accepted, planned)
         for _ in range(MOST_HOLDS):
             decided = self._decide(accepted, planned, whom, now)
             if isinstance(decided, Admitted):
@@ -137,6 +137,8 @@ class Explainer(msgspec.Struct, frozen=True):
             device_id=None,
             ordering_key=planned.ordering_key,
             reserved=False,
+            digest_key=planned.digest_key,
+            digest_id=None,
             type=accepted.type,
             version=accepted.version,
             payload=accepted.payload.decode(),
@@ -161,6 +163,17 @@ class Explainer(msgspec.Struct, frozen=True):
             return None
         counted = await used(connection, admitted.allowances)
         return next((each for each in admitted.allowances if counted.get(each.key, 0) >= each.limit), None)
+
+
+async def _collected(
+    connection: Connection, accepted: NewNotification, planned: PlannedDelivery
+) -> tuple[datetime, list[Step]]:
+    """Tell when it is decided first: at its time, or when the digest that it is part of falls due."""
+    if planned.digest_key is None:
+        return planned.due_at, []
+    due_at = max(await open_due_at(connection, planned.digest_key) or planned.due_at, accepted.accepted_at)
+    detail = "collected, to be sent as part of a digest"
+    return due_at, [Step(rule="digest", result="hold", detail=detail, at=accepted.accepted_at, until=due_at)]
 
 
 def _limited(full: Allowance, now: datetime) -> Step:

@@ -1,4 +1,4 @@
-"""Lets held deliveries go: when a toggle is switched on again, when the one before is settled."""
+"""Lets held deliveries go: when a toggle is switched on again, when the one before is settled or gone."""
 
 import asyncio
 
@@ -8,11 +8,14 @@ from tocsin.domain.toggles import ChannelToggle, ProviderToggle, TypeToggle, rea
 from tocsin.engine.clock import Clock
 from tocsin.engine.toggles import Toggles
 from tocsin.engine.wake import Wake
+from tocsin.store.fates import mend
 from tocsin.store.holds import held_by, keys_in_order, release, release_next
 from tocsin.store.pool import DATABASE_FAULTS, Pool
 
 SWEEP_SECONDS = 1.0
 IN_ORDER = "order"
+IN_DIGEST = "digest"
+_NO_TOGGLES = {IN_ORDER, IN_DIGEST}
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -30,6 +33,7 @@ class Releaser:
         self._wake = wake
         self._clock = clock
         self._changed = asyncio.Event()
+        self._after_key = ""
 
     def look(self) -> None:
         """Look now."""
@@ -52,7 +56,7 @@ class Releaser:
     async def _sweep(self) -> None:
         async with self._pool.acquire() as connection:
             holders = await held_by(connection)
-            on = [holder for holder in holders if holder != IN_ORDER and self._is_on(holder)]
+            on = [holder for holder in holders if holder not in _NO_TOGGLES and self._is_on(holder)]
             released = 0
             while on and (count := await release(connection, on, self._clock())):
                 released += count
@@ -60,6 +64,9 @@ class Releaser:
             if IN_ORDER in holders:
                 keys = await keys_in_order(connection)
                 released += await release_next(connection, keys, self._clock())
+            if IN_DIGEST in holders:
+                self._after_key, promoted = await mend(connection, self._after_key, self._clock())
+                released += promoted
         if released:
             _log.info("released", deliveries=released, toggles=on)
             self._wake.set()

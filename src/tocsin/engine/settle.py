@@ -8,6 +8,7 @@ import structlog
 
 from tocsin.engine.clock import Clock
 from tocsin.store.deliveries import SentDelivery, UnsentDelivery, settle_sent, settle_unsent
+from tocsin.store.fates import share_fate
 from tocsin.store.holds import release_next
 from tocsin.store.pool import DATABASE_FAULTS, Pool
 
@@ -93,6 +94,10 @@ class Settler:
             if keys := sorted({key for each in settled for key in each.ordering_keys}):
                 await release_next(connection, keys, now)
                 self._released()
+            if digests := sorted({digest_id for each in settled for digest_id in each.digest_ids}):
+                leases = list({each.lease for each in batch})
+                if await share_fate(connection, digests, leases, now):
+                    self._released()
         written = sum(each.count for each in settled)
         if written < len(batch):
             _log.warning("settled too late for some", late=len(batch) - written)

@@ -9,6 +9,7 @@ import structlog
 from tocsin.domain.message import Provider
 from tocsin.engine.claim import Claimer
 from tocsin.engine.clock import Clock
+from tocsin.engine.digest import Digests
 from tocsin.engine.dispatch import Dispatcher, DispatchSettings
 from tocsin.engine.gate import Gate
 from tocsin.engine.release import Releaser
@@ -47,6 +48,7 @@ class Worker:
             wake=wake,
             triage=triage,
             gate=Gate(pool, triage),
+            digests=Digests(pool, triage.catalog),
             providers=providers,
             settings=settings,
             clock=clock,

@@ -58,6 +58,8 @@ class ClaimedDelivery(msgspec.Struct, frozen=True):
     device_id: UUID | None
     ordering_key: str | None
     reserved: bool
+    digest_key: str | None
+    digest_id: UUID | None
     type: str
     version: int
     payload: str
@@ -103,7 +105,7 @@ claimed as (
     where d.id = due.id
     returning
         d.id, d.notification_id, d.channel, d.due_at, d.attempts, due.rescued, d.user_id, d.address,
-        d.device_id, d.ordering_key, d.collapse_key, d.reserved
+        d.device_id, d.ordering_key, d.collapse_key, d.reserved, d.digest_key, d.digest_id
 )
 select
     claimed.id,
@@ -131,6 +133,8 @@ select
     claimed.device_id,
     claimed.ordering_key,
     claimed.reserved,
+    claimed.digest_key,
+    claimed.digest_id,
     n.type,
     n.version,
     n.payload::text,
@@ -167,8 +171,8 @@ left join devices
 order by claimed.due_at, claimed.id, devices.last_seen_at desc
 """
 
-_PERSON_AT = 23
-_DEVICE_AT = 28
+_PERSON_AT = 25
+_DEVICE_AT = 30
 
 
 async def claim(

@@ -51,10 +51,11 @@ class UnsentDelivery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """How many were settled, and in whose rows somebody may come next."""
+    """How many were settled, in whose rows somebody may come next, and which digests they were of."""
 
     count: int
     ordering_keys: list[str]
+    digest_ids: list[UUID] = []
 
 
 class DeliveryRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +113,7 @@ with settled as (
     from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::uuid[], $6::jsonb[])
         as given (id, lease, provider, message_id, device_id, decisions)
     where d.id = given.id and d.lease = given.lease and d.state = any($8::text[])
-    returning d.id, d.device_id, d.ordering_key
+    returning d.id, d.device_id, d.ordering_key, d.digest_key, d.digest_id
 ),
 counted as (
     update devices
@@ -126,7 +127,11 @@ counted as (
     ) as reached
     where devices.id = reached.device_id
 )
-select count(*), array_agg(distinct ordering_key) filter (where ordering_key is not null) from settled
+select
+    count(*),
+    array_agg(distinct ordering_key) filter (where ordering_key is not null),
+    array_agg(distinct coalesce(digest_id, id)) filter (where digest_key is not null)
+from settled
 """
 
 # A device that registered again after the attempt is alive, whatever the provider said of it before.
@@ -162,7 +167,7 @@ with settled as (
     where d.id = given.id and d.lease = given.lease and d.state = any($18::text[])
     returning
         d.id, d.device_id, d.ordering_key, d.held_by, d.settled_at, given.outcome, given.code, given.detail,
-        given.retire, given.tried_at
+        given.retire, given.tried_at, d.digest_key, d.digest_id
 ),
 tried as (
     insert into attempts (delivery_id, outcome, code, detail, at)
@@ -188,7 +193,8 @@ select
     -- The one before may have been settled while this one was being set aside.
     array_agg(distinct ordering_key) filter (
         where ordering_key is not null and (settled_at is not null or held_by = 'order')
-    )
+    ),
+    array_agg(distinct coalesce(digest_id, id)) filter (where digest_key is not null)
 from settled
 """
 
@@ -214,15 +220,15 @@ order by id
 async def settle_sent(connection: Connection, sent: Sequence[SentDelivery], now: datetime) -> Settled:
     """Mark deliveries as taken by their provider, those that still hold their lease."""
     columns = [[getattr(delivery, name) for delivery in sent] for name in SentDelivery.__struct_fields__]
-    count, keys = await connection.fetchrow(SETTLE_SENT, *columns, now, CLAIMED)
-    return Settled(count, keys or [])
+    count, keys, digest_ids = await connection.fetchrow(SETTLE_SENT, *columns, now, CLAIMED)
+    return Settled(count, keys or [], digest_ids or [])
 
 
 async def settle_unsent(connection: Connection, unsent: Sequence[UnsentDelivery], now: datetime) -> Settled:
     """Settle every other outcome, with its attempt and its device, of those that still hold their lease."""
     columns = [[getattr(delivery, name) for delivery in unsent] for name in UnsentDelivery.__struct_fields__]
-    count, keys = await connection.fetchrow(SETTLE_UNSENT, *columns, now, CLAIMED)
-    return Settled(count, keys or [])
+    count, keys, digest_ids = await connection.fetchrow(SETTLE_UNSENT, *columns, now, CLAIMED)
+    return Settled(count, keys or [], digest_ids or [])
 
 
 async def of_notification(connection: Connection, notification_id: UUID, limit: int) -> list[DeliveryRow]:

@@ -35,15 +35,16 @@ settled_on as (
         and d.device_id is null
     returning
         d.id, d.notification_id, d.channel, d.user_id, d.state, d.due_at, d.lease, d.leased_until,
-        d.ordering_key, d.collapse_key
+        d.ordering_key, d.collapse_key, d.digest_key
 )
 insert into deliveries (
     id, notification_id, channel, user_id, device_id, state, due_at, lease, leased_until, ordering_key,
-    collapse_key, reserved, created_at
+    collapse_key, digest_key, digest_id, reserved, created_at
 )
 select
     given.sibling_id, s.notification_id, s.channel, s.user_id, given.device_id, s.state, s.due_at, s.lease,
-    s.leased_until, s.ordering_key, s.collapse_key, true, $5
+    s.leased_until, s.ordering_key, s.collapse_key, s.digest_key,
+    case when s.digest_key is not null then s.id end, true, $5
 from settled_on as s
 join given on given.delivery_id = s.id and given.sibling_id is not null
 returning id

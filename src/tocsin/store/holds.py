@@ -82,10 +82,11 @@ returning id
 """
 
 # A time to live begins when a notification can first fall due, so it moves along.
+# What has a time of its own is not collected.
 RESCHEDULE = """
 with moved as (
     update deliveries
-    set due_at = $2, state = 'scheduled', held_by = null
+    set due_at = $2, state = 'scheduled', held_by = null, digest_key = null, digest_id = null
     where notification_id = $1
         and state in ('scheduled', 'pending')
         and attempts = 0

@@ -11,6 +11,7 @@ alter table deliveries
     add column ordering_key text,
     add column collapse_key text,
     add column digest_key text,
+    add column digest_id uuid,
     add column held_by text,
     add column reserved boolean not null default false,
     add column decisions jsonb;
@@ -28,6 +29,8 @@ where collapse_key is not null and state in ('scheduled', 'pending', 'retrying')
 create index deliveries_digested on deliveries (digest_key, id)
 where digest_key is not null and state in ('scheduled', 'pending', 'retrying');
 
+create index deliveries_of_digest on deliveries (digest_id, id) where digest_id is not null;
+
 create table limit_counters (
     key text not null,
     window_ends_at timestamptz not null,
@@ -44,6 +47,7 @@ alter table deliveries
     drop column ordering_key,
     drop column collapse_key,
     drop column digest_key,
+    drop column digest_id,
     drop column held_by,
     drop column reserved,
     drop column decisions;
