@@ -1,6 +1,7 @@
 """What is tried: one delivery under lease, at one device, and the way it came to that."""
 
 from collections.abc import Mapping
+from typing import Self
 from uuid import UUID
 
 import msgspec
@@ -35,6 +36,10 @@ class Aim(msgspec.Struct, frozen=True, kw_only=True):
     def decisions(self) -> str | None:
         """Give the steps that led here as JSON."""
         return _encoder.encode(self.steps).decode() if self.steps else None
+
+    def after(self, step: Step) -> Self:
+        """Add the step that came next."""
+        return msgspec.structs.replace(self, steps=(*self.steps, step))
 
 
 class Ready(msgspec.Struct, frozen=True):

@@ -11,10 +11,8 @@ import structlog
 from msgspec import Meta
 
 from tocsin.domain.catalog import Policies
-from tocsin.domain.decide import Hold
 from tocsin.domain.message import Message, Provider
 from tocsin.domain.outcome import Defer, Outcome, Rejected, Retry
-from tocsin.domain.toggles import toggle_of
 from tocsin.engine.aim import Aim, Ready, aim_at, log_names
 from tocsin.engine.claim import Claim, Claimer
 from tocsin.engine.clock import Clock
@@ -24,7 +22,7 @@ from tocsin.engine.pause import Pauses
 from tocsin.engine.prepare import prepare
 from tocsin.engine.settle import Settler
 from tocsin.engine.triage import Admitted, Triage
-from tocsin.engine.verdict import held, settlement
+from tocsin.engine.verdict import paused, settlement
 from tocsin.engine.wake import Wake
 from tocsin.store.deliveries import SentDelivery, UnsentDelivery
 from tocsin.store.pool import DATABASE_FAULTS
@@ -142,7 +140,7 @@ class Dispatcher:
         for target in targets:
             name = target.device.provider
             if not self._triage.toggles.provider_on(name):
-                self._settler.put(held(target.aim, Hold((), held_by=toggle_of(name)), now))
+                self._settler.put(paused(target.aim, name, now))
                 continue
             match prepare(self._catalog, target):
                 case Message() as message:

@@ -107,12 +107,9 @@ def _beyond(aim: Aim, full: Allowance, now: datetime) -> UnsentDelivery:
 
     What is deferred asks for every place anew: it will count in the window in which it leaves.
     """
+    unplaced = replace(aim, reserved=False)
     if full.beyond == "defer":
         step = Step(rule="limit", result="hold", detail=full.detail, at=now, until=full.ends_at)
-        return held(_with(aim, step), Hold((), until=full.ends_at), now)
+        return held(unplaced.after(step), Hold((), until=full.ends_at), now)
     step = Step(rule="limit", result="skip", detail=full.detail, at=now)
-    return skipped(_with(aim, step), full.reason, now)
-
-
-def _with(aim: Aim, step: Step) -> Aim:
-    return replace(aim, steps=(*aim.steps, step), reserved=False)
+    return skipped(unplaced.after(step), full.reason, now)

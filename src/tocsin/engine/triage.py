@@ -13,12 +13,11 @@ from tocsin.domain.decide import Case, Go, Hold, Skip, Step, decide, zone_of
 from tocsin.domain.limits import Allowance, LimitsSettings, device_allowances, person_allowances
 from tocsin.domain.outcome import Rejected
 from tocsin.domain.quiet_hours import QuietHours
-from tocsin.domain.reasons import Reason
-from tocsin.domain.toggles import toggle_of
+from tocsin.domain.reasons import MEANING, Reason
 from tocsin.engine.aim import aim_at
 from tocsin.engine.claim import Claim
 from tocsin.engine.toggles import Toggles
-from tocsin.engine.verdict import buried, ended, held, settlement, skipped
+from tocsin.engine.verdict import buried, ended, held, paused, settlement, skipped
 from tocsin.store.claims import ClaimedDelivery, ReachedDevice
 from tocsin.store.deliveries import SentDelivery, UnsentDelivery
 
@@ -72,9 +71,10 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
             return buried(aim, now)
         devices = self._reachable(claimed)
         if isinstance(devices, Reason):
-            return skipped(aim, devices, now)
-        if isinstance(devices, Hold):
-            return held(aim, devices, now)
+            step = Step(rule="device", result="skip", detail=MEANING[devices], at=now)
+            return skipped(aim.after(step), devices, now)
+        if isinstance(devices, str):
+            return paused(aim, devices, now)
         return Admitted(
             claimed=claimed,
             kind=kind,
@@ -110,7 +110,8 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
         zone = zone_of(self.case(admitted.claimed, admitted.kind, now), self.quiet).zone
         return tuple(device_allowances(self.limits, device.id, zone, now))
 
-    def _reachable(self, claimed: ClaimedDelivery) -> tuple[ReachedDevice, ...] | Reason | Hold:
+    def _reachable(self, claimed: ClaimedDelivery) -> tuple[ReachedDevice, ...] | Reason | str:
+        """Give the devices it can go to, why there are none, or the provider that is switched off."""
         if not claimed.devices:
             return Reason.DEVICE_LOST if claimed.device_id else Reason.NO_DEVICE
         known = tuple(device for device in claimed.devices if device.provider in self.providers)
@@ -118,7 +119,7 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
             return Reason.PROVIDER_UNAVAILABLE
         usable = tuple(device for device in known if self.toggles.provider_on(device.provider))
         if not usable:
-            return Hold((), held_by=toggle_of(known[0].provider))
+            return known[0].provider
         return known
 
     def _allowances(self, case: Case, claimed: ClaimedDelivery) -> tuple[Allowance, ...]:

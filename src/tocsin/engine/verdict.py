@@ -5,10 +5,11 @@ from typing import assert_never
 
 from tocsin.domain.backoff import delay
 from tocsin.domain.catalog import Policies
-from tocsin.domain.decide import Hold, Skip
+from tocsin.domain.decide import Hold, Skip, Step
 from tocsin.domain.delivery import State
 from tocsin.domain.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
 from tocsin.domain.reasons import Reason
+from tocsin.domain.toggles import toggle_of
 from tocsin.engine.aim import Aim
 from tocsin.store.deliveries import SentDelivery, UnsentDelivery
 
@@ -54,6 +55,13 @@ def settlement(
 def held(aim: Aim, hold: Hold, now: datetime) -> UnsentDelivery:
     """Let a delivery wait for its time, or for whatever holds it."""
     return _untried(aim, now, _waiting(aim), due_at=hold.until, held_by=hold.held_by)
+
+
+def paused(aim: Aim, provider: str, now: datetime) -> UnsentDelivery:
+    """Let a delivery wait until its provider is switched on again."""
+    toggle = toggle_of(provider)
+    step = Step(rule="toggle", result="hold", detail=f"{toggle} is switched off", at=now)
+    return held(aim.after(step), Hold((), held_by=toggle), now)
 
 
 def skipped(aim: Aim, reason: Reason | str, now: datetime) -> UnsentDelivery:
