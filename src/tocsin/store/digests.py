@@ -14,9 +14,13 @@ from uuid import UUID
 
 import msgspec
 
+from tocsin.domain.delivery import State
 from tocsin.domain.digest import MOST_ITEMS
 from tocsin.domain.ids import LeaseId
 from tocsin.store.pool import Connection
+
+FOLLOWING = [State.SCHEDULED]
+"""The state of whoever follows; a leader may be in others."""
 
 
 class Told(NamedTuple):
@@ -96,7 +100,8 @@ where deliveries.id = followers.id
 """
 
 # Followers are leased for as long as the one that tells of them, so that nobody takes them back while they
-# are on their way. Those that were taken back, expired or replaced before are left out for good.
+# are on their way. Those that were taken back, expired or replaced before are left out for good. Their state
+# comes as an argument, so that the planner cannot read all that waits instead of the digest.
 TAKE_ALONG = """
 with followers as materialized (
     select
@@ -119,7 +124,7 @@ with followers as materialized (
     join deliveries as follower
         on follower.digest_id = given.digest_id
         and follower.notification_id <> claimed.notification_id
-        and follower.state in ('scheduled', 'pending', 'retrying')
+        and follower.state = any($4::text[])
     join notifications as n on n.id = follower.notification_id
     order by follower.id
     for update of follower
@@ -190,7 +195,7 @@ async def gather(
     digests = sorted(claimed_by_digest)
     claimed = [claimed_by_digest[digest_id] for digest_id in digests]
     await connection.execute(CLOSE, digests, now)
-    await connection.execute(TAKE_ALONG, digests, claimed, now)
+    await connection.execute(TAKE_ALONG, digests, claimed, now, FOLLOWING)
     told: defaultdict[UUID, list[Told]] = defaultdict(list)
     counts: dict[UUID, int] = {}
     for digest_id, version, payload, count in await connection.fetch(TOLD, digests, MOST_ITEMS):

@@ -5,6 +5,7 @@ from datetime import datetime
 from uuid import UUID
 
 from tocsin.domain.ids import LeaseId
+from tocsin.store.digests import FOLLOWING
 from tocsin.store.pool import Connection
 
 KEYS_AT_ONCE = 1_000
@@ -51,7 +52,8 @@ where deliveries.id = followers.id
 
 # The fate of a digest: one device that was reached is enough; while one is still tried, all wait; then the
 # end of the leader is theirs, unless it ended for a reason of its own, which frees them. Followers that
-# another worker has taken along meanwhile stay under its lease.
+# another worker has taken along meanwhile stay under its lease. The conditions are written so that the
+# planner can look up the digest only, never all that waits or all of a notification.
 SHARE_FATE = """
 with fates as materialized (
     select
@@ -84,7 +86,8 @@ with fates as materialized (
             member.lease is not null as under_way,
             member.state in ('cancelled', 'expired') or coalesce(member.reason, '') = 'collapsed' as own_end
         from deliveries as member
-        where member.digest_id = leader.id and member.notification_id = leader.notification_id
+        where member.digest_id = leader.id
+            and member.notification_id is not distinct from leader.notification_id
         order by
             member.state in ('sent', 'delivered') desc,
             member.state in ('scheduled', 'pending', 'retrying') desc,
@@ -101,7 +104,7 @@ followers as materialized (
     join deliveries as follower
         on follower.digest_id = fates.digest_id
         and follower.notification_id <> fates.notification_id
-        and follower.state in ('scheduled', 'pending', 'retrying')
+        and follower.state = any($4::text[])
     where fates.outcome <> 'held' or (not fates.under_way and follower.lease = any($3::uuid[]))
     order by follower.id
     for update of follower
@@ -210,7 +213,7 @@ async def share_fate(
     Those that wait again are let go by the leases under which their leaders were tried.
     """
     await connection.execute(END_WITH_LEADER, digest_ids)
-    await connection.execute(SHARE_FATE, digest_ids, now, leases)
+    await connection.execute(SHARE_FATE, digest_ids, now, leases, FOLLOWING)
     keys = [row[0] for row in await connection.fetch(KEYS_OF, digest_ids)]
     return await _promote(connection, keys, now)
 
@@ -225,7 +228,7 @@ async def mend(connection: Connection, after: str, now: datetime) -> tuple[str, 
         return "", False
     closed = [row[0] for row in await connection.fetch(CLOSED_UNDER, keys)]
     if closed:
-        await connection.execute(SHARE_FATE, closed, now, [])
+        await connection.execute(SHARE_FATE, closed, now, [], FOLLOWING)
     promoted = await _promote(connection, keys, now)
     return keys[-1] if len(keys) == KEYS_AT_ONCE else "", promoted
 

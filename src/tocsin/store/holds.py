@@ -8,10 +8,30 @@ from tocsin.store.pool import Connection
 
 MOST_AT_ONCE = 5_000
 
+# Goes from holder to holder, however many each of them holds.
 HELD_BY = """
-select distinct held_by
-from deliveries
-where held_by is not null and state in ('scheduled', 'pending', 'retrying')
+with recursive holders as (
+    (
+        select held_by
+        from deliveries
+        where held_by is not null and state in ('scheduled', 'pending', 'retrying')
+        order by held_by
+        limit 1
+    )
+    union all
+    select (
+        select deliveries.held_by
+        from deliveries
+        where deliveries.held_by > holders.held_by and state in ('scheduled', 'pending', 'retrying')
+        order by deliveries.held_by
+        limit 1
+    )
+    from holders
+    where holders.held_by is not null
+)
+select held_by
+from holders
+where held_by is not null
 """
 
 RELEASE = """
