@@ -143,6 +143,7 @@ async def test_all_a_send_needs_is_read_at_the_claim(pool: Pool) -> None:
         "collapse_key": "c",
         "expires_at": NOW + SECOND,
         "send_at_local": None,
+        "accepted_at": NOW,
         "cancelled": False,
         "producer": "shop",
         "request_id": "r",

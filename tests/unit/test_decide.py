@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tocsin.domain.catalog import NotificationType, Policies
 from tocsin.domain.decide import Case, Go, Hold, Person, Skip, Step, Verdict, decide
+from tocsin.domain.plan import due_time
 from tocsin.domain.quiet_hours import QuietHours, QuietHoursSettings
 from tocsin.domain.reasons import Reason
 
@@ -285,3 +286,30 @@ def test_a_wall_time_at_night_waits_for_the_morning_behind_it() -> None:
     assert isinstance(verdict, Hold)
     assert verdict.until == MORNING
     assert [step.result for step in verdict.steps[-2:]] == ["pass", "hold"]
+
+
+@pytest.mark.parametrize(
+    ("accepted_at", "zone", "ends_at"),
+    [
+        (DAY, "Europe/Istanbul", datetime(2026, 1, 17, 7, 10, tzinfo=UTC)),
+        (DAY, "America/New_York", datetime(2026, 1, 17, 15, 10, tzinfo=UTC)),
+        (DAY, "Pacific/Kiritimati", datetime(2026, 1, 16, 20, 10, tzinfo=UTC)),
+        (datetime(2026, 1, 17, 9, tzinfo=UTC), "Europe/Istanbul", datetime(2026, 1, 17, 9, 10, tzinfo=UTC)),
+        (datetime(2026, 1, 17, 9, tzinfo=UTC), "America/New_York", datetime(2026, 1, 17, 15, 10, tzinfo=UTC)),
+    ],
+)
+def test_the_time_to_live_of_a_wall_time_begins_with_it(
+    accepted_at: datetime, zone: str, ends_at: datetime
+) -> None:
+    asked = case(
+        ends_at - MINUTE,
+        person=Person(timezone=zone),
+        send_at_local=wall(17, 10),
+        accepted_at=accepted_at,
+        expires_at=due_time(None, wall(17, 10), accepted_at) + 10 * MINUTE,
+    )
+
+    assert isinstance(decide(asked, QUIET), Go)
+    late = decide(msgspec.structs.replace(asked, now=ends_at), QUIET)
+    assert isinstance(late, Skip)
+    assert late.reason == "expired"

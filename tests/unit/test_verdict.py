@@ -77,6 +77,7 @@ def aimed(attempts: int = 0, *, rescued: bool = False) -> Aim:
         collapse_key=None,
         expires_at=None,
         send_at_local=None,
+        accepted_at=NOW,
         cancelled=False,
         producer="p",
         request_id=None,

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from tocsin.domain.catalog import Channel, NotificationType
+from tocsin.domain.plan import due_time
 from tocsin.domain.preferences import Choice, StoredChoices, allows
 from tocsin.domain.quiet_hours import QuietHours
 from tocsin.domain.reasons import Reason
@@ -92,6 +93,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     cancelled: bool = False
     expires_at: datetime | None = None
     send_at_local: datetime | None = None
+    accepted_at: datetime | None = None
     random: float = 0.0
 
 
@@ -114,12 +116,24 @@ def zone_of(case: Case, quiet: QuietHours) -> ZoneChoice:
     )
 
 
+def expiry_of(case: Case, zone: ZoneChoice) -> datetime | None:
+    """Tell when it is too late.
+
+    A time to live begins when a person can first get it: for a wall time, when their own clock shows it.
+    """
+    if case.expires_at is None or case.send_at_local is None or case.accepted_at is None:
+        return case.expires_at
+    starts = due_time(None, case.send_at_local, case.accepted_at)
+    return case.expires_at + (max(instant_of(case.send_at_local, zone.zone), starts) - starts)
+
+
 def _rules(case: Case, quiet: QuietHours, zone: ZoneChoice) -> Iterator[tuple[Step, Hold | Skip | None]]:
     now = case.now
     if case.cancelled:
         yield _skip("cancelled", "taken back by its producer", now, "cancelled")
-    if case.expires_at is not None and case.expires_at <= now:
-        yield _skip("time_to_live", f"its time to live ended {_shown(case.expires_at)}", now, "expired")
+    expires_at = expiry_of(case, zone)
+    if expires_at is not None and expires_at <= now:
+        yield _skip("time_to_live", f"its time to live ended {_shown(expires_at)}", now, "expired")
     if case.superseded:
         yield _skip("collapse_key", "a newer one with the same collapse key waits", now, Reason.COLLAPSED)
     yield _preference(case)

@@ -145,6 +145,7 @@ class Explainer(msgspec.Struct, frozen=True):
             collapse_key=accepted.collapse_key,
             expires_at=accepted.expires_at,
             send_at_local=accepted.send_at_local,
+            accepted_at=accepted.accepted_at,
             cancelled=False,
             producer=accepted.producer,
             request_id=accepted.request_id,

@@ -32,5 +32,5 @@ def prepare(catalog: Catalog, target: Target) -> Message | Rejected:
         data={**content.data, **identity},
         platform=device.platform,
         collapse_key=claimed.collapse_key,
-        expires_at=claimed.expires_at,
+        expires_at=admitted.expires_at,
     )

@@ -9,7 +9,7 @@ import msgspec
 
 from tocsin.catalog.catalog import Catalog
 from tocsin.domain.catalog import NotificationType, Payload, Policies
-from tocsin.domain.decide import Case, Go, Hold, Skip, Step, decide, zone_of
+from tocsin.domain.decide import Case, Go, Hold, Skip, Step, decide, expiry_of, zone_of
 from tocsin.domain.limits import Allowance, LimitsSettings, device_allowances, person_allowances
 from tocsin.domain.outcome import Rejected
 from tocsin.domain.quiet_hours import QuietHours
@@ -33,6 +33,7 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[Step, ...]
     devices: tuple[ReachedDevice, ...]
     allowances: tuple[Allowance, ...]
+    expires_at: datetime | None
 
 
 class Triage(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +83,7 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
             steps=verdict.steps,
             devices=devices,
             allowances=() if claimed.reserved else self._allowances(case, claimed),
+            expires_at=expiry_of(case, zone_of(case, self.quiet)),
         )
 
     def case(self, claimed: ClaimedDelivery, kind: NotificationType, now: datetime) -> Case:
@@ -98,6 +100,7 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
             cancelled=claimed.cancelled,
             expires_at=claimed.expires_at,
             send_at_local=claimed.send_at_local,
+            accepted_at=claimed.accepted_at,
             random=random.random() if self.quiet.spread else 0.0,  # noqa: S311 - spreads load
         )
 

@@ -66,6 +66,7 @@ class ClaimedDelivery(msgspec.Struct, frozen=True):
     collapse_key: str | None
     expires_at: datetime | None
     send_at_local: datetime | None
+    accepted_at: datetime
     cancelled: bool
     producer: str
     request_id: str | None
@@ -141,6 +142,7 @@ select
     n.collapse_key,
     n.expires_at,
     n.send_at_local,
+    n.accepted_at,
     n.cancelled_at is not null,
     n.producer,
     n.request_id,
@@ -171,8 +173,8 @@ left join devices
 order by claimed.due_at, claimed.id, devices.last_seen_at desc
 """
 
-_PERSON_AT = 25
-_DEVICE_AT = 30
+_PERSON_AT = 26
+_DEVICE_AT = 31
 
 
 async def claim(
