@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from tocsin.catalog.load import load_catalog
+from tocsin.domain.digest import told_together
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "catalog.md"
 
@@ -26,3 +27,7 @@ def test_the_catalog_of_the_guide_works_as_written(tmp_path: Path) -> None:
 
     kind, payload = catalog.resolve("order_paid", 1, {"text": "Thank you!"})
     assert catalog.render(kind, "email", "tr", payload).parts["text"] == "Thank you!"
+
+    told = told_together([{"author": name, "post": "Sums"} for name in ("Ada", "Bob", "Ada")])
+    comment = catalog.render(catalog.types["comment"], "push", "en", told)
+    assert comment.parts == {"title": "3 new comments", "body": "Ada, Bob on Sums"}
