@@ -255,13 +255,14 @@ async def test_every_device_gets_the_whole_list_also_after_a_fault(
     assert told == {("phone", "a0 a1 a2"): 1, ("tablet", "a0 a1 a2"): 2}
 
 
+@pytest.mark.parametrize(("gone", "alive"), [("phone", "tablet"), ("tablet", "phone")])
 async def test_one_device_that_is_gone_does_not_end_what_another_gets(
-    stage: Stage, provider: StubProvider
+    stage: Stage, provider: StubProvider, gone: str, alive: str
 ) -> None:
     await stage.device("ada", token="phone")
     await stage.device("ada", token="tablet")
-    provider.script("phone", Gone("UNREGISTERED"))
-    provider.script("tablet", Retry("UNAVAILABLE"))
+    provider.script(gone, Gone("UNREGISTERED"))
+    provider.script(alive, Retry("UNAVAILABLE"))
     made = await comments(stage, 3)
     async with stage.working(provider):
         stage.clock.advance(WINDOW)
@@ -366,9 +367,10 @@ async def test_who_opted_out_hears_of_none_and_each_has_the_reason(
     await refuse(stage.pool, "ada", "comments", "push", stage.clock())
     async with stage.working(provider):
         stage.clock.advance(WINDOW)
-        rows = await every(stage, made, "skipped")
+        leader, *followers = await every(stage, made, "skipped")
 
-    assert {row["reason"] for row in rows} == {"opted_out"}
+    assert {row["reason"] for row in (leader, *followers)} == {"opted_out"}
+    assert all(str(leader["id"]) in steps(row)[-1].detail for row in followers)
     assert provider.arrived == []
 
 
