@@ -186,8 +186,10 @@ async def test_a_withdrawn_access_token_is_renewed_once_and_the_message_sent(rig
 
 async def test_lasting_refusal_of_the_access_token_defers_and_alarms(rig: FcmRig) -> None:
     rig.sandbox.faults.script("phone", Refuse("UNAUTHENTICATED"), repeat=True)
+    provider = rig.provider()
+    await provider.prepare()
 
-    outcome = await send_one(rig.provider(), "phone")
+    outcome = await send_one(provider, "phone")
 
     assert isinstance(outcome, Defer)
     assert (outcome.code, outcome.pauses, outcome.alarm) == ("UNAUTHENTICATED", True, True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import datetime
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from tocsin.domain.catalog import Channel, NotificationType
 from tocsin.domain.plan import due_time
 from tocsin.domain.preferences import Choice, StoredChoices, allows
-from tocsin.domain.quiet_hours import QuietHours
+from tocsin.domain.quiet_hours import QuietHours, WindowChoice
 from tocsin.domain.reasons import Reason
 from tocsin.domain.timing import hold_until
 from tocsin.domain.walls import instant_of
@@ -154,7 +155,7 @@ def _preference(case: Case) -> tuple[Step, Skip | None]:
     elif choice is Choice.NO:
         return _skip("preference", f"opted out of {category!r} by {case.channel}", case.now, Reason.OPTED_OUT)
     else:
-        detail = f"{category!r} by {case.channel}: {_CHOICES[choice]}"
+        detail = _allowed(category, case.channel, choice)
     return Step(rule="preference", result="pass", detail=detail, at=case.now), None
 
 
@@ -188,12 +189,21 @@ def _quiet_hours(case: Case, quiet: QuietHours, zone: ZoneChoice) -> tuple[Step,
     choice = quiet.window_for(case.kind.category, case.person.allowed_window)
     until = hold_until(case.now, zone.zone, choice.window, spread=quiet.spread, random=case.random)
     if until is None:
-        detail = f"within {choice.window} {_placed(zone)}, the window of the {choice.source}"
-        return Step(rule="quiet_hours", result="pass", detail=detail, at=case.now), None
+        return Step(rule="quiet_hours", result="pass", detail=_open(choice, zone), at=case.now), None
     detail = f"quiet hours {choice.window.quiet} {_placed(zone)}, of the {choice.source}"
     return Step(rule="quiet_hours", result="hold", detail=detail, at=case.now, until=until), Hold(
         (), until=until
     )
+
+
+@lru_cache(maxsize=4096)
+def _open(choice: WindowChoice, zone: ZoneChoice) -> str:
+    return f"within {choice.window} {_placed(zone)}, the window of the {choice.source}"
+
+
+@lru_cache(maxsize=4096)
+def _allowed(category: str, channel: Channel, choice: Choice) -> str:
+    return f"{category!r} by {channel}: {_CHOICES[choice]}"
 
 
 def _placed(zone: ZoneChoice) -> str:

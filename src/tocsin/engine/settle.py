@@ -12,7 +12,7 @@ from tocsin.store.fates import share_fate
 from tocsin.store.holds import release_next
 from tocsin.store.pool import DATABASE_FAULTS, Pool
 
-LINGER = 0.005
+LINGER = 0.02
 LARGEST_WRITE = 1_000
 LONGEST_PAUSE = 5.0
 

@@ -1,16 +1,18 @@
 """Firebase Cloud Messaging, HTTP v1."""
 
 import asyncio
-from collections.abc import Sequence
+import time
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 from msgspec import Meta
 from pyreqwest.exceptions import PyreqwestError
+from pyreqwest.request import ConsumedRequest
 from pyreqwest.response import Response
 
 from tocsin.domain.errors import ProviderSetupError
@@ -20,6 +22,8 @@ from tocsin.providers.connections import Connections
 from tocsin.providers.fcm_answers import ALARM_REST, classify
 from tocsin.providers.google import AccessTokens, TokenUnavailableError
 from tocsin.providers.retry_after import read_retry_after
+
+T = TypeVar("T")
 
 SCOPE = "https://www.googleapis.com/auth/firebase.messaging"
 
@@ -131,10 +135,18 @@ class FcmProvider:
         body = render(message, now)
         if isinstance(body, Rejected):
             return body
+        began = time.monotonic()
         try:
-            # The time-out is for all of it, token and second try included: a lease is reckoned by it.
-            async with asyncio.timeout(self._timeout):
-                return await self._hand_over(body, message, now)
+            token = self._tokens.current
+            if token is None:
+                return await self._in_time(began, self._with_new_token(body, None, message, now))
+            answer = await self._request(body, token).send()
+            if answer.status == HTTPStatus.OK:
+                return Sent(_taken.decode(await answer.bytes()).name)
+            outcome = await _outcome(answer, message, now)
+            if answer.status != HTTPStatus.UNAUTHORIZED or outcome.code == "THIRD_PARTY_AUTH_ERROR":
+                return outcome
+            return await self._in_time(began, self._with_new_token(body, token, message, now))
         except TokenUnavailableError as error:
             if error.lasting:
                 return Defer("credentials_refused", ALARM_REST, str(error), alarm=True)
@@ -146,27 +158,29 @@ class FcmProvider:
         except msgspec.DecodeError:
             return Retry("unreadable_answer", "FCM answered 200 with something else than its JSON")
 
-    async def _hand_over(self, body: bytes, message: Message, now: datetime) -> Outcome:
-        token = await self._tokens.get()
-        answer = await self._post(body, token)
-        if answer.status == HTTPStatus.UNAUTHORIZED:
-            outcome = await _outcome(answer, message, now)
-            if outcome.code == "THIRD_PARTY_AUTH_ERROR":
-                return outcome
-            answer = await self._post(body, await self._tokens.replace(token))
+    async def _with_new_token(
+        self, body: bytes, refused: str | None, message: Message, now: datetime
+    ) -> Outcome:
+        """Fetch an access token, other than the one refused, and send with it."""
+        token = await (self._tokens.get() if refused is None else self._tokens.replace(refused))
+        answer = await self._request(body, token).send()
         if answer.status == HTTPStatus.OK:
             return Sent(_taken.decode(await answer.bytes()).name)
         return await _outcome(answer, message, now)
 
-    async def _post(self, body: bytes, token: str) -> Response:
-        return await (
+    async def _in_time(self, began: float, work: Awaitable[T]) -> T:
+        """Keep what a send needs besides its one request within the time-out: leases reckon by it."""
+        async with asyncio.timeout(self._timeout - (time.monotonic() - began)):
+            return await work
+
+    def _request(self, body: bytes, token: str) -> ConsumedRequest:
+        return (
             self._connections.next()
             .post(self._url)
             .header("authorization", f"Bearer {token}", is_sensitive=True)
             .header("content-type", "application/json")
             .body_bytes(body)
             .build()
-            .send()
         )
 
 
