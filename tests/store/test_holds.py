@@ -114,7 +114,7 @@ async def test_rows_in_which_somebody_waits_are_named_once(pool: Pool) -> None:
     await add_delivery(pool, ordering_key="d")
 
     async with pool.acquire() as connection:
-        assert sorted(await keys_in_order(connection)) == ["a", "b"]
+        assert sorted(await keys_in_order(connection, "")) == ["a", "b"]
 
 
 @pytest.mark.parametrize("analyzed", [False, True], ids=["fresh", "analyzed"])

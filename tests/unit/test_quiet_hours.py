@@ -81,7 +81,7 @@ def test_without_quiet_hours_every_hour_is_allowed() -> None:
         (QuietHoursSettings(start="22:00"), {"quiet_hours.start": "invalid"}),
         (QuietHoursSettings(spread_seconds=-1), {"quiet_hours.spread_seconds": "out_of_range"}),
         (QuietHoursSettings(spread_seconds=86_401), {"quiet_hours.spread_seconds": "out_of_range"}),
-        (QuietHoursSettings(default_timezone="Mars"), {"quiet_hours.default_timezone": "unknown"}),
+        (QuietHoursSettings(default_timezone="Mars"), {"quiet_hours.default_timezone": "unknown_timezone"}),
         (
             QuietHoursSettings(categories={"news": "8-9", "offers": "always"}),
             {"quiet_hours.categories.news": "invalid"},
@@ -94,7 +94,7 @@ def test_without_quiet_hours_every_hour_is_allowed() -> None:
                 "quiet_hours.start": "invalid",
                 "quiet_hours.end": "invalid",
                 "quiet_hours.spread_seconds": "out_of_range",
-                "quiet_hours.default_timezone": "unknown",
+                "quiet_hours.default_timezone": "unknown_timezone",
                 "quiet_hours.categories.a": "invalid",
             },
         ),

@@ -190,7 +190,7 @@ def _quiet_hours(case: Case, quiet: QuietHours, zone: ZoneChoice) -> tuple[Step,
     until = hold_until(case.now, zone.zone, choice.window, spread=quiet.spread, random=case.random)
     if until is None:
         return Step(rule="quiet_hours", result="pass", detail=_open(choice, zone), at=case.now), None
-    detail = f"quiet hours {choice.window.quiet} {_placed(zone)}, of the {choice.source}"
+    detail = f"quiet hours {choice.window.quiet} {_placed(zone)}, of the {choice.source}{_doubt(choice)}"
     return Step(rule="quiet_hours", result="hold", detail=detail, at=case.now, until=until), Hold(
         (), until=until
     )
@@ -198,7 +198,11 @@ def _quiet_hours(case: Case, quiet: QuietHours, zone: ZoneChoice) -> tuple[Step,
 
 @lru_cache(maxsize=4096)
 def _open(choice: WindowChoice, zone: ZoneChoice) -> str:
-    return f"within {choice.window} {_placed(zone)}, the window of the {choice.source}"
+    return f"within {choice.window} {_placed(zone)}, the window of the {choice.source}{_doubt(choice)}"
+
+
+def _doubt(choice: WindowChoice) -> str:
+    return f"; the person's own cannot be read: {choice.malformed}" if choice.malformed else ""
 
 
 @lru_cache(maxsize=4096)

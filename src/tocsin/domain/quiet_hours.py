@@ -88,7 +88,7 @@ def quiet_hours_faults(settings: QuietHoursSettings) -> Iterator[Fault]:
         yield Fault(field="quiet_hours.spread_seconds", code="out_of_range", message=message)
     if not is_known_zone(settings.default_timezone):
         message = f"there is no time zone {settings.default_timezone!r}: write a name such as Europe/Istanbul"
-        yield Fault(field="quiet_hours.default_timezone", code="unknown", message=message)
+        yield Fault(field="quiet_hours.default_timezone", code="unknown_timezone", message=message)
     for category, text in settings.categories.items():
         problem = _read(text)
         if isinstance(problem, str):

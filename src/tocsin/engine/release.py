@@ -34,6 +34,7 @@ class Releaser:
         self._clock = clock
         self._changed = asyncio.Event()
         self._after_key = ""
+        self._after_row = ""
 
     def look(self) -> None:
         """Look now."""
@@ -62,7 +63,8 @@ class Releaser:
                 released += count
                 self._wake.set()
             if IN_ORDER in holders:
-                keys = await keys_in_order(connection)
+                keys = await keys_in_order(connection, self._after_row)
+                self._after_row = keys[-1] if keys else ""
                 released += await release_next(connection, keys, self._clock())
             if IN_DIGEST in holders:
                 self._after_key, promoted = await mend(connection, self._after_key, self._clock())

@@ -12,6 +12,7 @@ from tocsin.engine.clock import Clock
 from tocsin.engine.digest import Digests
 from tocsin.engine.dispatch import Dispatcher, DispatchSettings
 from tocsin.engine.gate import Gate
+from tocsin.engine.prune import Pruner
 from tocsin.engine.release import Releaser
 from tocsin.engine.settle import Settler
 from tocsin.engine.toggles import ToggleWatch
@@ -39,6 +40,7 @@ class Worker:
         self._wake = wake
         self._watch = watch
         self._settings = settings
+        self._pruner = Pruner(pool, clock)
         self._releaser = Releaser(pool, triage.toggles, wake, clock)
         triage.toggles.on_change(self._releaser.look)
         self._settler = Settler(pool, clock, released=wake.set)
@@ -57,7 +59,10 @@ class Worker:
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set and everything under way is settled, or the time for that is over."""
         async with asyncio.TaskGroup() as duties:
-            upkeep = [duties.create_task(duty.run()) for duty in (self._wake, self._watch, self._releaser)]
+            upkeep = [
+                duties.create_task(duty.run())
+                for duty in (self._wake, self._watch, self._releaser, self._pruner)
+            ]
             settling = duties.create_task(self._settler.run())
             dispatching = duties.create_task(self._dispatcher.run())
             await stop.wait()

@@ -80,9 +80,14 @@ where id in (
 
 KEYS_IN_ORDER = """
 select distinct ordering_key
-from deliveries
-where held_by = 'order' and state in ('scheduled', 'pending', 'retrying')
-limit 10000
+from (
+    select ordering_key
+    from deliveries
+    where ordering_key > $1 and held_by = 'order' and state in ('scheduled', 'pending', 'retrying')
+    order by ordering_key
+    limit 5000
+) as stretch
+order by ordering_key
 """
 
 # A delivery under lease is on its way and cannot be taken back; if that attempt fails, the mark on the
@@ -147,9 +152,9 @@ async def release_next(connection: Connection, ordering_keys: Sequence[str], now
     return int(status.rpartition(" ")[2])
 
 
-async def keys_in_order(connection: Connection) -> list[str]:
-    """Name the rows in which somebody waits behind another."""
-    return [row[0] for row in await connection.fetch(KEYS_IN_ORDER)]
+async def keys_in_order(connection: Connection, after: str) -> list[str]:
+    """Name rows in which somebody waits behind another, the next ones after a name."""
+    return [row[0] for row in await connection.fetch(KEYS_IN_ORDER, after)]
 
 
 async def cancel(connection: Connection, notification_id: UUID, now: datetime) -> int:
