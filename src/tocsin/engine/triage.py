@@ -16,6 +16,7 @@ from tocsin.domain.quiet_hours import QuietHours
 from tocsin.domain.reasons import MEANING, Reason
 from tocsin.engine.aim import aim_at
 from tocsin.engine.claim import Claim
+from tocsin.engine.oddities import note_oddities
 from tocsin.engine.toggles import Toggles
 from tocsin.engine.verdict import buried, ended, held, paused, settlement, skipped
 from tocsin.store.claims import ClaimedDelivery, ReachedDevice
@@ -57,6 +58,7 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
             claimed.type, claimed.version, _payload_decoder.decode(claimed.payload)
         )
         case = self.case(claimed, kind, now)
+        note_oddities(claimed.user_id, case, self.quiet)
         verdict = decide(case, self.quiet)
         aim = aim_at(claimed, claim.lease, verdict.steps)
         match verdict:
