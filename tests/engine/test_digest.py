@@ -1,7 +1,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -30,6 +30,7 @@ SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 WINDOW = HOUR + SECOND
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 COMMENT = """\
 comment:
@@ -59,6 +60,11 @@ comment:
 """
 TITLE = "{{ count | plural(one='A comment', other=(count | number) ~ ' comments') }}, last by {{ author }}"
 BODY = "{{ items | map(attribute='author') | join(' ') }}"
+
+
+@pytest.fixture(autouse=True)
+def _at_noon(stage: Stage) -> None:
+    stage.clock.move_to(NOON)
 
 
 @pytest.fixture(scope="module")
