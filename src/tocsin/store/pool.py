@@ -26,8 +26,8 @@ Pool: TypeAlias = asyncpg.Pool
 Connection: TypeAlias = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
 
 
-# What an API process runs has one good plan whatever the values; finding it again for every
-# batch took a third of accepting.
+# What an API process runs has one good plan whatever the values; it need not be found again for
+# every batch.
 _PLANNED_ONCE = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
 
 # A worker looks up rows by key and nothing else. A plan made while a table was small, and kept,
