@@ -20,6 +20,7 @@ MINUTE = timedelta(minutes=1)
 
 
 class FcmRig(Rig):
+    service = "fcm"
     busy = Refuse("UNAVAILABLE", retry_after=7)
     quota = Refuse("QUOTA_EXCEEDED", retry_after=90)
     gone = Refuse("UNREGISTERED")

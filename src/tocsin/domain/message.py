@@ -1,26 +1,65 @@
 """What an engine hands to a provider, and what a provider is."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import ClassVar, Protocol
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import msgspec
 
 from tocsin.domain.ids import DeliveryId, NotificationId
-from tocsin.domain.outcome import Outcome
+from tocsin.domain.outcome import Outcome, ReceiptOutcome
+
+TargetKind = Literal["token", "fid", "topic", "condition"]
+PushType = Literal["alert", "background", "voip"]
+Severity = Literal["info", "warning", "critical"]
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a push looks and what it does on the device, besides its words.
+
+    `deep_link` is a place in the app, in the way of each platform; `route` one in the app's own router.
+    `channel` is Android's notification channel, `click_action` Android's intent or Apple's category.
+    """
+
+    push_type: PushType = "alert"
+    severity: Severity = "info"
+    image: str | None = None
+    icon: str | None = None
+    sound: str | None = None
+    badge: int | None = None
+    deep_link: str | None = None
+    route: str | None = None
+    click_action: str | None = None
+    channel: str | None = None
+    analytics_label: str | None = None
+
+
+PLAIN = Look()
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """One rendered delivery, ready for one target."""
+    """One rendered delivery, ready for one target.
+
+    `target` is a device token, a web push subscription as JSON, a mail address or a webhook's URL.
+    A mail has its subject as `title`, its text as `body`, and may have `html` and `headers`; a webhook is
+    sent `payload` and is signed with `secret`.
+    """
 
     delivery_id: DeliveryId
     notification_id: NotificationId
     type: str
     target: str
+    target_kind: TargetKind = "token"
     title: str
     body: str
     data: Mapping[str, str]
+    look: Look = PLAIN
+    html: str | None = None
+    headers: Mapping[str, str] = {}
+    payload: Mapping[str, Any] = {}
+    secret: str | None = None
     platform: str | None = None
+    locale: str | None = None
     collapse_key: str | None = None
     expires_at: datetime | None = None
 
@@ -62,4 +101,28 @@ class Provider(Protocol):
 
     async def aclose(self) -> None:
         """Let go of every connection."""
+        ...
+
+
+@runtime_checkable
+class ManyHosts(Protocol):
+    """A provider whose targets live on hosts of their own, each of which may be down by itself."""
+
+    def host_of(self, target: str) -> str:
+        """Name the host that a target lives on; nothing if it cannot be told."""
+        ...
+
+
+@runtime_checkable
+class GivesReceipts(Protocol):
+    """A provider that says later what became of the messages it took."""
+
+    receipts_after: ClassVar[timedelta]
+    receipts_kept: ClassVar[timedelta]
+    receipts_batch: ClassVar[int]
+
+    async def receipts(
+        self, message_ids: Sequence[str], *, now: datetime
+    ) -> Sequence[ReceiptOutcome] | Outcome:
+        """Ask what became of messages: one answer each, in order, or why none could be had."""
         ...

@@ -1,6 +1,7 @@
 """The RSGI application: routing by path and the manner in which answers leave."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import structlog
@@ -8,15 +9,11 @@ from granian.rsgi import HTTPProtocol, Scope  # type: ignore[attr-defined]
 
 from tocsin.sandbox.answers import Answer, Headers, json_answer
 from tocsin.sandbox.control import PREFIX, Control
-from tocsin.sandbox.fault_board import FaultBoard
 from tocsin.sandbox.faults import Cut, Hang
-from tocsin.sandbox.fcm import Broken, Fcm
 from tocsin.sandbox.oauth import TokenEndpoint
-from tocsin.sandbox.tally import Tally
+from tocsin.sandbox.service import Broken, Request, Service
 
 _log = structlog.get_logger()
-_FCM_PREFIX = "/v1/projects/"
-_FCM_SUFFIX = "/messages:send"
 _TOKEN_PATHS = frozenset({"/token", "/oauth2/v4/token", "/o/oauth2/token"})
 _HTML: Headers = [("content-type", "text/html; charset=UTF-8")]
 _NO_SUCH_URL = Answer(
@@ -32,13 +29,12 @@ class Application:
     """Serves every listener of one sandbox."""
 
     def __init__(
-        self, *, fcm: Fcm, tokens: TokenEndpoint, control: Control, faults: FaultBoard, tally: Tally
+        self, *, services: Sequence[Service], tokens: TokenEndpoint, token_issuer: Service, control: Control
     ) -> None:
-        self._fcm = fcm
+        self._services = services
         self._tokens = tokens
+        self._token_issuer = token_issuer
         self._control = control
-        self._faults = faults
-        self._tally = tally
         self._closing = asyncio.Event()
 
     async def __rsgi__(self, scope: Scope, protocol: HTTPProtocol) -> None:
@@ -55,9 +51,11 @@ class Application:
 
     async def _answer(self, scope: Scope, protocol: HTTPProtocol) -> None:
         path, method = scope.path, scope.method
-        if method == "POST" and path.startswith(_FCM_PREFIX) and path.endswith(_FCM_SUFFIX):
-            await self._send(scope, protocol, path[len(_FCM_PREFIX) : -len(_FCM_SUFFIX)])
-        elif path.startswith(PREFIX):
+        for service in self._services:
+            if service.takes(method, path):
+                await self._serve(service, scope, protocol)
+                return
+        if path.startswith(PREFIX):
             secure = scope.scheme == "https"
             body = await protocol()
             _respond(protocol, self._control.answer(method, path, scope.query_string, body, secure=secure))
@@ -66,25 +64,34 @@ class Application:
         else:
             _respond(protocol, _NO_SUCH_URL)
 
-    async def _send(self, scope: Scope, protocol: HTTPProtocol, project: str) -> None:
-        self._tally.arrive(scope.http_version)
+    async def _serve(self, service: Service, scope: Scope, protocol: HTTPProtocol) -> None:
+        tally = service.tally
+        tally.arrive(scope.http_version)
         try:
-            body = await protocol()
-            verdict = self._fcm.send(project, scope.headers.get("authorization"), body)
+            verdict = service.serve(
+                Request(
+                    method=scope.method,
+                    path=scope.path,
+                    query=scope.query_string,
+                    header=scope.headers.get,
+                    body=await protocol(),
+                    origin=f"{scope.scheme}://{scope.authority or scope.headers.get('host')}",
+                )
+            )
             if isinstance(verdict, Broken):
-                self._tally.answer(type(verdict.fault).__name__.upper())
+                tally.answer(type(verdict.fault).__name__.upper())
                 await self._break(protocol, verdict.fault)
                 return
-            self._tally.answer(verdict.code)
-            delay = self._faults.delay()
+            tally.answer(verdict.code)
+            delay = service.faults.delay()
             if delay:
                 await asyncio.sleep(delay)
             _respond(protocol, verdict)
         finally:
-            self._tally.leave()
+            tally.leave()
 
     def _grant(self, scope: Scope, body: bytes) -> Answer:
-        outage = self._faults.tokens_outage()
+        outage = self._token_issuer.faults.tokens_outage()
         if outage:
             refused = json_answer({"error": "temporarily_unavailable"}, status=503, code="unavailable")
             return refused.with_retry_after(outage.retry_after)
@@ -93,7 +100,7 @@ class Application:
             body, tuple(f"{scheme}://{host}{scope.path}" for scheme in ("https", "http"))
         )
         if answer.status == 200:  # noqa: PLR2004 - the status that means a token was issued
-            self._tally.access_tokens_issued += 1
+            self._token_issuer.tally.access_tokens_issued += 1
         return answer
 
     async def _break(self, protocol: HTTPProtocol, fault: Hang | Cut) -> None:

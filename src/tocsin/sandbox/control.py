@@ -1,6 +1,6 @@
 """The control API: look at phones and counts, put faults up and take them down."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 from urllib.parse import parse_qs
 
@@ -12,7 +12,7 @@ from tocsin.sandbox.fault_board import FaultBoard, UnknownFaultCodeError
 from tocsin.sandbox.faults import Chance, Latency, Outage, Quota, Script
 from tocsin.sandbox.oauth import TokenEndpoint
 from tocsin.sandbox.phones import Phone, Phones
-from tocsin.sandbox.tally import Tally
+from tocsin.sandbox.service import Service
 
 PREFIX = "/_sandbox/"
 _LARGEST_PAGE = 1_000
@@ -38,22 +38,22 @@ class Control:
         self,
         *,
         phones: Phones,
-        faults: FaultBoard,
-        tally: Tally,
+        services: Mapping[str, Service],
         tokens: TokenEndpoint,
         ca_pem: bytes,
         service_account: IssueAccount,
+        reset: Callable[[], None],
     ) -> None:
         self._phones = phones
-        self._faults = faults
+        self._services = services
         self._service_account = service_account
         self._views: dict[tuple[str, str], Callable[[str], Answer]] = {
             ("GET", "phones"): self._list_phones,
             ("GET", "messages"): self._list_messages,
-            ("GET", "stats"): lambda _: json_answer(tally.stats()),
+            ("GET", "stats"): lambda query: json_answer(self._service(query).tally.stats()),
             ("GET", "ca.pem"): lambda _: Answer("ok", 200, ca_pem, [_PEM]),
             ("DELETE", "access_tokens"): lambda _: _done(tokens.revoke_all),
-            ("POST", "reset"): lambda _: _done(phones.clear, faults.clear, tally.clear),
+            ("POST", "reset"): lambda _: _done(reset),
         }
 
     def answer(self, method: str, path: str, query: str, body: bytes, *, secure: bool) -> Answer:
@@ -73,7 +73,7 @@ class Control:
 
     def _route(self, method: str, section: str, rest: str, query: str, body: bytes) -> Answer | None:
         if section == "faults":
-            return self._fault(method, rest, body)
+            return _fault(self._service(query).faults, method, rest, body)
         if section == "phones" and rest:
             return self._phone(method, rest)
         view = self._views.get((method, f"{section}/{rest}" if rest else section))
@@ -106,62 +106,73 @@ class Control:
         following = page[-1].number if page else after
         return json_answer({"messages": page, "total": self._phones.count, "next_after": following})
 
-    def _fault(self, method: str, name: str, body: bytes) -> Answer | None:
-        kind, _, target = name.partition("/")
-        match method, kind:
-            case "GET", "":
-                pass
-            case "DELETE", "":
-                self._faults.clear()
-            case "PUT", _:
-                if not self._put_up(kind, target, body):
-                    return None
-            case "DELETE", _:
-                if not self._take_down(kind, target):
-                    return None
-            case _:
-                return None
-        return json_answer(self._faults.picture())
-
-    def _put_up(self, kind: str, target: str, body: bytes) -> bool:
-        match kind, bool(target):
-            case "targets", True:
-                script = msgspec.json.decode(body, type=Script)
-                self._faults.script(target, *script.steps, repeat=script.repeat)
-            case "chances", False:
-                self._faults.chances(*msgspec.json.decode(body, type=list[Chance]))
-            case "latency", False:
-                self._faults.latency(msgspec.json.decode(body, type=Latency))
-            case "project_quota", False:
-                self._faults.project_quota(msgspec.json.decode(body, type=Quota))
-            case "device_quota", False:
-                self._faults.device_quota(msgspec.json.decode(body, type=Quota))
-            case "outage", False:
-                self._faults.outage(msgspec.json.decode(body, type=Outage))
-            case _:
-                return False
-        return True
-
-    def _take_down(self, kind: str, target: str) -> bool:
-        match kind, bool(target):
-            case "targets", True:
-                self._faults.unscript(target)
-            case "chances", False:
-                self._faults.chances()
-            case "latency", False:
-                self._faults.latency(None)
-            case "project_quota", False:
-                self._faults.project_quota(None)
-            case "device_quota", False:
-                self._faults.device_quota(None)
-            case "outage", False:
-                self._faults.outage(None)
-            case _:
-                return False
-        return True
-
     def _summary(self, phone: Phone) -> dict[str, Any]:
         return {"token": phone.token, "live": self._phones.is_live(phone.token), "received": phone.received}
+
+    def _service(self, query: str) -> Service:
+        """Find the stand-in that a request is about: FCM's unless it names another."""
+        name = parse_qs(query).get("provider", ["fcm"])[0]
+        if name not in self._services:
+            known = ", ".join(sorted(self._services))
+            raise _BadQueryError(f"provider={name!r} is not known; use one of {known}.")
+        return self._services[name]
+
+
+def _fault(faults: FaultBoard, method: str, name: str, body: bytes) -> Answer | None:
+    kind, _, target = name.partition("/")
+    match method, kind:
+        case "GET", "":
+            pass
+        case "DELETE", "":
+            faults.clear()
+        case "PUT", _:
+            if not _put_up(faults, kind, target, body):
+                return None
+        case "DELETE", _:
+            if not _take_down(faults, kind, target):
+                return None
+        case _:
+            return None
+    return json_answer(faults.picture())
+
+
+def _put_up(faults: FaultBoard, kind: str, target: str, body: bytes) -> bool:
+    match kind, bool(target):
+        case "targets", True:
+            script = msgspec.json.decode(body, type=Script)
+            faults.script(target, *script.steps, repeat=script.repeat)
+        case "chances", False:
+            faults.chances(*msgspec.json.decode(body, type=list[Chance]))
+        case "latency", False:
+            faults.latency(msgspec.json.decode(body, type=Latency))
+        case "project_quota", False:
+            faults.project_quota(msgspec.json.decode(body, type=Quota))
+        case "device_quota", False:
+            faults.device_quota(msgspec.json.decode(body, type=Quota))
+        case "outage", False:
+            faults.outage(msgspec.json.decode(body, type=Outage))
+        case _:
+            return False
+    return True
+
+
+def _take_down(faults: FaultBoard, kind: str, target: str) -> bool:
+    match kind, bool(target):
+        case "targets", True:
+            faults.unscript(target)
+        case "chances", False:
+            faults.chances()
+        case "latency", False:
+            faults.latency(None)
+        case "project_quota", False:
+            faults.project_quota(None)
+        case "device_quota", False:
+            faults.device_quota(None)
+        case "outage", False:
+            faults.outage(None)
+        case _:
+            return False
+    return True
 
 
 def _done(*actions: Callable[[], None]) -> Answer:

@@ -74,7 +74,7 @@ class FaultBoard:
         latency: Latency | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._codes = codes
+        self.codes = codes
         self._seed = seed
         self._clock = clock
         self._initial_latency = latency
@@ -183,5 +183,5 @@ class FaultBoard:
 
     def _check(self, faults: Sequence[Fault]) -> None:
         for fault in faults:
-            if isinstance(fault, Refuse) and fault.code not in self._codes:
-                raise UnknownFaultCodeError(fault.code, self._codes)
+            if isinstance(fault, Refuse) and fault.code not in self.codes:
+                raise UnknownFaultCodeError(fault.code, self.codes)

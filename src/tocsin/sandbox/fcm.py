@@ -2,31 +2,22 @@
 
 import itertools
 import time
-from typing import Any, assert_never
+from typing import Any, ClassVar, assert_never
 
 import msgspec
 
 from tocsin.sandbox import fcm_errors
 from tocsin.sandbox.answers import Answer
-from tocsin.sandbox.fault_board import FaultBoard
 from tocsin.sandbox.faults import Cut, Hang, Pass, Refuse
 from tocsin.sandbox.fcm_message import Target, refusal, target_of
 from tocsin.sandbox.fcm_schema import request_violations
-from tocsin.sandbox.oauth import TokenEndpoint
-from tocsin.sandbox.phones import Phones
+from tocsin.sandbox.service import Broken, Request, Surroundings, Verdict
 from tocsin.sandbox.tally import Tally
 
+_PREFIX = "/v1/projects/"
+_SUFFIX = "/messages:send"
 _BEARER = "Bearer "
 _decode = msgspec.json.Decoder().decode
-
-
-class Broken(msgspec.Struct, frozen=True):
-    """No whole answer comes; the caller sees the connection hang or break."""
-
-    fault: Hang | Cut
-
-
-Verdict = Answer | Broken
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -38,27 +29,34 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Fcm:
-    """The send endpoint, over the phones, faults and counts that the whole sandbox shares."""
+    """The send endpoint of every project."""
 
-    def __init__(self, *, phones: Phones, faults: FaultBoard, tally: Tally, tokens: TokenEndpoint) -> None:
-        self._phones = phones
-        self._faults = faults
-        self._tally = tally
-        self._tokens = tokens
+    name: ClassVar[str] = "fcm"
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self.faults = surroundings.board(frozenset(fcm_errors.REFUSALS))
+        self.tally = Tally()
+        self._phones = surroundings.phones
+        self._tokens = surroundings.tokens
         self._numbers = itertools.count(1)
 
-    def send(self, project: str, authorization: str | None, body: bytes) -> Verdict:
+    def takes(self, method: str, path: str) -> bool:
+        """Tell whether a request is one to send."""
+        return method == "POST" and path.startswith(_PREFIX) and path.endswith(_SUFFIX)
+
+    def serve(self, request: Request) -> Verdict:
         """Judge a request and let its message arrive, or not."""
-        refused = self._barred(project, authorization) or self._over_quota(project)
+        project = request.path[len(_PREFIX) : -len(_SUFFIX)]
+        refused = self._barred(project, request.header("authorization")) or self._over_quota(project)
         if refused:
             return refused
-        order = _read(body)
+        order = _read(request.body)
         if isinstance(order, Answer):
             return order
         return self._meet_faults(project, order)
 
     def _barred(self, project: str, authorization: str | None) -> Answer | None:
-        outage = self._faults.messages_outage()
+        outage = self.faults.messages_outage()
         if outage:
             return fcm_errors.UNAVAILABLE.with_retry_after(outage.retry_after)
         if not authorization or not authorization.startswith(_BEARER):
@@ -73,11 +71,11 @@ class Fcm:
         return None
 
     def _over_quota(self, project: str) -> Answer | None:
-        wait = self._faults.take_project_quota(project)
+        wait = self.faults.take_project_quota(project)
         return None if wait is None else fcm_errors.QUOTA_EXCEEDED.with_retry_after(wait)
 
     def _meet_faults(self, project: str, order: Order) -> Verdict:
-        fault = self._faults.befalls(order.target.value)
+        fault = self.faults.befalls(order.target.value)
         match fault:
             case Refuse():
                 return fcm_errors.REFUSALS[fault.code].with_retry_after(fault.retry_after)
@@ -95,14 +93,14 @@ class Fcm:
         if target.kind in {"token", "fid"}:
             if not self._phones.is_live(target.value):
                 return fcm_errors.UNREGISTERED
-            wait = self._faults.take_device_quota(target.value)
+            wait = self.faults.take_device_quota(target.value)
             if wait is not None:
                 return fcm_errors.DEVICE_QUOTA_EXCEEDED.with_retry_after(wait)
         if order.validate_only:
             return _taken(project, "fake_message_id", "VALIDATED")
         message_id = f"0:{time.time_ns() // 1000}%{next(self._numbers):016x}"
         delivery_id = (order.message.get("data") or {}).get("delivery_id")
-        self._tally.deliver(delivery_id)
+        self.tally.deliver(delivery_id)
         self._phones.receive(
             provider="fcm",
             target_kind=target.kind,

@@ -16,13 +16,13 @@ from tocsin.sandbox.app import Application
 from tocsin.sandbox.certificates import Certificates, prepare_certificates
 from tocsin.sandbox.control import Control
 from tocsin.sandbox.fault_board import FaultBoard
-from tocsin.sandbox.fcm import Fcm
-from tocsin.sandbox.fcm_errors import REFUSALS
 from tocsin.sandbox.listener import Listener
 from tocsin.sandbox.oauth import TokenEndpoint
 from tocsin.sandbox.phones import Phones
+from tocsin.sandbox.service import Service, Surroundings
+from tocsin.sandbox.services import SERVICES
 from tocsin.sandbox.settings import SandboxSettings
-from tocsin.sandbox.tally import Stats, Tally
+from tocsin.sandbox.tally import Stats
 
 _PROJECT_ID = re.compile(r"[a-z][a-z0-9\-]{0,62}")
 
@@ -39,10 +39,7 @@ class Sandbox:
             messages_kept=self.settings.messages_kept,
             phones_kept=self.settings.phones_kept,
         )
-        self.faults = FaultBoard(
-            codes=frozenset(REFUSALS), seed=self.settings.seed, latency=self.settings.latency
-        )
-        self._tally = Tally()
+        self._services: dict[str, Service] = {}
         self._exits = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -76,9 +73,18 @@ class Sandbox:
         """The authority that clients must trust to use the secure listener."""
         return self._ca_file
 
-    def stats(self) -> Stats:
-        """Show what was counted so far."""
-        return self._tally.stats()
+    @property
+    def faults(self) -> FaultBoard:
+        """The fault board of FCM."""
+        return self.faults_of("fcm")
+
+    def faults_of(self, provider: str) -> FaultBoard:
+        """Give the fault board of one stand-in."""
+        return self._services[provider].faults
+
+    def stats(self, provider: str = "fcm") -> Stats:
+        """Show what one stand-in counted so far."""
+        return self._services[provider].tally.stats()
 
     def service_account(self, project_id: str = "sandbox", *, secure: bool = True) -> ServiceAccount:
         """Make the key file of a project's service account, which gets its access tokens here."""
@@ -102,8 +108,9 @@ class Sandbox:
     def reset(self) -> None:
         """Forget phones, faults and counts; access tokens stay valid."""
         self.phones.clear()
-        self.faults.clear()
-        self._tally.clear()
+        for service in self._services.values():
+            service.faults.clear()
+            service.tally.clear()
 
     async def _open(self, folder: Path, exits: contextlib.AsyncExitStack) -> None:
         # Keys take tens of milliseconds of computing, which belongs on a thread.
@@ -111,6 +118,9 @@ class Sandbox:
         self._ca_file = certificates.ca
         self._accounts = await asyncio.to_thread(Accounts.prepare, folder)
         self._tokens = TokenEndpoint(self._accounts, lifetime_seconds=self.settings.access_token_seconds)
+        surroundings = Surroundings(self.settings, folder, self.phones, self._tokens)
+        made = [make(surroundings) for make in SERVICES]
+        self._services = {service.name: service for service in made}
         application = self._application()
         self._http = await self._listen(application, self.settings.http_port, None, exits)
         self._https = await self._listen(application, self.settings.https_port, certificates, exits)
@@ -136,17 +146,20 @@ class Sandbox:
         return listener
 
     def _application(self) -> Application:
-        phones, faults, tally, tokens = self.phones, self.faults, self._tally, self._tokens
         control = Control(
-            phones=phones,
-            faults=faults,
-            tally=tally,
-            tokens=tokens,
+            phones=self.phones,
+            services=self._services,
+            tokens=self._tokens,
             ca_pem=self._ca_file.read_bytes(),
             service_account=self.service_account,
+            reset=self.reset,
         )
-        fcm = Fcm(phones=phones, faults=faults, tally=tally, tokens=tokens)
-        return Application(fcm=fcm, tokens=tokens, control=control, faults=faults, tally=tally)
+        return Application(
+            services=tuple(self._services.values()),
+            tokens=self._tokens,
+            token_issuer=self._services["fcm"],
+            control=control,
+        )
 
 
 def _prepare_folder(folder: Path) -> Certificates:

@@ -1,0 +1,8 @@
+"""Every stand-in that is spoken to over HTTP, the busiest first."""
+
+from collections.abc import Callable
+
+from tocsin.sandbox.fcm import Fcm
+from tocsin.sandbox.service import Service, Surroundings
+
+SERVICES: tuple[Callable[[Surroundings], Service], ...] = (Fcm,)
