@@ -12,13 +12,22 @@ STREAMS_PER_CONNECTION = 100
 
 
 class Connections:
-    """Clients that share the work in turn; each keeps one HTTP/2 connection to the peer."""
+    """Clients that share the work in turn; each keeps one HTTP/2 connection to the peer.
+
+    `pin` is a host and the address to connect to for it, whatever its name stands for.
+    """
 
     def __init__(
-        self, *, concurrency: int, connect_timeout: float, timeout: float, ca_file: Path | None
+        self,
+        *,
+        concurrency: int,
+        connect_timeout: float,
+        timeout: float,
+        ca_file: Path | None,
+        pin: tuple[str, str] | None = None,
     ) -> None:
         count = -(-concurrency // STREAMS_PER_CONNECTION)
-        self._clients = [_client(connect_timeout, timeout, ca_file) for _ in range(count)]
+        self._clients = [_client(connect_timeout, timeout, ca_file, pin) for _ in range(count)]
         self._turns = cycle(self._clients)
 
     def next(self) -> Client:
@@ -44,7 +53,9 @@ def authority(ca_file: Path | None) -> bytes | None:
     return certificates
 
 
-def _client(connect_timeout: float, timeout: float, ca_file: Path | None) -> Client:
+def _client(
+    connect_timeout: float, timeout: float, ca_file: Path | None, pin: tuple[str, str] | None
+) -> Client:
     builder = (
         ClientBuilder()
         .http2(enable=True)
@@ -57,4 +68,8 @@ def _client(connect_timeout: float, timeout: float, ca_file: Path | None) -> Cli
     )
     if certificates := authority(ca_file):
         builder = builder.add_root_certificate_pem(certificates)
+    if pin:
+        host, address = pin
+        # A proxy would look the name up again by itself, so none is used; port 0 means the URL's own.
+        builder = builder.resolve(host, address, 0).no_proxy()
     return builder.build()

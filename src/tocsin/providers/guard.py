@@ -1,0 +1,153 @@
+"""Which addresses from outside may be called: never one that leads into our own network.
+
+A name is judged by the addresses it stands for, and the connection must go to one of those that were judged:
+a name may stand for another address a moment later.
+"""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+
+from pyreqwest.http import Url
+
+Lookup = Callable[[str], Awaitable[Sequence[str]]]
+
+# The registries of special-purpose addresses (RFC 6890), without those that the whole Internet can reach.
+_FORBIDDEN_V4 = tuple(
+    IPv4Network(network)
+    for network in (
+        "0.0.0.0/8",
+        "10.0.0.0/8",
+        "100.64.0.0/10",
+        "127.0.0.0/8",
+        # Azure answers its machines here, although the address is a public one.
+        "168.63.129.16/32",
+        "169.254.0.0/16",
+        "172.16.0.0/12",
+        "192.0.0.0/24",
+        "192.0.2.0/24",
+        "192.88.99.0/24",
+        "192.168.0.0/16",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/4",
+        "240.0.0.0/4",
+    )
+)
+_GLOBAL_V6 = IPv6Network("2000::/3")
+_FORBIDDEN_V6 = tuple(IPv6Network(network) for network in ("2001::/23", "2001:db8::/32", "3fff::/20"))
+_NAT64 = IPv6Network("64:ff9b::/96")
+_LOCAL_NAMES = ("localhost", "local", "localdomain", "internal", "intranet", "lan", "home.arpa")
+
+
+class HostRefusedError(Exception):
+    """A host may not be called: it leads into a private network. Carries the reason."""
+
+
+class HostUnknownError(Exception):
+    """A host's name stands for no address at present."""
+
+
+async def system_lookup(host: str) -> Sequence[str]:
+    """Ask the system's resolver for the addresses of a name, the best first."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return [str(entry[4][0]) for entry in found]
+
+
+def is_forbidden(address: IPv4Address | IPv6Address) -> bool:
+    """Tell whether an address is anything else than one of the public Internet."""
+    if isinstance(address, IPv4Address):
+        return any(address in network for network in _FORBIDDEN_V4)
+    inner = _v4_within(address)
+    if inner is not None:
+        return is_forbidden(inner)
+    return address not in _GLOBAL_V6 or any(address in network for network in _FORBIDDEN_V6)
+
+
+class Guard:
+    """Judges URLs and hosts that came from outside.
+
+    `allow_private` lets private addresses pass, as a sandbox needs it; `allowed_hosts` names the hosts
+    for which alone they pass.
+    """
+
+    def __init__(
+        self,
+        *,
+        allow_private: bool = False,
+        allowed_hosts: frozenset[str] = frozenset(),
+        lookup: Lookup = system_lookup,
+    ) -> None:
+        self._allow_private = allow_private
+        self._allowed_hosts = allowed_hosts
+        self._lookup = lookup
+
+    def fault(self, url: str) -> str | None:
+        """Say what is wrong with a URL, as far as can be told without asking for its addresses."""
+        try:
+            # Read by the parser that the HTTP client uses: two parsers may see two hosts in one text.
+            parsed = Url(url)
+        except ValueError:
+            return "is not a URL"
+        if parsed.scheme != "https":
+            return "does not begin with https://"
+        if parsed.username or parsed.password:
+            return "carries a user name or password"
+        host = parsed.host_str
+        if not host:
+            return "names no host"
+        return self._host_fault(host)
+
+    async def addresses(self, host: str) -> Sequence[str]:
+        """Give the addresses of a host, all of them allowed; refuse it if any one is not."""
+        if fault := self._host_fault(host):
+            raise HostRefusedError(fault)
+        literal = _literal(host)
+        if literal is not None:
+            return [str(literal)]
+        try:
+            found = await self._lookup(host)
+        except OSError as error:
+            raise HostUnknownError("the host's name stands for no address") from error
+        addresses = list(dict.fromkeys(map(_address, found)))
+        if not addresses:
+            raise HostUnknownError("the host's name stands for no address")
+        if not self._is_allowed(host) and any(map(is_forbidden, addresses)):
+            raise HostRefusedError("stands for a private or reserved address")
+        return list(map(str, addresses))
+
+    def _host_fault(self, host: str) -> str | None:
+        if host.endswith("."):
+            return "names a host with a dot at its end"
+        if self._is_allowed(host):
+            return None
+        literal = _literal(host)
+        if literal is not None:
+            return "names a private or reserved address" if is_forbidden(literal) else None
+        if "." not in host or any(host == name or host.endswith(f".{name}") for name in _LOCAL_NAMES):
+            return "names a host of a local network"
+        return None
+
+    def _is_allowed(self, host: str) -> bool:
+        return self._allow_private or host in self._allowed_hosts
+
+
+def _literal(host: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return None
+
+
+def _address(text: str) -> IPv4Address | IPv6Address:
+    # The resolver names the interface of a link-local address after a percent sign.
+    return ip_address(text.partition("%")[0])
+
+
+def _v4_within(address: IPv6Address) -> IPv4Address | None:
+    """Find the IPv4 address that a mapped, 6to4 or NAT64 address leads to."""
+    if address in _NAT64:
+        return IPv4Address(int(address) & 0xFFFF_FFFF)
+    return address.ipv4_mapped or address.sixtofour

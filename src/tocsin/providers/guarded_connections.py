@@ -1,0 +1,117 @@
+"""Connections to hosts that were named from outside: each goes to an address that the guard has judged."""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyreqwest.client import Client
+from pyreqwest.http import Url
+
+from tocsin.providers.connections import Connections, authority
+from tocsin.providers.guard import Guard, HostRefusedError
+
+ADDRESS_SECONDS = 60.0
+MOST_HOSTS = 256
+_LOCKS = 64
+
+
+class _Pinned:
+    """The connections to one host, all to one of its addresses."""
+
+    def __init__(self, connections: Connections, address: str, fresh_until: float) -> None:
+        self.connections = connections
+        self.address = address
+        self.fresh_until = fresh_until
+        self.failed = False
+
+
+class GuardedConnections:
+    """Keeps connections for each host apart, the longest unused first to go.
+
+    The HTTP client resolves no name by itself: each host's client is given the one address to connect to.
+    """
+
+    def __init__(
+        self,
+        guard: Guard,
+        *,
+        concurrency: int,
+        connect_timeout: float,
+        timeout: float,
+        ca_file: Path | None,
+    ) -> None:
+        self._guard = guard
+        self._concurrency = concurrency
+        self._connect_timeout = connect_timeout
+        self._timeout = timeout
+        self._ca_file = ca_file
+        self._hosts: OrderedDict[str, _Pinned] = OrderedDict()
+        # Names are looked up once for all who wait; a lock shared by a few hosts does no harm.
+        self._locks = [asyncio.Lock() for _ in range(_LOCKS)]
+        # A CA file that cannot be read has to stop the start, not the first message.
+        authority(ca_file)
+
+    async def client_for(self, url: str) -> Client:
+        """Give a client that reaches the host of this URL, and no other, at an allowed address.
+
+        Raises HostRefusedError for what may not be called, HostUnknownError for a name without an address
+        and TimeoutError when the resolver takes too long.
+        """
+        if fault := self._guard.fault(url):
+            raise HostRefusedError(fault)
+        host = Url(url).host_str or ""
+        pinned = self._fresh(host)
+        if pinned is None:
+            async with self._locks[hash(host) % _LOCKS]:
+                pinned = self._fresh(host) or await self._pin(host)
+        self._hosts.move_to_end(host)
+        return pinned.connections.next()
+
+    def connection_failed(self, url: str) -> None:
+        """Take note that no connection came about: another address of the host is tried next."""
+        pinned = self._hosts.get(Url(url).host_str or "")
+        if pinned:
+            pinned.failed = True
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        for pinned in self._hosts.values():
+            await pinned.connections.aclose()
+        self._hosts.clear()
+
+    def _fresh(self, host: str) -> _Pinned | None:
+        pinned = self._hosts.get(host)
+        if pinned is None or pinned.failed or time.monotonic() >= pinned.fresh_until:
+            return None
+        return pinned
+
+    async def _pin(self, host: str) -> _Pinned:
+        async with asyncio.timeout(self._connect_timeout):
+            addresses = await self._guard.addresses(host)
+        fresh_until = time.monotonic() + ADDRESS_SECONDS
+        present = self._hosts.get(host)
+        if present and present.address in addresses and not (present.failed and len(addresses) > 1):
+            present.fresh_until, present.failed = fresh_until, False
+            return present
+        address = _another(addresses, present.address if present else None)
+        # Building a client reads every trusted certificate, which takes milliseconds.
+        connections = await asyncio.to_thread(self._open, (host, address))
+        pinned = self._hosts[host] = _Pinned(connections, address, fresh_until)
+        while len(self._hosts) > MOST_HOSTS:
+            self._hosts.popitem(last=False)
+        return pinned
+
+    def _open(self, pin: tuple[str, str]) -> Connections:
+        return Connections(
+            concurrency=self._concurrency,
+            connect_timeout=self._connect_timeout,
+            timeout=self._timeout,
+            ca_file=self._ca_file,
+            pin=pin,
+        )
+
+
+def _another(addresses: Sequence[str], last: str | None) -> str:
+    return next((address for address in addresses if address != last), addresses[0])
