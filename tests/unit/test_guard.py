@@ -1,4 +1,5 @@
 import asyncio
+import gzip
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -215,19 +216,20 @@ class Names:
 
 
 class Server:
-    """Answers every request with 204 over TLS."""
+    """Gives every request the same answer over TLS."""
 
     def __init__(self, port: int, ca_file: Path) -> None:
         self.port = port
         self.ca_file = ca_file
         self.served = 0
+        self.reply = b"HTTP/1.1 204 No Content\r\n\r\n"
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while await reader.readuntil(b"\r\n\r\n"):
                 self.served += 1
-                writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
-        except asyncio.IncompleteReadError:
+                writer.write(self.reply)
+        except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
 
 
@@ -374,3 +376,66 @@ async def test_a_proxy_of_the_environment_is_not_used(
 def test_a_ca_file_that_cannot_be_read_stops_the_start(tmp_path: Path) -> None:
     with pytest.raises(ProviderSetupError, match=r"ca\.pem"):
         connections(Guard(), tmp_path / "ca.pem")
+
+
+async def test_a_post_brings_back_the_answer(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        connected = connections(Guard(allow_private=True, lookup=Names("127.0.0.1")), server.ca_file)
+
+        reply = await connected.post(f"https://push.example.com:{server.port}/", {"ttl": "60"}, b"")
+
+        assert (reply.status, reply.body) == (204, b"")
+        await connected.aclose()
+
+
+async def test_an_answer_without_end_is_left_after_its_beginning(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        server.reply = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 1000000000\r\n\r\n" + b"x" * 100_000
+        connected = connections(Guard(allow_private=True, lookup=Names("127.0.0.1")), server.ca_file)
+
+        reply = await connected.post(f"https://push.example.com:{server.port}/", {}, b"")
+
+        assert (reply.status, reply.body) == (400, b"x" * 4_096)
+        await connected.aclose()
+
+
+async def test_an_answer_is_not_unpacked(tmp_path: Path) -> None:
+    packed = gzip.compress(b"x" * 1_000_000)
+    head = f"HTTP/1.1 400 Bad Request\r\nContent-Encoding: gzip\r\nContent-Length: {len(packed)}\r\n\r\n"
+    async with serving(tmp_path) as server:
+        server.reply = head.encode() + packed
+        connected = connections(Guard(allow_private=True, lookup=Names("127.0.0.1")), server.ca_file)
+
+        reply = await connected.post(f"https://push.example.com:{server.port}/", {}, b"")
+
+        assert reply.body == packed
+        await connected.aclose()
+
+
+async def test_a_failed_post_tries_another_address_next(tmp_path: Path) -> None:
+    async with serving(tmp_path, "127.0.0.2") as server:
+        names = Names("127.0.0.1 127.0.0.2")
+        connected = connections(Guard(allow_private=True, lookup=names), server.ca_file)
+        url = f"https://push.example.com:{server.port}/"
+
+        with pytest.raises(ConnectError):
+            await connected.post(url, {}, b"")
+
+        assert (await connected.post(url, {}, b"")).status == 204
+        await connected.aclose()
+
+
+async def test_an_untimely_answer_is_given_up(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        server.reply = b""
+        connected = GuardedConnections(
+            Guard(allow_private=True, lookup=Names("127.0.0.1")),
+            concurrency=1,
+            connect_timeout=1.0,
+            timeout=0.1,
+            ca_file=server.ca_file,
+        )
+
+        with pytest.raises(TimeoutError):
+            await connected.post(f"https://push.example.com:{server.port}/", {}, b"")
+        await connected.aclose()

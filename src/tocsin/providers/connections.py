@@ -72,4 +72,6 @@ def _client(
         host, address = pin
         # A proxy would look the name up again by itself, so none is used; port 0 means the URL's own.
         builder = builder.resolve(host, address, 0).no_proxy()
+        # A small answer from outside must not unfold into a large one.
+        builder = builder.gzip(False).brotli(False).zstd(False).deflate(False)
     return builder.build()

@@ -3,18 +3,30 @@
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
 from pyreqwest.client import Client
+from pyreqwest.exceptions import ConnectError, ConnectTimeoutError
 from pyreqwest.http import Url
+from pyreqwest.response import Response
 
 from tocsin.providers.connections import Connections, authority
 from tocsin.providers.guard import Guard, HostRefusedError
 
 ADDRESS_SECONDS = 60.0
 MOST_HOSTS = 256
+ANSWER_BYTES = 4_096
 _LOCKS = 64
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """An answer of a host; of its body no more than the beginning is ever read."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
 
 
 class _Pinned:
@@ -52,6 +64,23 @@ class GuardedConnections:
         self._locks = [asyncio.Lock() for _ in range(_LOCKS)]
         # A CA file that cannot be read has to stop the start, not the first message.
         authority(ca_file)
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Reply:
+        """Send a body and read the answer, all within the time-out.
+
+        Raises what `client_for` does, and the errors of the HTTP client.
+        """
+        async with asyncio.timeout(self._timeout):
+            client = await self.client_for(url)
+            request = client.post(url).body_bytes(body)
+            for name, value in headers.items():
+                request = request.header(name, value, is_sensitive=name == "authorization")
+            try:
+                async with request.build_streamed() as answer:
+                    return Reply(answer.status, answer.headers, await _beginning(answer))
+            except (ConnectError, ConnectTimeoutError):
+                self.connection_failed(url)
+                raise
 
     async def client_for(self, url: str) -> Client:
         """Give a client that reaches the host of this URL, and no other, at an allowed address.
@@ -115,3 +144,14 @@ class GuardedConnections:
 
 def _another(addresses: Sequence[str], last: str | None) -> str:
     return next((address for address in addresses if address != last), addresses[0])
+
+
+async def _beginning(answer: Response) -> bytes:
+    """Read as much as a message to an operator may need: a host from outside may answer without end."""
+    content = b""
+    while len(content) < ANSWER_BYTES:
+        part = await answer.body_reader.read(ANSWER_BYTES - len(content))
+        if part is None:
+            break
+        content += bytes(part)
+    return content
