@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from tocsin.catalog.look import LookTexts
 from tocsin.catalog.schema import Schema
 from tocsin.catalog.templates import RenderError, Text
 from tocsin.domain.catalog import Channel, Content, NotificationType, Payload, upgrade_through
@@ -31,6 +32,7 @@ class Edition(msgspec.Struct, frozen=True):
     schema: Schema
     data: Named = ()
     texts: Mapping[Channel, Mapping[str, Named]] = {}
+    look: LookTexts | None = None
 
 
 class Catalog:
@@ -105,7 +107,9 @@ class Catalog:
             for field, text in edition.data
             if (value := _written(kind, found, field, text, payload))
         }
-        return Content(found, parts, data)
+        if edition.look is None or channel != "push":
+            return Content(found, parts, data)
+        return Content(found, parts, data, edition.look.look(kind, found, payload))
 
     def _edition(self, kind: NotificationType) -> Edition:
         return self._editions[kind.name][kind.version]

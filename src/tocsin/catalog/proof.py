@@ -1,7 +1,7 @@
 """Proof, before anything is sent, that texts and upgrades hold for every payload a schema allows."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from jinja2 import UndefinedError
 from jinja2.exceptions import SecurityError
@@ -14,6 +14,8 @@ from tocsin.catalog.templates import NotTextError, Text
 from tocsin.domain.catalog import Payload, Upgrade, upgraded
 from tocsin.domain.digest import told_together
 from tocsin.domain.faults import Fault
+
+_SHOWN = 80
 
 
 def accepted_examples(schema: Mapping[str, Any], compiled: Schema) -> list[Payload]:
@@ -40,8 +42,17 @@ def digest_examples(examples: Sequence[Payload]) -> list[Payload]:
     ]
 
 
+Complains: TypeAlias = Callable[[str], str | None]
+"""Says what is wrong with a text as it was written, if anything."""
+
+
 def text_faults(
-    text: Text, known: Collection[str], examples: Sequence[Payload], *, may_be_blank: bool
+    text: Text,
+    known: Collection[str],
+    examples: Sequence[Payload],
+    *,
+    may_be_blank: bool,
+    complains: Complains | None = None,
 ) -> list[Fault]:
     """Find unknown names, then whatever fails when the examples are rendered."""
     unknown = [
@@ -67,6 +78,12 @@ def text_faults(
                 message = "the text is blank for a payload that the schema allows"
                 place = text.source.place(1)
                 failed.setdefault(place, Fault(field=place, code="blank", message=message))
+            elif complains and (complaint := complains(written)):
+                message = (
+                    f"{complaint}; it comes to {written[:_SHOWN]!r} for a payload that the schema allows"
+                )
+                place = text.source.place(1)
+                failed.setdefault(place, Fault(field=place, code="value", message=message))
     return list(failed.values())
 
 

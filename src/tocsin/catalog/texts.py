@@ -1,13 +1,15 @@
 """The texts of one type: which files belong to it, whether they are complete, and that they hold."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import msgspec
 
 from tocsin.catalog.catalog import Named
 from tocsin.catalog.declaration import Declared
 from tocsin.catalog.folder import TemplateFile
-from tocsin.catalog.proof import digest_examples, text_faults
+from tocsin.catalog.look import FIXED, LookTexts, fixed_look, look_complaint
+from tocsin.catalog.proof import Complains, digest_examples, text_faults
 from tocsin.catalog.templates import TemplateSource, Text, compile_text
 from tocsin.domain.catalog import PARTS, Channel, Payload
 from tocsin.domain.digest import NAMES
@@ -16,10 +18,11 @@ from tocsin.domain.locale import normalize
 
 
 class Texts(msgspec.Struct, frozen=True):
-    """The compiled texts of a type, by channel and locale, and its data."""
+    """The compiled texts of a type, by channel and locale, its data and its look."""
 
     by_channel: Mapping[Channel, Mapping[str, Named]]
     data: Named
+    look: LookTexts | None
     faults: tuple[Fault, ...]
 
 
@@ -29,9 +32,10 @@ def texts_of(
     """Compile and prove every text of one version of a type."""
     collecting = _Collecting(declared, folder, examples)
     data = collecting.data()
+    look = collecting.look()
     for file in files:
         collecting.add(file)
-    return Texts(collecting.complete(), data, tuple(collecting.faults))
+    return Texts(collecting.complete(), data, look, tuple(collecting.faults))
 
 
 class _Collecting:
@@ -52,14 +56,14 @@ class _Collecting:
         }
 
     def data(self) -> Named:
-        named = []
-        for field, words in self._type.data.items():
-            line = self._declared.line(("data", field))
-            source = TemplateSource(self._declared.source.path, words, line)
-            text = self._compiled(source, may_be_blank=True)
-            if text is not None:
-                named.append((field, text))
-        return tuple(named)
+        return self._section("data", self._type.data)
+
+    def look(self) -> LookTexts | None:
+        section = self._type.push
+        if not section:
+            return None
+        words = {field: text for field, text in section.items() if field not in FIXED}
+        return LookTexts(fixed_look(section), self._section("push", words, proven=True))
 
     def add(self, file: TemplateFile) -> None:
         text = self._compiled(file.source, may_be_blank=False)
@@ -82,6 +86,18 @@ class _Collecting:
             for channel, locales in self._found.items()
         }
 
+    def _section(self, name: str, fields: Mapping[str, str], *, proven: bool = False) -> Named:
+        """Compile the texts of a section of the declaration."""
+        named = []
+        for field, words in fields.items():
+            line = self._declared.line((name, field))
+            source = TemplateSource(self._declared.source.path, words, line)
+            complains = partial(look_complaint, field) if proven else None
+            text = self._compiled(source, may_be_blank=True, complains=complains)
+            if text is not None:
+                named.append((field, text))
+        return tuple(named)
+
     def _misplaced(self, file: TemplateFile) -> str | None:
         usual = normalize(file.locale)
         if usual is None:
@@ -102,12 +118,16 @@ class _Collecting:
         message = f"{reason} needs every part of {channel}; add this file"
         return Fault(field=f"{path}:1", code="missing_part", message=message)
 
-    def _compiled(self, source: TemplateSource, *, may_be_blank: bool) -> Text | None:
+    def _compiled(
+        self, source: TemplateSource, *, may_be_blank: bool, complains: Complains | None = None
+    ) -> Text | None:
         compiled = compile_text(source)
         if isinstance(compiled, Fault):
             self.faults.append(compiled)
             return None
-        self.faults.extend(text_faults(compiled, self._known, self._examples, may_be_blank=may_be_blank))
+        self.faults.extend(
+            text_faults(compiled, self._known, self._examples, may_be_blank=may_be_blank, complains=complains)
+        )
         return compiled
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from tocsin.domain.backoff import Backoff, Exponential
+from tocsin.domain.message import PLAIN, Look
 
 Channel: TypeAlias = Literal["push", "email", "webhook", "inbox"]
 Payload: TypeAlias = Mapping[str, Any]
@@ -45,6 +46,13 @@ class Digest(msgspec.Struct, frozen=True, kw_only=True):
     by: str | None = None
 
 
+class Failover(msgspec.Struct, frozen=True, kw_only=True):
+    """A push not confirmed sent within `after` is followed by a delivery by the channel `to`."""
+
+    to: Channel
+    after: timedelta
+
+
 class Policies(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How deliveries of a type are treated."""
 
@@ -56,6 +64,7 @@ class Policies(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     backoff: Backoff = DEFAULT_BACKOFF
     throttle: Throttle | None = None
     digest: Digest | None = None
+    failover: Failover | None = None
 
     def attempts_for(self, channel: Channel) -> int:
         """How often a delivery by this channel is tried before it is dead."""
@@ -71,7 +80,10 @@ class Upgrade(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotificationType(msgspec.Struct, frozen=True, kw_only=True):
-    """One version of one kind of notification."""
+    """One version of one kind of notification.
+
+    `data` and `push` hold templates; `push` says how a push of it looks, by the fields of a Look.
+    """
 
     name: str
     version: int
@@ -80,6 +92,7 @@ class NotificationType(msgspec.Struct, frozen=True, kw_only=True):
     default_locale: str
     payload_schema: Mapping[str, Any]
     data: Mapping[str, str] = {}
+    push: Mapping[str, str] = {}
     policies: Policies = Policies()
     upgrade: Upgrade | None = None
 
@@ -94,6 +107,7 @@ class Content(msgspec.Struct, frozen=True):
     locale: str
     parts: dict[str, str]
     data: dict[str, str]
+    look: Look = PLAIN
 
 
 def upgraded(upgrade: Upgrade, payload: Payload) -> dict[str, Any]:
