@@ -28,6 +28,8 @@ def _announce(sandbox: Sandbox) -> None:
     addresses = {
         "http_url": sandbox.http_url,
         "https_url": sandbox.https_url,
+        "smtp_port": sandbox.smtp_port,
+        "smtps_port": sandbox.smtps_port,
         "ca_file": str(sandbox.ca_file),
     }
     sys.stdout.write(msgspec.json.encode(addresses).decode() + "\n")

@@ -12,7 +12,7 @@ from tocsin.sandbox.fault_board import FaultBoard, UnknownFaultCodeError
 from tocsin.sandbox.faults import Chance, Latency, Outage, Quota, Script
 from tocsin.sandbox.oauth import TokenEndpoint
 from tocsin.sandbox.phones import Phone, Phones
-from tocsin.sandbox.service import Service
+from tocsin.sandbox.service import StandIn
 
 PREFIX = "/_sandbox/"
 _LARGEST_PAGE = 1_000
@@ -38,7 +38,7 @@ class Control:
         self,
         *,
         phones: Phones,
-        services: Mapping[str, Service],
+        services: Mapping[str, StandIn],
         tokens: TokenEndpoint,
         ca_pem: bytes,
         service_account: IssueAccount,
@@ -109,7 +109,7 @@ class Control:
     def _summary(self, phone: Phone) -> dict[str, Any]:
         return {"token": phone.token, "live": self._phones.is_live(phone.token), "received": phone.received}
 
-    def _service(self, query: str) -> Service:
+    def _service(self, query: str) -> StandIn:
         """Find the stand-in that a request is about: FCM's unless it names another."""
         name = parse_qs(query).get("provider", ["fcm"])[0]
         if name not in self._services:

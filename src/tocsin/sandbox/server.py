@@ -19,9 +19,10 @@ from tocsin.sandbox.fault_board import FaultBoard
 from tocsin.sandbox.listener import Listener
 from tocsin.sandbox.oauth import TokenEndpoint
 from tocsin.sandbox.phones import Phones
-from tocsin.sandbox.service import Service, Surroundings
+from tocsin.sandbox.service import Service, StandIn, Surroundings
 from tocsin.sandbox.services import SERVICES
 from tocsin.sandbox.settings import SandboxSettings
+from tocsin.sandbox.smtp import Smtp
 from tocsin.sandbox.tally import Stats
 
 _PROJECT_ID = re.compile(r"[a-z][a-z0-9\-]{0,62}")
@@ -39,7 +40,7 @@ class Sandbox:
             messages_kept=self.settings.messages_kept,
             phones_kept=self.settings.phones_kept,
         )
-        self._services: dict[str, Service] = {}
+        self._stand_ins: dict[str, StandIn] = {}
         self._exits = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -78,13 +79,17 @@ class Sandbox:
         """The fault board of FCM."""
         return self.faults_of("fcm")
 
+    def service(self, provider: str) -> Service:
+        """Give the stand-in of a provider that is spoken to over HTTP."""
+        return self._services[provider]
+
     def faults_of(self, provider: str) -> FaultBoard:
         """Give the fault board of one stand-in."""
-        return self._services[provider].faults
+        return self._stand_ins[provider].faults
 
     def stats(self, provider: str = "fcm") -> Stats:
         """Show what one stand-in counted so far."""
-        return self._services[provider].tally.stats()
+        return self._stand_ins[provider].tally.stats()
 
     def service_account(self, project_id: str = "sandbox", *, secure: bool = True) -> ServiceAccount:
         """Make the key file of a project's service account, which gets its access tokens here."""
@@ -108,9 +113,9 @@ class Sandbox:
     def reset(self) -> None:
         """Forget phones, faults and counts; access tokens stay valid."""
         self.phones.clear()
-        for service in self._services.values():
-            service.faults.clear()
-            service.tally.clear()
+        for stand_in in self._stand_ins.values():
+            stand_in.faults.clear()
+            stand_in.tally.clear()
 
     async def _open(self, folder: Path, exits: contextlib.AsyncExitStack) -> None:
         # Keys take tens of milliseconds of computing, which belongs on a thread.
@@ -119,8 +124,10 @@ class Sandbox:
         self._accounts = await asyncio.to_thread(Accounts.prepare, folder)
         self._tokens = TokenEndpoint(self._accounts, lifetime_seconds=self.settings.access_token_seconds)
         surroundings = Surroundings(self.settings, folder, self.phones, self._tokens)
-        made = [make(surroundings) for make in SERVICES]
-        self._services = {service.name: service for service in made}
+        self._services = {service.name: service for service in (make(surroundings) for make in SERVICES)}
+        self.smtp = Smtp(surroundings)
+        self._stand_ins = {**self._services, self.smtp.name: self.smtp}
+        self.smtp_port, self.smtps_port = await self.smtp.open(certificates, exits)
         application = self._application()
         self._http = await self._listen(application, self.settings.http_port, None, exits)
         self._https = await self._listen(application, self.settings.https_port, certificates, exits)
@@ -148,7 +155,7 @@ class Sandbox:
     def _application(self) -> Application:
         control = Control(
             phones=self.phones,
-            services=self._services,
+            services=self._stand_ins,
             tokens=self._tokens,
             ca_pem=self._ca_file.read_bytes(),
             service_account=self.service_account,

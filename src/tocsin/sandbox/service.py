@@ -48,12 +48,16 @@ class Surroundings(msgspec.Struct, frozen=True):
         return FaultBoard(codes=codes, seed=self.settings.seed, latency=self.settings.latency)
 
 
-class Service(Protocol):
-    """A stand-in for one provider that is spoken to over HTTP."""
+class StandIn(Protocol):
+    """What stands in for one provider, with faults and counts of its own."""
 
     name: ClassVar[str]
     faults: FaultBoard
     tally: Tally
+
+
+class Service(StandIn, Protocol):
+    """A stand-in for one provider that is spoken to over HTTP."""
 
     def takes(self, method: str, path: str) -> bool:
         """Tell whether a request is for this stand-in."""

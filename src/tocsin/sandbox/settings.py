@@ -19,6 +19,8 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     host: str = "127.0.0.1"
     http_port: Port = 0
     https_port: Port = 0
+    smtp_port: Port = 0
+    smtps_port: Port = 0
     folder: Path | None = None
     max_concurrent_streams: Count = 100
     access_token_seconds: Count = 3_599

@@ -1,0 +1,51 @@
+"""The refusals of a mail server, as a table."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+Stage = Literal["recipient", "content"]
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """What a server says in place of 250, and after which command.
+
+    `{address}` stands for the mailbox, which servers like to quote.
+    """
+
+    text: str
+    stage: Stage = "recipient"
+
+
+REFUSALS: Mapping[str, Refusal] = {
+    "421 4.3.2": Refusal("The system is going down, closing the connection"),
+    "421 4.7.0": Refusal("Too many messages from this sender, closing the connection"),
+    "450 4.2.1": Refusal("<{address}>: mailbox temporarily unavailable"),
+    "450 4.7.1": Refusal("<{address}>: too many messages, slow down"),
+    "451 4.3.0": Refusal("Local error in processing, try again later", "content"),
+    "451 4.3.2": Refusal("The system is not accepting messages now"),
+    "451 4.7.1": Refusal("<{address}>: greylisted, try again later"),
+    "452 4.2.2": Refusal("<{address}>: the mailbox is full"),
+    "452 4.3.1": Refusal("Insufficient system storage", "content"),
+    "454 4.7.0": Refusal("Temporary authentication failure"),
+    "530 5.7.0": Refusal("Authentication required"),
+    "534 5.7.9": Refusal("The authentication mechanism is too weak"),
+    "535 5.7.8": Refusal("Authentication credentials invalid"),
+    "550 5.1.1": Refusal("<{address}>: no such user here"),
+    "550 5.1.2": Refusal("<{address}>: the domain does not exist"),
+    "550 5.1.6": Refusal("<{address}>: the mailbox has moved"),
+    "550 5.2.1": Refusal("<{address}>: the mailbox is disabled"),
+    "550 5.7.1": Refusal("The message is refused by policy, {address} takes no bulk mail", "content"),
+    "552 5.2.2": Refusal("<{address}>: the mailbox is full"),
+    "552 5.3.4": Refusal("The message is too large", "content"),
+    "553 5.1.3": Refusal("<{address}>: not a valid mailbox"),
+    "553 5.1.8": Refusal("The sender's domain does not exist"),
+    "554 5.6.0": Refusal("The content is refused", "content"),
+    "556 5.1.10": Refusal("<{address}>: the domain takes no mail"),
+}
+
+
+def reply(code: str, address: str = "") -> str:
+    """Word a refusal as it goes over the wire."""
+    return f"{code} {REFUSALS[code].text.format(address=address)}"
