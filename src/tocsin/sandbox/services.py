@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
+from tocsin.sandbox.apns import Apns
 from tocsin.sandbox.fcm import Fcm
 from tocsin.sandbox.service import Service, Surroundings
 
-SERVICES: tuple[Callable[[Surroundings], Service], ...] = (Fcm,)
+SERVICES: tuple[Callable[[Surroundings], Service], ...] = (Fcm, Apns)
