@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 from tocsin.sandbox.apns import Apns
+from tocsin.sandbox.expo import Expo
 from tocsin.sandbox.fcm import Fcm
 from tocsin.sandbox.service import Service, Surroundings
 
-SERVICES: tuple[Callable[[Surroundings], Service], ...] = (Fcm, Apns)
+SERVICES: tuple[Callable[[Surroundings], Service], ...] = (Fcm, Apns, Expo)

@@ -1,0 +1,47 @@
+"""The tickets that Expo gave out, and the receipts that follow."""
+
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+_KEPT = 200_000
+
+
+class Ticket(msgspec.Struct):
+    """One message that was taken; its receipt is settled the first time it is asked for."""
+
+    token: str
+    ready_at: float
+    too_big: bool = False
+    receipt: dict[str, Any] | None = None
+
+
+class Tickets:
+    """Tickets by their id; the oldest are forgotten past a bound."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.receipts_after_seconds = 0.0
+        self._clock = clock
+        self._tickets: dict[str, Ticket] = {}
+
+    def give(self, token: str, *, too_big: bool) -> str:
+        """Make a ticket for a message that was taken."""
+        if len(self._tickets) >= _KEPT:
+            del self._tickets[next(iter(self._tickets))]
+        ticket_id = str(uuid.uuid4())
+        ready_at = self._clock() + self.receipts_after_seconds
+        self._tickets[ticket_id] = Ticket(token, ready_at, too_big)
+        return ticket_id
+
+    def ready(self, ticket_id: str) -> Ticket | None:
+        """Find a ticket whose receipt is there to be had."""
+        ticket = self._tickets.get(ticket_id)
+        return ticket if ticket and ticket.ready_at <= self._clock() else None
+
+    def clear(self) -> None:
+        """Forget every ticket, and be quick again."""
+        self._tickets.clear()
+        self.receipts_after_seconds = 0.0
