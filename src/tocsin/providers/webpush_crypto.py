@@ -1,0 +1,123 @@
+"""What Web Push encrypts and signs: bodies after RFC 8291, and who we are after RFC 8292."""
+
+import hmac
+import os
+import time
+from base64 import urlsafe_b64encode
+from collections import OrderedDict
+from collections.abc import Callable
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+
+from tocsin.domain.errors import ProviderSetupError
+
+RECORD_BYTES = 4_096
+POINT_BYTES = 65
+SALT_BYTES = 16
+_TAG_BYTES = 16
+_LAST_RECORD = b"\x02"
+_HEADER_BYTES = SALT_BYTES + 4 + 1 + POINT_BYTES
+PLAINTEXT_BYTES = RECORD_BYTES - _HEADER_BYTES - _TAG_BYTES - len(_LAST_RECORD)
+
+# RFC 8292 allows 24 hours by the push service's clock, which may be off from ours.
+TOKEN_SECONDS = 12 * 3_600
+RENEWED_BEFORE_SECONDS = 6 * 3_600
+MOST_ORIGINS = 1_024
+
+_CURVE = ec.SECP256R1()
+_ECDH = ec.ECDH()
+
+
+def encrypt(
+    plaintext: bytes,
+    browser_key: ec.EllipticCurvePublicKey,
+    auth: bytes,
+    *,
+    sender_key: ec.EllipticCurvePrivateKey | None = None,
+    salt: bytes | None = None,
+) -> bytes:
+    """Write a body that only one browser can read; key and salt are fresh unless given."""
+    sender_key = sender_key or ec.generate_private_key(_CURVE)
+    salt = salt or os.urandom(SALT_BYTES)
+    sender_point = point(sender_key.public_key())
+    info = b"WebPush: info\0" + point(browser_key) + sender_point
+    shared = hmac.digest(auth, sender_key.exchange(_ECDH, browser_key), "sha256")
+    secret = hmac.digest(salt, hmac.digest(shared, info + b"\x01", "sha256"), "sha256")
+    key = hmac.digest(secret, b"Content-Encoding: aes128gcm\0\x01", "sha256")[:16]
+    nonce = hmac.digest(secret, b"Content-Encoding: nonce\0\x01", "sha256")[:12]
+    header = salt + RECORD_BYTES.to_bytes(4, "big") + bytes([POINT_BYTES]) + sender_point
+    return header + AESGCM(key).encrypt(nonce, plaintext + _LAST_RECORD, None)
+
+
+def point(key: ec.EllipticCurvePublicKey) -> bytes:
+    """Write a public key as an uncompressed point."""
+    return key.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+
+
+def new_private_key_pem() -> str:
+    """Make a key to sign with, as it is kept."""
+    key = ec.generate_private_key(_CURVE)
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+
+def public_key_of(private_key_pem: str) -> str:
+    """Give the public key that browsers subscribe with."""
+    return _encoded(point(_read_key(private_key_pem).public_key()))
+
+
+class Vapid:
+    """Signs for each push service in turn, and again well before a signature runs out."""
+
+    def __init__(self, private_key_pem: str, subject: str, *, clock: Callable[[], float] = time.time) -> None:
+        self._key = _read_key(private_key_pem)
+        self._public_key = _encoded(point(self._key.public_key()))
+        self._subject = subject
+        self._clock = clock
+        self._headers: OrderedDict[str, tuple[float, str]] = OrderedDict()
+
+    def authorization(self, origin: str) -> str:
+        """Give the Authorization header for a push service."""
+        now = self._clock()
+        expires, header = self._headers.get(origin, (0.0, ""))
+        # A signature from the future means that the clock was put back: the push service would refuse it.
+        if not RENEWED_BEFORE_SECONDS < expires - now <= TOKEN_SECONDS:
+            expires, header = self._headers[origin] = self._sign(origin, now)
+            while len(self._headers) > MOST_ORIGINS:
+                self._headers.popitem(last=False)
+        self._headers.move_to_end(origin)
+        return header
+
+    def forget(self, origin: str) -> None:
+        """Sign anew next time: the push service refused what it was shown."""
+        self._headers.pop(origin, None)
+
+    def _sign(self, origin: str, now: float) -> tuple[float, str]:
+        expires = int(now) + TOKEN_SECONDS
+        claims = {"aud": origin, "exp": expires, "sub": self._subject}
+        token = jwt.encode(claims, self._key, algorithm="ES256")
+        return expires, f"vapid t={token}, k={self._public_key}"
+
+
+def _read_key(private_key_pem: str) -> ec.EllipticCurvePrivateKey:
+    try:
+        key = load_pem_private_key(private_key_pem.encode(), password=None)
+    except (ValueError, TypeError) as error:
+        raise ProviderSetupError(
+            "The Web Push key cannot be read: give a P-256 private key in PEM form, without a password."
+        ) from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise ProviderSetupError("The Web Push key is not a P-256 key, which is what browsers require.")
+    return key
+
+
+def _encoded(content: bytes) -> str:
+    return urlsafe_b64encode(content).decode().rstrip("=")
