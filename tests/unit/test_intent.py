@@ -16,7 +16,18 @@ from tocsin.domain.intent import (
     normal_address,
     recipients,
 )
-from tocsin.domain.recipient import ConfigRecipient, EmailRecipient, UserRecipient, route_id
+from tocsin.domain.recipient import (
+    ConditionRecipient,
+    ConfigRecipient,
+    EmailRecipient,
+    Recipient,
+    TopicRecipient,
+    UserRecipient,
+    address_of,
+    broadcast_at,
+    recipient_of,
+    route_id,
+)
 
 WHEN = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 BASE = Intent(
@@ -37,6 +48,8 @@ def read(**fields: Any) -> Intent:
         {"audience": Audience(users=["ada"])},
         {"audience": Audience(emails=["ada@example.com"])},
         {"audience": Audience(admins=True)},
+        {"audience": Audience(topic="news")},
+        {"audience": Audience(condition="'news' in topics")},
         {"payload": {"a": 2}},
         {"payload": {"a": "1"}},
         {"payload": {"a": 1, "b": None}},
@@ -118,14 +131,26 @@ def test_only_the_domain_of_an_address_ignores_case(address: str, expected: str)
         (Audience(), "one_of"),
         (Audience(users=["a"], emails=["a@b"]), "one_of"),
         (Audience(users=["a"], admins=True), "one_of"),
+        (Audience(users=["a"], topic="news"), "one_of"),
+        (Audience(topic="news", condition="'news' in topics"), "one_of"),
         (Audience(admins=False), "invalid"),
+        (Audience(condition="'news' in topics &&"), "invalid"),
     ],
 )
 def test_an_audience_names_one_kind(audience: Audience, code: str) -> None:
     assert [fault.code for fault in audience_faults(audience)] == [code]
 
 
-@pytest.mark.parametrize("audience", [Audience(users=["a"]), Audience(emails=["a@b"]), Audience(admins=True)])
+@pytest.mark.parametrize(
+    "audience",
+    [
+        Audience(users=["a"]),
+        Audience(emails=["a@b"]),
+        Audience(admins=True),
+        Audience(topic="news"),
+        Audience(condition="!('news' in topics)"),
+    ],
+)
 def test_an_audience_of_one_kind_is_good(audience: Audience) -> None:
     assert audience_faults(audience) == []
 
@@ -147,6 +172,13 @@ def test_an_audience_of_one_kind_is_good(audience: Audience) -> None:
         {"audience": {"emails": ["no address"]}},
         {"audience": {"emails": ["a@b\n"]}},
         {"audience": {"emails": ["a\x00@b"]}},
+        {"audience": {"topic": ""}},
+        {"audience": {"topic": "/topics/news"}},
+        {"audience": {"topic": "news\n"}},
+        {"audience": {"topic": "n" * 901}},
+        {"audience": {"condition": ""}},
+        {"audience": {"condition": "'a' in topics\n"}},
+        {"audience": {"condition": "'a' in topics" + " " * 1_000}},
         {"payload": []},
         {"idempotency_key": ""},
         {"idempotency_key": "k\x00"},
@@ -174,3 +206,38 @@ def test_a_route_id_names_channel_and_recipient() -> None:
     assert route_id("push", UserRecipient("ada")) == "push:user:ada"
     assert route_id("email", EmailRecipient("a@b")) == "email:email:a@b"
     assert route_id("email", ConfigRecipient("new_customer")) == "email:config:new_customer"
+    assert route_id("push", TopicRecipient("news")) == "push:topic:news"
+    assert route_id("push", ConditionRecipient("'a' in topics")) == "push:condition:'a' in topics"
+
+
+def test_a_broadcast_is_for_one_topic_or_condition() -> None:
+    assert recipients(read(audience={"topic": "news"}), ["root@example.com"]) == [TopicRecipient("news")]
+    assert recipients(read(audience={"condition": "'a' in topics"}), ()) == [
+        ConditionRecipient("'a' in topics")
+    ]
+
+
+@pytest.mark.parametrize(
+    "recipient",
+    [
+        UserRecipient("ada"),
+        UserRecipient("topic:news"),
+        EmailRecipient("ada@example.com"),
+        EmailRecipient("topic:news@example.com"),
+        EmailRecipient("condition:a@example.com"),
+        ConfigRecipient("new_customer"),
+        TopicRecipient("news"),
+        TopicRecipient("a.b~c%d"),
+        ConditionRecipient("'a@b'in topics || 'a' in topics"),
+    ],
+)
+def test_whom_a_stored_delivery_is_for_can_be_read_back(recipient: Recipient) -> None:
+    user_id = recipient.user_id if isinstance(recipient, UserRecipient) else None
+
+    assert recipient_of(user_id, address_of(recipient), "new_customer") == recipient
+
+
+def test_only_a_broadcast_has_the_address_of_one() -> None:
+    assert broadcast_at("topic:news") == TopicRecipient("news")
+    assert broadcast_at("topic:news@example.com") is None
+    assert broadcast_at(None) is None

@@ -4,11 +4,18 @@ from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
 
-from tocsin.domain.catalog import Channel, NotificationType, Policies
+from tocsin.domain.catalog import Channel, Failover, NotificationType, Policies
 from tocsin.domain.delivery import State
 from tocsin.domain.plan import Conditions, PlannedDelivery, due_time, plan
 from tocsin.domain.reasons import MEANING, Reason
-from tocsin.domain.recipient import ConfigRecipient, EmailRecipient, Recipient, UserRecipient
+from tocsin.domain.recipient import (
+    ConditionRecipient,
+    ConfigRecipient,
+    EmailRecipient,
+    Recipient,
+    TopicRecipient,
+    UserRecipient,
+)
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 ALL = frozenset({"push", "email", "inbox", "webhook"})
@@ -49,6 +56,12 @@ def planned(kind: NotificationType, *recipients: Recipient, **changes: Any) -> l
         (EmailRecipient("a@b"), "push", ALL, {"push"}, Reason.CHANNEL_NOT_FOR_RECIPIENT),
         (EmailRecipient("a@b"), "push", set(), set(), Reason.CHANNEL_NOT_FOR_RECIPIENT),
         (ConfigRecipient("t"), "email", ALL, {"email"}, Reason.NO_ADMINS_CONFIGURED),
+        (TopicRecipient("news"), "push", ALL, set(), None),
+        (TopicRecipient("news"), "push", ALL, {"push"}, Reason.TOGGLE_OFF),
+        (TopicRecipient("news"), "push", {"email"}, set(), Reason.CHANNEL_UNAVAILABLE),
+        (TopicRecipient("news"), "email", ALL, set(), Reason.CHANNEL_NOT_FOR_RECIPIENT),
+        (ConditionRecipient("'a' in topics"), "push", ALL, set(), None),
+        (ConditionRecipient("'a' in topics"), "inbox", ALL, set(), Reason.CHANNEL_NOT_FOR_RECIPIENT),
     ],
 )
 def test_a_delivery_waits_or_says_why_not(
@@ -121,6 +134,65 @@ def test_what_collapses_does_so_within_one_person_and_channel() -> None:
     assert len({delivery.collapse_key for delivery in made}) == 4
     assert made[0].collapse_key == "push:user:ada:chat:7"
     assert planned(kind("push"), UserRecipient("ada"))[0].collapse_key is None
+
+
+def test_a_broadcast_has_its_topic_or_condition_for_an_address() -> None:
+    made = planned(kind("push"), TopicRecipient("news"), ConditionRecipient("'a' in topics"))
+
+    assert [(delivery.user_id, delivery.address) for delivery in made] == [
+        (None, "topic:news"),
+        (None, "condition:'a' in topics"),
+    ]
+
+
+AFTER = timedelta(minutes=10)
+FAILS_OVER = Failover(to="email", after=AFTER)
+
+
+@pytest.mark.parametrize("ahead", [timedelta(0), timedelta(hours=1)])
+def test_the_channel_that_stands_in_waits_its_time_after_the_push(ahead: timedelta) -> None:
+    due_at = NOW + ahead
+    push, email, inbox = planned(
+        kind("push", "email", "inbox", failover=FAILS_OVER), UserRecipient("ada"), due_at=due_at
+    )
+
+    assert (push.fallback_for, push.due_at) == (None, due_at)
+    assert (email.fallback_for, email.due_at, email.state) == ("push", due_at + AFTER, State.SCHEDULED)
+    assert (inbox.fallback_for, inbox.due_at) == (None, due_at)
+
+
+@pytest.mark.parametrize(
+    ("recipient", "available", "off"),
+    [
+        (EmailRecipient("a@b"), ALL, set()),
+        (UserRecipient("ada"), {"email"}, set()),
+        (UserRecipient("ada"), ALL, {"push"}),
+    ],
+)
+def test_whom_no_push_can_reach_is_told_by_the_other_channel_at_once(
+    recipient: Recipient, available: set[str], off: set[str]
+) -> None:
+    _, email = planned(kind("push", "email", failover=FAILS_OVER), recipient, available=available, off=off)
+
+    assert (email.fallback_for, email.due_at, email.state) == (None, NOW, State.PENDING)
+
+
+@pytest.mark.parametrize(
+    ("recipient", "changes", "reason"),
+    [
+        (UserRecipient("ada"), {"off": {"email"}}, Reason.TOGGLE_OFF),
+        (UserRecipient("ada"), {"available": {"push"}}, Reason.CHANNEL_UNAVAILABLE),
+        (TopicRecipient("news"), {}, Reason.CHANNEL_NOT_FOR_RECIPIENT),
+    ],
+)
+def test_a_channel_that_cannot_be_used_stands_in_for_nothing(
+    recipient: Recipient, changes: dict[str, Any], reason: Reason
+) -> None:
+    push, email = planned(kind("push", "email", failover=FAILS_OVER), recipient, **changes)
+
+    assert push.state is State.PENDING
+    assert (email.state, email.reason, email.fallback_for) == (State.SKIPPED, reason, None)
+    assert email.due_at == NOW
 
 
 def test_every_reason_is_explained() -> None:

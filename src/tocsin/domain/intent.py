@@ -9,7 +9,15 @@ from msgspec import Meta
 
 from tocsin.domain.faults import Fault
 from tocsin.domain.fingerprint import fingerprint
-from tocsin.domain.recipient import ConfigRecipient, EmailRecipient, Recipient, UserRecipient
+from tocsin.domain.recipient import (
+    ConditionRecipient,
+    ConfigRecipient,
+    EmailRecipient,
+    Recipient,
+    TopicRecipient,
+    UserRecipient,
+)
+from tocsin.domain.topics import Condition, Topic, condition_fault
 
 LONGEST_TTL_SECONDS = 2_419_200
 LARGEST_AUDIENCE = 1_000
@@ -24,15 +32,19 @@ CollapseKey = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[\x20-
 Moment = Annotated[datetime, Meta(tz=True)]
 WallTime = Annotated[datetime, Meta(tz=False)]
 
+_KINDS = ("users", "emails", "admins", "topic", "condition")
+
 
 class Audience(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Exactly one of: users by id, bare e-mail addresses, or the type's administrators."""
+    """Exactly one of: users by id, bare e-mail addresses, the type's administrators, a topic, a condition."""
 
     users: Annotated[list[UserId | NumericUserId], Meta(min_length=1, max_length=LARGEST_AUDIENCE)] | None = (
         None
     )
     emails: Annotated[list[EmailAddress], Meta(min_length=1, max_length=LARGEST_AUDIENCE)] | None = None
     admins: bool | None = None
+    topic: Topic | None = None
+    condition: Condition | None = None
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -54,18 +66,20 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 def audience_faults(audience: Audience) -> list[Fault]:
     """Find what the shape of the audience alone cannot rule out."""
-    named = [name for name in ("users", "emails", "admins") if getattr(audience, name) is not None]
+    named = [name for name in _KINDS if getattr(audience, name) is not None]
     if len(named) != 1:
         given = " and ".join(named) or "none"
         return [
             Fault(
                 field="audience",
                 code="one_of",
-                message=f"must name exactly one of users, emails or admins; {given} given",
+                message=f"must name exactly one of {', '.join(_KINDS)}; {given} given",
             )
         ]
     if audience.admins is False:
         return [Fault(field="audience.admins", code="invalid", message="can only be true")]
+    if audience.condition is not None and (message := condition_fault(audience.condition)):
+        return [Fault(field="audience.condition", code="invalid", message=message)]
     return []
 
 
@@ -74,6 +88,10 @@ def recipients(intent: Intent, admins: Sequence[str]) -> list[Recipient]:
     audience = intent.audience
     if audience.users is not None:
         return [UserRecipient(user_id) for user_id in dict.fromkeys(map(str, audience.users))]
+    if audience.topic is not None:
+        return [TopicRecipient(audience.topic)]
+    if audience.condition is not None:
+        return [ConditionRecipient(audience.condition)]
     addresses = admins if audience.emails is None else audience.emails
     if not addresses:
         return [ConfigRecipient(intent.type)]
@@ -104,6 +122,10 @@ def intent_fingerprint(intent: Intent) -> bytes:
         content["users"] = sorted(set(map(str, audience.users)))
     elif audience.emails is not None:
         content["emails"] = sorted(set(map(normal_address, audience.emails)))
+    elif audience.topic is not None:
+        content["topic"] = audience.topic
+    elif audience.condition is not None:
+        content["condition"] = audience.condition
     else:
         content["admins"] = True
     return fingerprint(content)

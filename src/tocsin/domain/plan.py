@@ -11,13 +11,26 @@ from tocsin.domain.catalog import Channel, NotificationType
 from tocsin.domain.delivery import State
 from tocsin.domain.ids import DeliveryId, new_delivery_id
 from tocsin.domain.reasons import Reason
-from tocsin.domain.recipient import ConfigRecipient, EmailRecipient, Recipient, UserRecipient, route_id
+from tocsin.domain.recipient import (
+    ConditionRecipient,
+    ConfigRecipient,
+    EmailRecipient,
+    Recipient,
+    TopicRecipient,
+    UserRecipient,
+    address_of,
+    route_id,
+)
 
 FURTHEST_AHEAD = timedelta(hours=14)
+_FAILING: Channel = "push"
 
 
 class PlannedDelivery(msgspec.Struct, frozen=True, kw_only=True):
-    """A delivery before it has a row."""
+    """A delivery before it has a row.
+
+    `fallback_for` names the channel that has to fail first.
+    """
 
     id: DeliveryId
     channel: Channel
@@ -29,6 +42,7 @@ class PlannedDelivery(msgspec.Struct, frozen=True, kw_only=True):
     ordering_key: str | None = None
     collapse_key: str | None = None
     digest_key: str | None = None
+    fallback_for: Channel | None = None
 
 
 class Conditions(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,23 +83,31 @@ def plan(
 def _for_recipient(
     kind: NotificationType, recipient: Recipient, conditions: Conditions
 ) -> Iterator[PlannedDelivery]:
-    waiting = State.SCHEDULED if conditions.due_at > conditions.now else State.PENDING
+    user_id = recipient.user_id if isinstance(recipient, UserRecipient) else None
+    address = address_of(recipient)
+    failover = kind.policies.failover
     for channel in kind.channels:
         reason = _obstacle(recipient, channel, conditions)
         slot = route_id(channel, recipient)
+        due_at, fallback_for = conditions.due_at, None
+        # Whom no push can reach from the start is not kept waiting for one.
+        if failover and channel == failover.to and not (reason or _obstacle(recipient, _FAILING, conditions)):
+            due_at, fallback_for = due_at + failover.after, _FAILING
+        waiting = State.SCHEDULED if due_at > conditions.now else State.PENDING
         yield PlannedDelivery(
             id=new_delivery_id(),
             channel=channel,
-            user_id=recipient.user_id if isinstance(recipient, UserRecipient) else None,
-            address=recipient.address if isinstance(recipient, EmailRecipient) else None,
+            user_id=user_id,
+            address=address,
             state=State.SKIPPED if reason else waiting,
             reason=reason,
-            due_at=conditions.due_at,
+            due_at=due_at,
             ordering_key=slot if kind.policies.ordered else None,
             collapse_key=f"{slot}:{conditions.collapse_key}" if conditions.collapse_key else None,
             digest_key=f"{slot}:{conditions.collected_by}"
             if conditions.collected_by and not reason
             else None,
+            fallback_for=fallback_for,
         )
 
 
@@ -95,6 +117,8 @@ def _obstacle(recipient: Recipient, channel: Channel, conditions: Conditions) ->
             return Reason.NO_ADMINS_CONFIGURED
         case EmailRecipient():
             reaches = channel == "email"
+        case TopicRecipient() | ConditionRecipient():
+            reaches = channel == "push"
         case UserRecipient():
             reaches = True
         case _:
