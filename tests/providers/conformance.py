@@ -1,135 +1,42 @@
 """What every provider owes the engine, written once and inherited by each provider's tests.
 
-A provider's own test class inherits `ProviderConformance` and gives a `rig` fixture. The rig knows
-how to build the provider against the sandbox and by which of its own errors the sandbox says what.
+A provider's own test class inherits `ProviderConformance`, and `Http2Conformance` too if it speaks HTTP/2,
+and gives a `rig` fixture. The rig knows how to build the provider against the sandbox and by which of its
+own errors the sandbox says what.
 """
 
 import asyncio
 import logging
-from abc import ABC, abstractmethod
-from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar
 
 import pytest
 import structlog
-from msgspec.structs import replace
 
-from tocsin.domain.ids import new_delivery_id, new_notification_id
-from tocsin.domain.message import Message, Provider
-from tocsin.domain.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
-from tocsin.sandbox import Cut, Hang, Latency, Refuse, Sandbox
-from tocsin.sandbox.fault_board import FaultBoard
+from providers.http2_peer import CannedAnswer
+from providers.rig import NOW, UNREACHABLE, Rig, a_message, send_one, send_to
+from providers.wire import Address
+from providers.wire_conformance import Http2Conformance, WireConformance
+from tocsin.domain.outcome import Defer, Gone, Rejected, Retry, Sent
+from tocsin.sandbox import Cut, Hang, Latency
 from tocsin.sandbox.faults import Fault
-from tocsin.sandbox.phones import Received
-from tocsin.sandbox.tally import Stats
 from waiting import until
 
-NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+__all__ = [
+    "NOW",
+    "UNREACHABLE",
+    "Address",
+    "CannedAnswer",
+    "Http2Conformance",
+    "ProviderConformance",
+    "Rig",
+    "a_message",
+    "send_one",
+    "send_to",
+]
+
 QUOTA_CODES = {"QUOTA_EXCEEDED", "TOO_MANY_REQUESTS"}
-UNREACHABLE = "https://127.0.0.1:1"
 
 
-def a_message(target: str, **changes: Any) -> Message:
-    message = Message(
-        delivery_id=new_delivery_id(),
-        notification_id=new_notification_id(),
-        type="new_customer",
-        target=target,
-        title="New customer",
-        body="Ali Veli",
-        data={"type": "new_customer"},
-        platform="android",
-        expires_at=NOW + timedelta(hours=1),
-    )
-    message = replace(message, **changes)
-    return replace(message, data={**message.data, "delivery_id": str(message.delivery_id)})
-
-
-class Rig(ABC):
-    """A provider and the sandbox it speaks to."""
-
-    service: ClassVar[str]
-    """The name of its stand-in."""
-
-    busy: ClassVar[Refuse]
-    """The service is overloaded and asks for `busy_after`, where it can."""
-
-    busy_after: ClassVar[timedelta | None] = timedelta(seconds=7)
-
-    quota: ClassVar[Refuse | None]
-    """The whole sender's quota is used up; the service asks for `quota_after`. None if there is no such."""
-
-    quota_after: ClassVar[timedelta] = timedelta(seconds=90)
-
-    gone: ClassVar[Refuse]
-    """The device no longer exists."""
-
-    rejected: ClassVar[Refuse]
-    """The content is refused."""
-
-    def __init__(self, sandbox: Sandbox) -> None:
-        self.sandbox = sandbox
-        self._opened: list[Provider] = []
-
-    def provider(self, **settings: Any) -> Provider:
-        """Give a provider that is closed with the rig."""
-        built = self.build(**settings)
-        self._opened.append(built)
-        return built
-
-    async def aclose(self) -> None:
-        for provider in self._opened:
-            await provider.aclose()
-
-    @property
-    def faults(self) -> FaultBoard:
-        return self.sandbox.faults_of(self.service)
-
-    @property
-    def stats(self) -> Stats:
-        return self.sandbox.stats(self.service)
-
-    @property
-    def arrivals(self) -> list[Received]:
-        """What the sandbox's devices received, in order."""
-        return list(self.sandbox.phones.messages(after=0, limit=1_000))
-
-    def target(self, name: str) -> str:
-        """Give the target of that name: a token, a subscription, an address; always the same one."""
-        return name
-
-    def key(self, name: str) -> str:
-        """Give what the sandbox knows the target of that name by, in scripts and among its phones."""
-        return self.target(name)
-
-    def script(self, name: str, *steps: Fault, repeat: bool = False) -> None:
-        self.faults.script(self.key(name), *steps, repeat=repeat)
-
-    def message(self, name: str, **changes: Any) -> Message:
-        return a_message(self.target(name), **changes)
-
-    def title_of(self, received: Received) -> str:
-        """Read the title out of what a device received."""
-        title: str = received.message["notification"]["title"]
-        return title
-
-    @abstractmethod
-    def build(
-        self, *, base_url: str | None = None, timeout_seconds: float = 5.0, concurrency: int = 20
-    ) -> Provider:
-        """Make a provider of this kind for the sandbox, or for another address."""
-
-
-async def send_one(provider: Provider, target: str, **changes: Any) -> Outcome:
-    (outcome,) = await provider.send([a_message(target, **changes)], now=NOW)
-    return outcome
-
-
-async def send_to(rig: Rig, provider: Provider, name: str, **changes: Any) -> Outcome:
-    return await send_one(provider, rig.target(name), **changes)
-
-
-class ProviderConformance:
+class ProviderConformance(WireConformance):
     async def test_it_says_who_it_is_and_what_it_takes(self, rig: Rig) -> None:
         provider = rig.provider(concurrency=7)
 
@@ -206,7 +113,7 @@ class ProviderConformance:
         assert isinstance(await send_to(rig, rig.provider(), "phone"), Retry)
 
     async def test_a_refused_connection_is_a_retry(self, rig: Rig) -> None:
-        outcome = await send_to(rig, rig.provider(base_url=UNREACHABLE), "phone")
+        outcome = await send_to(rig, rig.provider(base_url=UNREACHABLE), "phone", at=UNREACHABLE)
 
         assert isinstance(outcome, Retry)
         assert outcome.code == "network_error"

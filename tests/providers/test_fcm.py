@@ -9,7 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.conformance import NOW, UNREACHABLE, ProviderConformance, Rig, a_message, send_one
+from providers.conformance import (
+    NOW,
+    UNREACHABLE,
+    CannedAnswer,
+    Http2Conformance,
+    ProviderConformance,
+    Rig,
+    a_message,
+    send_one,
+)
 from tocsin.domain.errors import ProviderSetupError
 from tocsin.domain.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
 from tocsin.providers.fcm import FcmProvider, FcmSettings, render
@@ -29,6 +38,10 @@ class FcmRig(Rig):
     def __init__(self, sandbox: Sandbox, folder: Path) -> None:
         super().__init__(sandbox)
         self.credentials_file = sandbox.write_service_account(folder / "account.json")
+
+    def canned_answer(self, request_body: bytes) -> CannedAnswer:
+        assert request_body
+        return CannedAnswer(body=b'{"name": "projects/sandbox/messages/1"}')
 
     def build(
         self,
@@ -71,7 +84,7 @@ def edited(path: Path, **changes: Any) -> Iterator[Path]:
     yield copy
 
 
-class TestConformance(ProviderConformance):
+class TestConformance(ProviderConformance, Http2Conformance):
     pass
 
 
