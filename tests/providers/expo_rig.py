@@ -1,0 +1,65 @@
+"""Expo's provider before its stand-in."""
+
+from typing import Any
+
+from providers.conformance import CannedAnswer, Rig
+from tocsin.providers.expo import ExpoProvider, ExpoSettings
+from tocsin.sandbox import Refuse, Sandbox
+from tocsin.sandbox.expo import Expo
+from tocsin.sandbox.phones import Received
+
+
+def token(name: str) -> str:
+    return f"ExponentPushToken[{name}]"
+
+
+def stand_in(sandbox: Sandbox) -> Expo:
+    service = sandbox.service("expo")
+    assert isinstance(service, Expo)
+    return service
+
+
+class ExpoRig(Rig):
+    service = "expo"
+    busy = Refuse("ExpoError")
+    busy_after = None
+    quota = Refuse("TOO_MANY_REQUESTS", retry_after=90)
+    gone = Refuse("DeviceNotRegistered")
+    rejected = Refuse("MessageTooBig")
+
+    @property
+    def expo(self) -> Expo:
+        return stand_in(self.sandbox)
+
+    def target(self, name: str) -> str:
+        return token(name)
+
+    def title_of(self, received: Received) -> str:
+        title: str = received.message["title"]
+        return title
+
+    def canned_answer(self, request_body: bytes) -> CannedAnswer:
+        assert request_body
+        return CannedAnswer(body=b'{"data": [{"status": "ok", "id": "ticket"}]}')
+
+    def build(
+        self,
+        *,
+        base_url: str | None = None,
+        timeout_seconds: float = 5.0,
+        concurrency: int = 20,
+        **settings: Any,
+    ) -> ExpoProvider:
+        given: dict[str, Any] = {
+            "base_url": base_url or self.sandbox.https_url,
+            "timeout": timeout_seconds,
+            "max_concurrency": concurrency,
+            "ca_file": self.sandbox.ca_file,
+        }
+        return ExpoProvider(ExpoSettings(**given | settings))
+
+    def expo_provider(self, **settings: Any) -> ExpoProvider:
+        """Give a provider that is closed with the rig, as what it is."""
+        built = self.provider(**settings)
+        assert isinstance(built, ExpoProvider)
+        return built
