@@ -6,5 +6,6 @@ from tocsin.sandbox.apns import Apns
 from tocsin.sandbox.expo import Expo
 from tocsin.sandbox.fcm import Fcm
 from tocsin.sandbox.service import Service, Surroundings
+from tocsin.sandbox.webpush import WebPush
 
-SERVICES: tuple[Callable[[Surroundings], Service], ...] = (Fcm, Apns, Expo)
+SERVICES: tuple[Callable[[Surroundings], Service], ...] = (Fcm, Apns, Expo, WebPush)

@@ -1,0 +1,134 @@
+"""Virtual browsers: subscriptions with keys of their own, and the reading of what was encrypted for them."""
+
+import hashlib
+import hmac
+import os
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from pathlib import Path
+
+import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+_SEED_BYTES = 32
+_SALT_BYTES = 16
+_LENGTH_AT = 20
+_KEY_AT = 21
+_POINT_BYTES = 65
+_BODY_AT = _KEY_AT + _POINT_BYTES
+_LAST_RECORD = 2
+_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+
+
+class Keys(msgspec.Struct, frozen=True):
+    """What a browser gives a page to encrypt with."""
+
+    p256dh: str
+    auth: str
+
+
+class Subscription(msgspec.Struct, frozen=True, rename="camel"):
+    """A subscription as a page gets it from its browser."""
+
+    endpoint: str
+    expiration_time: None
+    keys: Keys
+
+
+class UnreadableError(ValueError):
+    """A body that the browser it was sent to cannot decrypt."""
+
+
+class Browser:
+    """One browser, which reads what is sent to it."""
+
+    def __init__(self, name: str, key: ec.EllipticCurvePrivateKey, auth: bytes) -> None:
+        self.name = name
+        self._key = key
+        self._auth = auth
+        self._point = key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+
+    @property
+    def keys(self) -> Keys:
+        """What to encrypt with."""
+        return Keys(_encoded(self._point), _encoded(self._auth))
+
+    def read(self, body: bytes) -> bytes:
+        """Decrypt a body of one record (RFC 8291)."""
+        if len(body) <= _BODY_AT or body[_LENGTH_AT] != _POINT_BYTES:
+            raise UnreadableError("the body is not one aes128gcm record with the sender's key in its header")
+        point = body[_KEY_AT:_BODY_AT]
+        try:
+            sender = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), point)
+        except ValueError as error:
+            raise UnreadableError("the sender's key is no point of the P-256 curve") from error
+        shared = _mac(self._auth, self._key.exchange(ec.ECDH(), sender))
+        secret = _mac(body[:_SALT_BYTES], _mac(shared, b"WebPush: info\0" + self._point + point + b"\x01"))
+        key = _mac(secret, b"Content-Encoding: aes128gcm\0\x01")[:16]
+        nonce = _mac(secret, b"Content-Encoding: nonce\0\x01")[:12]
+        try:
+            padded = AESGCM(key).decrypt(nonce, body[_BODY_AT:], None).rstrip(b"\0")
+        except InvalidTag as error:
+            raise UnreadableError("the body was not encrypted for this subscription") from error
+        if not padded or padded[-1] != _LAST_RECORD:
+            raise UnreadableError("the record is not marked as the last")
+        return padded[:-1]
+
+
+class Browsers:
+    """Every browser there can be: its keys follow from its name and the sandbox's seed.
+
+    So a subscription outlives the sandbox that gave it, as long as its folder is kept.
+    """
+
+    def __init__(self, seed: bytes, *, kept: int) -> None:
+        self._seed = seed
+        self._kept = kept
+        self._known: dict[str, Browser] = {}
+
+    @classmethod
+    def prepare(cls, folder: Path, *, kept: int) -> "Browsers":
+        """Take the folder's seed, or make one."""
+        path = folder / "browsers.seed"
+        if not path.exists():
+            path.touch(mode=0o600)
+            path.write_bytes(os.urandom(_SEED_BYTES))
+        return cls(path.read_bytes(), kept=kept)
+
+    def named(self, name: str) -> Browser:
+        """Give the browser of that name."""
+        browser = self._known.get(name)
+        if browser is None:
+            number = int.from_bytes(hmac.digest(self._seed, b"key" + name.encode(), hashlib.sha512), "big")
+            key = ec.derive_private_key(number % (_ORDER - 1) + 1, ec.SECP256R1())
+            browser = Browser(name, key, _mac(self._seed, b"auth" + name.encode())[:16])
+            if len(self._known) >= self._kept:
+                del self._known[next(iter(self._known))]
+            self._known[name] = browser
+        return browser
+
+    def path_of(self, name: str) -> str:
+        """Give what an endpoint ends with; nobody else can make it up."""
+        return f"{_encoded(name.encode())}.{_encoded(self._seal(name))}"
+
+    def at(self, path: str) -> Browser | None:
+        """Find the browser that an endpoint belongs to."""
+        encoded, _, seal = path.partition(".")
+        try:
+            name = urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
+        except ValueError:
+            return None
+        return self.named(name) if hmac.compare_digest(seal, _encoded(self._seal(name))) else None
+
+    def _seal(self, name: str) -> bytes:
+        return _mac(self._seed, b"endpoint" + name.encode())[:16]
+
+
+def _mac(key: bytes, content: bytes) -> bytes:
+    return hmac.digest(key, content, "sha256")
+
+
+def _encoded(content: bytes) -> str:
+    return urlsafe_b64encode(content).decode().rstrip("=")
