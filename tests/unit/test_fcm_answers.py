@@ -55,6 +55,11 @@ def body(status: str, *details: dict[str, Any], message: str = "said so") -> byt
         ),
         (
             400,
+            body("INVALID_ARGUMENT", fcm_error("INVALID_ARGUMENT"), bad_request("message.fid")),
+            Gone("INVALID_ARGUMENT", "said so"),
+        ),
+        (
+            400,
             body("INVALID_ARGUMENT", fcm_error("INVALID_ARGUMENT"), message=TOKEN_TEXT),
             Gone("INVALID_ARGUMENT", TOKEN_TEXT),
         ),

@@ -16,16 +16,20 @@ from pyreqwest.request import ConsumedRequest
 from pyreqwest.response import Response
 
 from tocsin.domain.errors import ProviderSetupError
-from tocsin.domain.message import Limits, Message
+from tocsin.domain.message import PLAIN, Limits, Look, Message
 from tocsin.domain.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
 from tocsin.providers.connections import Connections
 from tocsin.providers.fcm_answers import ALARM_REST, classify
+from tocsin.providers.fcm_look import dress, look_size
 from tocsin.providers.google import AccessTokens, TokenUnavailableError
 from tocsin.providers.retry_after import read_retry_after
 
 T = TypeVar("T")
 
 SCOPE = "https://www.googleapis.com/auth/firebase.messaging"
+BROADCAST_BYTES = 2_048
+
+_BROADCASTS = frozenset({"topic", "condition"})
 
 _encoder = msgspec.json.Encoder()
 
@@ -64,27 +68,26 @@ def render(message: Message, now: datetime) -> bytes | Rejected:
         seconds = max(0, int((message.expires_at - now).total_seconds()))
         android["ttl"] = f"{min(seconds, FcmProvider.limits.ttl_seconds)}s"
         apns_headers["apns-expiration"] = str(int(message.expires_at.timestamp()))
-    body = _encoder.encode(
-        {
-            "message": {
-                "token": message.target,
-                "notification": {"title": message.title, "body": message.body},
-                "data": message.data,
-                "android": android,
-                "apns": {"headers": apns_headers},
-            }
-        }
-    )
-    if len(body) > FcmProvider.limits.payload_bytes and (size := _payload_size(message)) > (
-        FcmProvider.limits.payload_bytes
-    ):
-        return Rejected("payload_too_large", f"{size} bytes; FCM takes {FcmProvider.limits.payload_bytes}")
+    content: dict[str, Any] = {
+        message.target_kind: message.target,
+        "notification": {"title": message.title, "body": message.body},
+        "data": message.data,
+        "android": android,
+        "apns": {"headers": apns_headers},
+    }
+    if message.look is not PLAIN:
+        dress(content, message.look)
+    body = _encoder.encode({"message": content})
+    most = BROADCAST_BYTES if message.target_kind in _BROADCASTS else FcmProvider.limits.payload_bytes
+    # The payload is a part of the body, so a small body needs no measuring.
+    if len(body) > most and (size := _payload_size(content, message.look)) > most:
+        return Rejected("payload_too_large", f"{size} bytes; FCM takes {most} for a {message.target_kind}")
     return body
 
 
-def _payload_size(message: Message) -> int:
-    texts = [message.title, message.body, *message.data.keys(), *message.data.values()]
-    return sum(len(text.encode()) for text in texts)
+def _payload_size(content: dict[str, Any], look: Look) -> int:
+    texts = [*content.get("notification", {}).values(), *content["data"].keys(), *content["data"].values()]
+    return sum(len(text.encode()) for text in texts) + look_size(look)
 
 
 class FcmProvider:
@@ -185,6 +188,8 @@ class FcmProvider:
 
 
 async def _outcome(answer: Response, message: Message, now: datetime) -> Retry | Defer | Rejected | Gone:
-    # An answer may quote what it was asked; the token must not end up in logs.
-    body = bytes(await answer.bytes()).replace(message.target.encode(), b"[token]")
+    body = bytes(await answer.bytes())
+    if message.target_kind not in _BROADCASTS:
+        # An answer may quote what it was asked; the token must not end up in logs.
+        body = body.replace(message.target.encode(), b"[token]")
     return classify(answer.status, body, read_retry_after(answer.get_header("retry-after"), now))

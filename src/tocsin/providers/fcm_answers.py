@@ -114,7 +114,7 @@ def _about(code: str, error: _Error) -> Literal["token", "payload", "device", "p
     if code == "INVALID_ARGUMENT":
         fields = set(_violations(error.details, "fieldViolations", "field"))
         if fields:
-            return "token" if fields <= {"message.token"} else "payload"
+            return "token" if fields <= {"message.token", "message.fid"} else "payload"
         named_by_fcm = any("errorCode" in detail for detail in error.details)
         return "token" if named_by_fcm and "registration token" in error.message.lower() else "payload"
     if code == "QUOTA_EXCEEDED":
