@@ -13,6 +13,7 @@ from tocsin.sandbox.faults import Chance, Latency, Outage, Quota, Script
 from tocsin.sandbox.oauth import TokenEndpoint
 from tocsin.sandbox.phones import Phone, Phones
 from tocsin.sandbox.service import StandIn
+from tocsin.sandbox.webpush_browsers import Subscription
 
 PREFIX = "/_sandbox/"
 _LARGEST_PAGE = 1_000
@@ -42,11 +43,13 @@ class Control:
         tokens: TokenEndpoint,
         ca_pem: bytes,
         service_account: IssueAccount,
+        subscription: Callable[[str], Subscription],
         reset: Callable[[], None],
     ) -> None:
         self._phones = phones
         self._services = services
         self._service_account = service_account
+        self._subscription = subscription
         self._views: dict[tuple[str, str], Callable[[str], Answer]] = {
             ("GET", "phones"): self._list_phones,
             ("GET", "messages"): self._list_messages,
@@ -74,6 +77,8 @@ class Control:
     def _route(self, method: str, section: str, rest: str, query: str, body: bytes) -> Answer | None:
         if section == "faults":
             return _fault(self._service(query).faults, method, rest, body)
+        if (method, section) == ("POST", "browsers") and rest:
+            return json_answer(self._subscription(rest))
         if section == "phones" and rest:
             return self._phone(method, rest)
         view = self._views.get((method, f"{section}/{rest}" if rest else section))

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 import msgspec
 
@@ -24,6 +24,8 @@ from tocsin.sandbox.services import SERVICES
 from tocsin.sandbox.settings import SandboxSettings
 from tocsin.sandbox.smtp import Smtp
 from tocsin.sandbox.tally import Stats
+from tocsin.sandbox.webpush import WebPush
+from tocsin.sandbox.webpush_browsers import Subscription
 
 _PROJECT_ID = re.compile(r"[a-z][a-z0-9\-]{0,62}")
 
@@ -100,6 +102,10 @@ class Sandbox:
             )
         return self._accounts.account(project_id, f"{self.https_url if secure else self.http_url}/token")
 
+    def subscription(self, browser: str) -> Subscription:
+        """Subscribe a virtual browser to messages from anyone."""
+        return cast("WebPush", self._services[WebPush.name]).subscribe(browser, self.https_url)
+
     def write_service_account(self, path: Path, project_id: str = "sandbox", *, secure: bool = True) -> Path:
         """Write the key file of a project's service account."""
         path.touch(mode=0o600)
@@ -159,6 +165,7 @@ class Sandbox:
             tokens=self._tokens,
             ca_pem=self._ca_file.read_bytes(),
             service_account=self.service_account,
+            subscription=self.subscription,
             reset=self.reset,
         )
         return Application(

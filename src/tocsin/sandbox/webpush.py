@@ -19,8 +19,8 @@ PREFIX = "/webpush/"
 class WebPush:
     """Takes messages for virtual browsers, which decrypt them.
 
-    A browser is known by its name, in fault scripts and among the phones. Unlike a real push service, this
-    one refuses what the browser could not decrypt: a real one cannot tell, and the message is lost in silence.
+    A browser is known by its name, in fault scripts and among the phones. Unlike a real push service,
+    this one refuses what the browser could not decrypt: a real one cannot tell, and the message is lost.
     """
 
     name: ClassVar[str] = "webpush"
