@@ -1,8 +1,11 @@
 """Expo's provider before its stand-in."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from providers.conformance import CannedAnswer, Rig
+from providers.conformance import NOW, CannedAnswer, Rig, a_message
+from tocsin.domain.message import Message
+from tocsin.domain.outcome import ReceiptOutcome, Sent
 from tocsin.providers.expo import ExpoProvider, ExpoSettings
 from tocsin.sandbox import Refuse, Sandbox
 from tocsin.sandbox.expo import Expo
@@ -63,3 +66,20 @@ class ExpoRig(Rig):
         built = self.provider(**settings)
         assert isinstance(built, ExpoProvider)
         return built
+
+
+def messages(*names: str, **changes: Any) -> list[Message]:
+    return [a_message(token(name), **changes) for name in names]
+
+
+async def sent_ids(provider: ExpoProvider, *names: str) -> list[str]:
+    outcomes = await provider.send(messages(*names), now=NOW)
+    ids = [outcome.message_id for outcome in outcomes if isinstance(outcome, Sent) and outcome.message_id]
+    assert len(ids) == len(names)
+    return ids
+
+
+async def receipts_of(provider: ExpoProvider, ids: Sequence[str]) -> list[ReceiptOutcome]:
+    answers = await provider.receipts(ids, now=NOW)
+    assert isinstance(answers, Sequence)
+    return list(answers)

@@ -10,24 +10,21 @@ import pytest
 
 from providers.conformance import (
     NOW,
-    UNREACHABLE,
     CannedAnswer,
     Http2Conformance,
     ProviderConformance,
     a_message,
     send_one,
 )
-from providers.expo_rig import ExpoRig, token
+from providers.expo_rig import ExpoRig, messages, receipts_of, sent_ids, token
 from providers.http2_peer import Http2Peer
 from tocsin.domain.errors import ProviderSetupError
-from tocsin.domain.message import GivesReceipts, Message
+from tocsin.domain.message import GivesReceipts
 from tocsin.domain.outcome import (
     Defer,
     Delivered,
     Gone,
-    NotYet,
     Outcome,
-    ReceiptOutcome,
     Rejected,
     Retry,
     Sent,
@@ -36,7 +33,6 @@ from tocsin.providers.expo import ExpoProvider, ExpoSettings, expo_settings_faul
 from tocsin.providers.expo_answers import ALARM_REST, RATE_REST
 from tocsin.sandbox import Cut, Hang, Outage, Quota, Refuse, Sandbox, SandboxSettings
 from tocsin.sandbox.expo import receipt_of
-from tocsin.sandbox.faults import Fault
 
 
 @pytest.fixture(scope="module")
@@ -52,23 +48,6 @@ async def rig(running: Sandbox) -> AsyncIterator[ExpoRig]:
     made.expo.clear()
     yield made
     await made.aclose()
-
-
-def messages(*names: str, **changes: Any) -> list[Message]:
-    return [a_message(token(name), **changes) for name in names]
-
-
-async def sent_ids(provider: ExpoProvider, *names: str) -> list[str]:
-    outcomes = await provider.send(messages(*names), now=NOW)
-    ids = [outcome.message_id for outcome in outcomes if isinstance(outcome, Sent) and outcome.message_id]
-    assert len(ids) == len(names)
-    return ids
-
-
-async def receipts_of(provider: ExpoProvider, ids: Sequence[str]) -> list[ReceiptOutcome]:
-    answers = await provider.receipts(ids, now=NOW)
-    assert isinstance(answers, Sequence)
-    return list(answers)
 
 
 class TestConformance(ProviderConformance, Http2Conformance):
@@ -229,85 +208,6 @@ async def test_all_parts_together_keep_within_the_time_out(rig: ExpoRig) -> None
 
     assert {type(outcome) for outcome in outcomes} == {Retry}
     assert rig.stats.answers["HANG"] == 1
-
-
-async def test_receipts_come_in_the_order_asked_for(rig: ExpoRig) -> None:
-    provider = rig.expo_provider()
-    ids = await sent_ids(provider, "good", "gone", "big", "fine")
-    rig.faults.script(receipt_of(token("gone")), Refuse("DeviceNotRegistered"))
-    rig.faults.script(receipt_of(token("big")), Refuse("MessageTooBig"))
-
-    answers = await receipts_of(provider, [ids[2], "unknown", ids[0], ids[1], ids[3], ids[0]])
-
-    assert [type(answer) for answer in answers] == [Rejected, NotYet, Delivered, Gone, Delivered, Delivered]
-
-
-async def test_a_receipt_that_is_not_there_yet_is_asked_for_again(rig: ExpoRig) -> None:
-    provider = rig.expo_provider()
-    rig.expo.tickets.receipts_after_seconds = 900.0
-    (late,) = await sent_ids(provider, "phone")
-    rig.expo.tickets.receipts_after_seconds = 0.0
-    (quick,) = await sent_ids(provider, "phone")
-
-    assert await receipts_of(provider, [late, quick]) == [NotYet(), Delivered()]
-
-
-async def test_more_receipts_than_expo_gives_are_asked_for_in_parts(rig: ExpoRig) -> None:
-    provider = rig.expo_provider()
-    ids = await sent_ids(provider, "first", "last")
-    asked = [ids[0], *(f"unknown{number}" for number in range(1_500)), ids[1]]
-
-    answers = await receipts_of(provider, asked)
-
-    assert len(answers) == len(asked)
-    assert (answers[0], answers[-1]) == (Delivered(), Delivered())
-    assert set(map(type, answers[1:-1])) == {NotYet}
-    assert rig.stats.answers["PUSH_TOO_MANY_RECEIPTS"] == 1
-
-
-@pytest.mark.parametrize("fault", [Cut(), Refuse("SERVICE_UNAVAILABLE", retry_after=7)])
-async def test_receipts_of_which_a_part_cannot_be_had_are_none(rig: ExpoRig, fault: Fault) -> None:
-    provider = rig.expo_provider()
-    ids = await sent_ids(provider, "first", "last")
-    rig.faults.script(receipt_of(token("last")), fault)
-
-    whole = await provider.receipts([*(f"unknown{n}" for n in range(1_100)), *ids], now=NOW)
-
-    assert isinstance(whole, Retry)
-
-
-async def test_a_question_that_expo_refuses_leaves_the_messages_as_they_are(rig: ExpoRig) -> None:
-    provider = rig.expo_provider()
-    ids = await sent_ids(provider, "phone")
-    rig.faults.script(receipt_of(token("phone")), Refuse("VALIDATION_ERROR"))
-
-    whole = await provider.receipts(ids, now=NOW)
-
-    assert isinstance(whole, Retry)
-    assert await receipts_of(provider, ids) == [Delivered()]
-
-
-async def test_receipts_out_of_reach_are_a_retry(rig: ExpoRig) -> None:
-    whole = await rig.expo_provider(base_url=UNREACHABLE).receipts(["id"], now=NOW)
-
-    assert isinstance(whole, Retry)
-    assert whole.code == "network_error"
-
-
-async def test_receipts_that_do_not_come_in_time_are_a_retry(rig: ExpoRig) -> None:
-    provider = rig.expo_provider(timeout_seconds=0.3)
-    ids = await sent_ids(provider, "phone")
-    rig.faults.script(receipt_of(token("phone")), Hang())
-
-    whole = await provider.receipts(ids, now=NOW)
-
-    assert isinstance(whole, Retry)
-    assert whole.code == "timeout"
-
-
-async def test_no_receipts_asked_for_is_no_request(rig: ExpoRig) -> None:
-    assert await rig.expo_provider().receipts([], now=NOW) == []
-    assert rig.stats.requests == 0
 
 
 async def test_it_is_a_provider_that_gives_receipts(rig: ExpoRig) -> None:
