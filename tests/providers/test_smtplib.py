@@ -71,14 +71,14 @@ async def speak(sandbox: Sandbox, connect: Connect, work: Callable[[smtplib.SMTP
 
 @EVERY_WAY
 async def test_a_mail_arrives_whole(sandbox: Sandbox, connect: Connect, protocol: str) -> None:
-    mail = a_mail("ada@example.org", subject="Günaydın — 👋")
+    mail = a_mail("ada@example.org", subject="Müşteri — 👋")
 
     refused = await speak(sandbox, connect, lambda client: client.send_message(mail))
 
     assert refused == {}
     (arrived,) = sandbox.phones.messages(after=0, limit=10)
     assert (arrived.provider, arrived.target, arrived.delivery_id) == ("smtp", "ada@example.org", "d-1")
-    assert arrived.message["subject"] == "Günaydın — 👋"
+    assert arrived.message["subject"] == "Müşteri — 👋"
     assert arrived.message["text"] == "Merhaba, dünya.\n"
     assert arrived.message["html"] == "<p>Merhaba, <b>dünya</b>.</p>\n"
     assert arrived.message["headers"]["From"] == "notify@acme.example"

@@ -38,6 +38,10 @@ class Smtp:
         self.tally = Tally()
         self.connections = 0
         """How many connections were ever made."""
+        self.questions = 0
+        """How often a client asked, by NOOP, whether its connection lives."""
+        self.offers_utf8 = True
+        """Whether new connections take addresses beyond ASCII."""
         self._phones = surroundings.phones
         self._settings = surroundings.settings
         self._sessions: set[Session] = set()
@@ -51,8 +55,8 @@ class Smtp:
 
     async def open(self, certificates: Certificates, exits: AsyncExitStack) -> tuple[int, int]:
         """Listen, and give the ports: plain with STARTTLS, and TLS from the start."""
-        # aiosmtpd logs every command with the address in it.
-        logging.getLogger("mail.log").setLevel(logging.WARNING)
+        # aiosmtpd logs every command with the address in it, and warns of its own old names.
+        logging.getLogger("mail.log").setLevel(logging.ERROR)
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(certificates.chain, certificates.key)
         exits.push_async_callback(self._close)
@@ -199,7 +203,7 @@ class Session(SMTP):
             Hooks(server),
             hostname=HOST_NAME,
             ident="ESMTP",
-            enable_SMTPUTF8=True,
+            enable_SMTPUTF8=server.offers_utf8,
             tls_context=context if mode == "plain" else None,
             auth_require_tls=False,
             authenticator=_login,
@@ -284,6 +288,11 @@ class Hooks:
             return await self._server.finish(session, content)
         finally:
             session.rest()
+
+    async def handle_NOOP(self, _: Session, __: State, ___: Envelope, ____: str) -> str:  # noqa: N802
+        """Tell that the connection lives."""
+        self._server.questions += 1
+        return "250 2.0.0 OK"
 
     async def handle_RSET(self, session: Session, _: State, __: Envelope) -> str:  # noqa: N802
         """Forget the mail that was begun."""
