@@ -6,6 +6,7 @@ from tocsin.sandbox.apns import Apns
 from tocsin.sandbox.expo import Expo
 from tocsin.sandbox.fcm import Fcm
 from tocsin.sandbox.service import Service, Surroundings
+from tocsin.sandbox.webhook import Webhook
 from tocsin.sandbox.webpush import WebPush
 
-SERVICES: tuple[Callable[[Surroundings], Service], ...] = (Fcm, Apns, Expo, WebPush)
+SERVICES: tuple[Callable[[Surroundings], Service], ...] = (Fcm, Apns, Expo, WebPush, Webhook)
