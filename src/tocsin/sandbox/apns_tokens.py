@@ -25,9 +25,7 @@ class ProviderTokenCheck:
     def __init__(self, key: ec.EllipticCurvePrivateKey) -> None:
         self._key = key
         self._public_key = key.public_key()
-        self._signed_at: dict[str, int] = {}
-        self._updated_at = float("-inf")
-        self.least_seconds_between = 0.0
+        self.forget()
 
     @classmethod
     def prepare(cls, folder: Path) -> "ProviderTokenCheck":
@@ -51,6 +49,12 @@ class ProviderTokenCheck:
         )
         return path
 
+    def forget(self) -> None:
+        """Forget every token that came in, and take new ones at any time."""
+        self._signed_at: dict[str, int] = {}
+        self._updated_at = float("-inf")
+        self.least_seconds_between = 0.0
+
     def refusal(self, authorization: str | None, now: float) -> str | None:
         """Give Apple's reason to refuse an authorization header, if there is one."""
         if not authorization or authorization[: len(_BEARER)].lower() != _BEARER:
@@ -61,7 +65,7 @@ class ProviderTokenCheck:
             signed_at = self._read(token)
             if signed_at is None or signed_at > now + _CLOCK_SKEW_SECONDS:
                 return "InvalidProviderToken"
-            if now - self._updated_at < self.least_seconds_between:
+            if 0 <= now - self._updated_at < self.least_seconds_between:
                 return "TooManyProviderTokenUpdates"
             self._keep(token, signed_at, now)
         return "ExpiredProviderToken" if now - signed_at > _LONGEST_LIFE_SECONDS else None
