@@ -180,12 +180,15 @@ class WebPushProvider:
 
     async def send(self, batch: Sequence[Message], *, now: datetime) -> Sequence[Outcome]:
         """Encrypt the whole batch, then hand over every message at once."""
-        prepared = [self._prepare(message) for message in batch]
+        prepared = await self._prepare_all(batch)
         return await asyncio.gather(*(self._hand_over(each, now) for each in prepared))
 
     async def aclose(self) -> None:
         """Close every connection."""
         await self._connections.aclose()
+
+    async def _prepare_all(self, batch: Sequence[Message]) -> Sequence[_Prepared | Gone | Rejected]:
+        return [self._prepare(message) for message in batch]
 
     def _prepare(self, message: Message) -> _Prepared | Gone | Rejected:
         try:
