@@ -89,8 +89,9 @@ def write_mail(
     size = sum(len(text.encode(errors="replace")) for text in _texts(message))
     if size > limit:
         return Rejected("payload_too_large", f"{size} bytes; a mail may have {limit}")
-    if name := next((name for name, value in message.headers.items() if not _fits(name, value)), None):
-        return Rejected("invalid_header", f"header {name[:100]!r} cannot be written")
+    unfit = [name for name, value in message.headers.items() if not _fits(name, value)]
+    if unfit:
+        return Rejected("invalid_header", f"header {unfit[0][:100]!r} cannot be written")
     message_id = f"<{message.delivery_id}@{sender.domain}>"
     headers = {
         "From": str(sender),
