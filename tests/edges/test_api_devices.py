@@ -1,4 +1,6 @@
 import asyncio
+import base64
+import json
 from typing import Any
 from uuid import uuid4
 
@@ -6,6 +8,7 @@ import httpx
 import pytest
 
 from edges.edge import Edge, faults, person, running, services
+from rows import add_device
 from tocsin.domain.devices import DeviceSettings, short_hash, token_hash
 from tocsin.store.pool import Pool
 
@@ -97,6 +100,91 @@ async def test_a_bad_token_is_refused(edge: Edge, token: str | None) -> None:
 
     assert answer.status_code == 422
     assert set(faults(answer)) == {"token"}
+
+
+POINT = base64.urlsafe_b64encode(b"\x04" + bytes(64)).decode()
+AUTH = base64.urlsafe_b64encode(bytes(16)).decode()
+SUBSCRIPTION = json.dumps({"endpoint": "https://push.example.com/1", "keys": {"p256dh": POINT, "auth": AUTH}})
+
+
+@pytest.mark.parametrize(
+    ("provider", "token"),
+    [
+        ("apns", "00fc13adff785122"),
+        ("expo", "ExponentPushToken[abc]"),
+        ("webpush", SUBSCRIPTION),
+        ("sns", "arn:aws:sns:eu-west-1:1:endpoint/GCM/app/1"),
+    ],
+)
+async def test_a_device_may_be_reached_by_another_provider(edge: Edge, provider: str, token: str) -> None:
+    answer = await register(edge, "ada", token, provider=provider)
+
+    assert answer.status_code == 200
+    assert (answer.json()["provider"], answer.json()["token_kind"]) == (provider, "token")
+
+
+@pytest.mark.parametrize(
+    ("provider", "token"),
+    [
+        ("expo", "cQx:APA91b-s3cret"),
+        ("webpush", "cQx:APA91b-s3cret"),
+        ("webpush", SUBSCRIPTION.replace("https", "http")),
+    ],
+)
+async def test_a_token_of_another_provider_is_refused_and_not_quoted(
+    edge: Edge, provider: str, token: str
+) -> None:
+    answer = await register(edge, "ada", token, provider=provider)
+
+    assert (answer.status_code, faults(answer)) == (422, {"token": "invalid"})
+    assert token not in answer.text
+    assert await own(edge, "ada") == []
+
+
+async def test_no_webhook_is_registered_as_a_device(edge: Edge) -> None:
+    answer = await register(edge, "ada", "https://example.com/hook", provider="webhook")
+
+    assert (answer.status_code, faults(answer)) == (422, {"provider": "invalid"})
+
+
+async def test_the_address_of_an_endpoint_cannot_be_taken(edge: Edge) -> None:
+    await add_device(edge.pool, user_id="shop", provider="webhook", token="https://example.com/hook")
+
+    answer = await register(edge, "ada", "https://example.com/hook")
+
+    assert (answer.status_code, faults(answer)) == (422, {"token": "invalid"})
+    assert await own(edge, "shop") == []
+
+
+async def test_an_installation_may_be_known_by_its_id(edge: Edge) -> None:
+    answer = await register(edge, "ada", "cQx1-abc", token_kind="fid")
+
+    assert (answer.status_code, answer.json()["token_kind"]) == (200, "fid")
+    assert [device["token_kind"] for device in await own(edge, "ada")] == ["fid"]
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"token_kind": "fid", "provider": "apns"}, {"token_kind": "contradiction"}),
+        ({"token_kind": "fid", "provider": "expo"}, {"token": "invalid", "token_kind": "contradiction"}),
+        ({"token_kind": "topic"}, {"token_kind": "invalid"}),
+    ],
+)
+async def test_only_fcm_takes_the_id_of_an_installation(
+    edge: Edge, more: dict[str, str], expected: dict[str, str]
+) -> None:
+    answer = await register(edge, "ada", "cQx1-abc", **more)
+
+    assert (answer.status_code, faults(answer)) == (422, expected)
+
+
+async def test_a_stale_device_is_shown_as_such_till_it_registers_again(edge: Edge) -> None:
+    await register(edge, "ada", "t1")
+    await edge.pool.execute("update devices set stale_at = now()")
+
+    assert [device["stale"] for device in await own(edge, "ada")] == [True]
+    assert (await register(edge, "ada", "t1")).json()["stale"] is False
 
 
 async def test_the_longest_token_is_taken(edge: Edge) -> None:

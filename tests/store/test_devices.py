@@ -7,9 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rows import add_device, device
 from tocsin.domain.devices import DeviceSettings, RetiredReason, token_hash
 from tocsin.store import devices
-from tocsin.store.devices import DeviceRow, RateLimited, Registered, Registration
+from tocsin.store.devices import DeviceRow, NoDevice, RateLimited, Registered, Registration
 from tocsin.store.pool import Pool
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -159,6 +160,34 @@ async def test_unregistering_again_changes_nothing(pool: Pool) -> None:
     first = await devices.unregister(pool, "ada", device_id=device.id, now=NOW)
 
     assert await devices.unregister(pool, "ada", token="t1", now=NOW + timedelta(days=1)) == first
+
+
+async def test_the_kind_of_a_token_is_the_one_last_registered(pool: Pool) -> None:
+    wanted = registration("ada", "t1")
+
+    assert (await register(pool, wanted)).device.token_kind == "token"
+    by_installation = msgspec.structs.replace(wanted, token_kind="fid")
+    assert (await register(pool, by_installation)).device.token_kind == "fid"
+    assert [row.token_kind for row in await active(pool, "ada")] == ["fid"]
+
+
+@pytest.mark.parametrize("rules", [MANY, ONE], ids=["many", "one_per_platform"])
+async def test_a_webhook_endpoint_is_nobodys_device(pool: Pool, rules: DeviceSettings) -> None:
+    address = "https://example.com/hook"
+    endpoint = await add_device(pool, token=address, provider="webhook", last_seen_at=NOW - timedelta(days=9))
+    before = await device(pool, endpoint)
+
+    assert await devices.register(pool, registration("ada", address), rules, NOW) == NoDevice()
+    assert await devices.register(pool, registration("bob", address), rules, NOW) == NoDevice()
+    for number in range(6):
+        await register(pool, registration("ada", f"t{number}", replaces_token=address), rules)
+    assert await devices.unregister(pool, "ada", token=address, now=NOW) is None
+    assert await devices.unregister(pool, "ada", device_id=endpoint, now=NOW) is None
+    assert await devices.set_consent(pool, "ada", endpoint, push_enabled=False) is None
+
+    assert endpoint not in {row.id for row in await devices.of_user(pool, "ada", include_retired=True)}
+    assert len(await active(pool, "ada")) == (5 if rules is MANY else 1)
+    assert await device(pool, endpoint) == before
 
 
 @pytest.mark.parametrize("rules", [MANY, ONE], ids=["many", "one_per_platform"])

@@ -1,5 +1,6 @@
 """A person's devices: register, list, consent, unregister."""
 
+from collections.abc import Iterator
 from datetime import datetime
 from math import ceil
 from typing import Any, ClassVar
@@ -27,12 +28,13 @@ from tocsin.api.problems import (
 from tocsin.api.queries import read_path_id, read_query
 from tocsin.api.replies import reply
 from tocsin.api.services import services_of
+from tocsin.domain.device_tokens import USUAL_KIND, TokenKind, kind_fault, token_fault
 from tocsin.domain.devices import DeviceToken, Platform, ProviderName, short_hash
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import NumericUserId, UserId
 from tocsin.domain.locale import normalize
 from tocsin.store import devices
-from tocsin.store.devices import DeviceRow, RateLimited, Registration
+from tocsin.store.devices import DeviceRow, NoDevice, RateLimited, Registration
 
 LARGEST_BODY = 65_536
 
@@ -52,6 +54,7 @@ class RegisterDevice(Checked, frozen=True, kw_only=True, forbid_unknown_fields=T
     token: DeviceToken
     platform: Platform
     provider: ProviderName = "fcm"
+    token_kind: TokenKind = USUAL_KIND
     user_id: UserId | NumericUserId | None = None
     locale: ShortText | None = None
     timezone: ShortText | None = None
@@ -80,13 +83,17 @@ class WhichDevices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
-    """A device as its owner sees it; of the token only a short hash."""
+    """A device as its owner sees it; of the token only a short hash.
+
+    `stale` tells that it has not been seen for long; registering it again mends that.
+    """
 
     device_id: UUID
     user_id: str
     provider: str
     platform: str
     token_hash: str
+    token_kind: TokenKind
     locale: str | None
     timezone: str | None
     app_version: str | None
@@ -96,6 +103,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     last_sent_at: datetime | None
     registered_at: datetime
     last_seen_at: datetime
+    stale: bool
     retired_at: datetime | None
     retired_reason: str | None
 
@@ -128,6 +136,8 @@ async def register_device(request: Request[Any, Any, Any]) -> ASGIResponse:
     wanted = decode(await request.body(), RegisterDevice)
     if wanted.user_id is not None and str(wanted.user_id) != user_id:
         raise ProblemError(NOT_YOUR_USER, "The user_id of the body is not the user of the token.")
+    if faults := list(_token_faults(wanted)):
+        raise faulty(INVALID_BODY, faults)
     now = services.clock()
     result = await devices.register(services.pool, _registration(wanted, user_id), services.devices, now)
     if isinstance(result, RateLimited):
@@ -137,6 +147,9 @@ async def register_device(request: Request[Any, Any, Any]) -> ASGIResponse:
             f"At most {services.devices.registrations_per_hour} registrations an hour are taken.",
             headers={"Retry-After": str(wait)},
         )
+    if isinstance(result, NoDevice):
+        message = "is the address of a webhook endpoint, not a device's token"
+        raise faulty(INVALID_BODY, [Fault(field="token", code="invalid", message=message)])
     return reply(_shown(result.device))
 
 
@@ -220,12 +233,20 @@ async def change_device(request: Request[Any, Any, Any]) -> ASGIResponse:
     return _found(row)
 
 
+def _token_faults(wanted: RegisterDevice) -> Iterator[Fault]:
+    if message := token_fault(wanted.provider, wanted.token):
+        yield Fault(field="token", code="invalid", message=message)
+    if message := kind_fault(wanted.provider, wanted.token_kind):
+        yield Fault(field="token_kind", code="contradiction", message=message)
+
+
 def _registration(wanted: RegisterDevice, user_id: str) -> Registration:
     return Registration(
         user_id=user_id,
         token=wanted.token,
         platform=wanted.platform,
         provider=wanted.provider,
+        token_kind=wanted.token_kind,
         locale=normalize(wanted.locale) if wanted.locale else None,
         timezone=wanted.timezone,
         app_version=wanted.app_version,
@@ -242,5 +263,5 @@ def _found(row: DeviceRow | None) -> ASGIResponse:
 
 def _shown(row: DeviceRow) -> Device:
     fields = msgspec.structs.asdict(row)
-    device_id, digest = fields.pop("id"), fields.pop("token_hash")
-    return Device(device_id=device_id, token_hash=short_hash(digest), **fields)
+    device_id, digest, stale_at = fields.pop("id"), fields.pop("token_hash"), fields.pop("stale_at")
+    return Device(device_id=device_id, token_hash=short_hash(digest), stale=stale_at is not None, **fields)

@@ -49,10 +49,13 @@ def list_devices(
 def _as_fields(row: DeviceRow) -> dict[str, object]:
     fields = msgspec.structs.asdict(row)
     fields["token_hash"] = short_hash(row.token_hash)
+    fields["stale"] = row.stale_at is not None
     return fields
 
 
 def _state(row: DeviceRow) -> str:
     if row.retired_at:
         return f"retired ({row.retired_reason})"
-    return "active" if row.push_enabled else "no consent"
+    if not row.push_enabled:
+        return "no consent"
+    return "active" if row.stale_at is None else "stale"

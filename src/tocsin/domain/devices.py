@@ -15,6 +15,8 @@ ProviderName = Literal["fcm", "apns", "expo", "webpush", "sns"]
 DeviceToken = Annotated[str, Meta(min_length=1, max_length=4096, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
 Policy = Literal["many", "one_per_platform"]
 
+LONGEST_UNSEEN_DAYS = 36_500
+
 _SHORT_HASH = 12
 
 
@@ -25,17 +27,21 @@ class RetiredReason(StrEnum):
     REPLACED = "replaced"
     SURPLUS = "too_many_devices"
     SAME_PLATFORM = "newer_device_on_platform"
+    UNSEEN = "not_seen"
 
 
 class DeviceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many devices a person keeps and how often they may register one.
+    """How many devices a person keeps, how often they may register one, and what becomes of unseen ones.
 
     `many` keeps the `max_active` devices seen last; `one_per_platform` keeps the newest of each platform.
+    A device not seen for `stale_after_days` is marked, for `retire_after_days` retired; 0 means never.
     """
 
     policy: Policy = "many"
     max_active: int = 5
     registrations_per_hour: int = 60
+    stale_after_days: int = 30
+    retire_after_days: int = 270
 
 
 def device_settings_faults(settings: DeviceSettings) -> Iterator[Fault]:
@@ -44,6 +50,16 @@ def device_settings_faults(settings: DeviceSettings) -> Iterator[Fault]:
         value = getattr(settings, name)
         if value < 1:
             yield Fault(field=f"devices.{name}", code="too_small", message=f"must be at least 1, not {value}")
+    stale, retire = settings.stale_after_days, settings.retire_after_days
+    for name, days in (("stale_after_days", stale), ("retire_after_days", retire)):
+        if not 0 <= days <= LONGEST_UNSEEN_DAYS:
+            message = f"must be 0 (never) to {LONGEST_UNSEEN_DAYS}, not {days}"
+            yield Fault(field=f"devices.{name}", code="out_of_range", message=message)
+    if 0 < retire <= stale:
+        message = (
+            f"must be more than devices.stale_after_days, which is {stale}, or 0 for never; not {retire}"
+        )
+        yield Fault(field="devices.retire_after_days", code="contradiction", message=message)
 
 
 def token_hash(token: str) -> bytes:

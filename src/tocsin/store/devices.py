@@ -1,4 +1,7 @@
-"""Devices: who owns which token, and how each is retired; none is ever deleted."""
+"""Devices: who owns which token, and how each is retired; none is ever deleted.
+
+A webhook endpoint has a row among them, but is nobody's device: no statement here touches one.
+"""
 
 from datetime import datetime, timedelta
 from typing import assert_never
@@ -6,6 +9,7 @@ from uuid import UUID
 
 import msgspec
 
+from tocsin.domain.device_tokens import USUAL_KIND, TokenKind
 from tocsin.domain.devices import DeviceSettings, Policy, RetiredReason, token_hash
 from tocsin.domain.ids import DeviceId, new_device_id
 from tocsin.store.pool import Connection, Pool
@@ -21,6 +25,7 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     platform: str
     provider: str
+    token_kind: TokenKind = USUAL_KIND
     locale: str | None = None
     timezone: str | None = None
     app_version: str | None = None
@@ -40,6 +45,7 @@ class DeviceRow(msgspec.Struct, frozen=True, kw_only=True):
     provider: str
     platform: str
     token_hash: bytes
+    token_kind: TokenKind
     locale: str | None
     timezone: str | None
     app_version: str | None
@@ -49,6 +55,7 @@ class DeviceRow(msgspec.Struct, frozen=True, kw_only=True):
     last_sent_at: datetime | None
     registered_at: datetime
     last_seen_at: datetime
+    stale_at: datetime | None
     retired_at: datetime | None
     retired_reason: str | None
 
@@ -64,6 +71,10 @@ class RateLimited(msgspec.Struct, frozen=True):
     """The person registered too often; the next try counts from `again_at`."""
 
     again_at: datetime
+
+
+class NoDevice(msgspec.Struct, frozen=True):
+    """The token is the address of a webhook endpoint, which nobody can take."""
 
 
 # Registrations of one person wait for each other, so that the policy counts what is really there.
@@ -91,14 +102,15 @@ for update
 # A new owner starts afresh: consent given, nothing counted, nothing known from before.
 REGISTER = """
 insert into devices as device (
-    id, user_id, provider, platform, token, token_hash, locale, timezone, app_version, device_model,
-    registered_at, last_seen_at
+    id, user_id, provider, platform, token, token_hash, token_kind, locale, timezone, app_version,
+    device_model, registered_at, last_seen_at
 )
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12)
 on conflict (token_hash) do update
 set user_id = excluded.user_id,
     provider = excluded.provider,
     platform = excluded.platform,
+    token_kind = excluded.token_kind,
     locale = case when device.user_id = excluded.user_id
         then coalesce(excluded.locale, device.locale) else excluded.locale end,
     timezone = case when device.user_id = excluded.user_id
@@ -112,8 +124,10 @@ set user_id = excluded.user_id,
     registered_at = case when device.user_id = excluded.user_id
         then device.registered_at else excluded.registered_at end,
     last_seen_at = greatest(device.last_seen_at, excluded.last_seen_at),
+    stale_at = null,
     retired_at = null,
     retired_reason = null
+where device.provider <> 'webhook'
 returning id
 """
 
@@ -121,7 +135,11 @@ REPLACE = """
 with old as (
     select id, notification_count, last_sent_at
     from devices
-    where token_hash = $3 and user_id = $1 and id <> $2 and retired_reason is distinct from $5
+    where token_hash = $3
+        and user_id = $1
+        and id <> $2
+        and provider <> 'webhook'
+        and retired_reason is distinct from $5
 ),
 carried as (
     update devices
@@ -143,7 +161,7 @@ set retired_at = $3, retired_reason = $5
 where id in (
     select id
     from devices
-    where user_id = $1 and retired_at is null and id <> $2
+    where user_id = $1 and retired_at is null and id <> $2 and provider <> 'webhook'
     order by last_seen_at desc, id desc
     offset $4
 )
@@ -156,24 +174,27 @@ set retired_at = $3, retired_reason = $4
 where user_id = $1
     and retired_at is null
     and id <> $2
+    and provider <> 'webhook'
     and platform = (select platform from devices where id = $2)
 returning id
 """
 
 GET = """
 select
-    id, user_id, provider, platform, token_hash, locale, timezone, app_version, device_model, push_enabled,
-    notification_count, last_sent_at, registered_at, last_seen_at, retired_at, retired_reason
+    id, user_id, provider, platform, token_hash, token_kind, locale, timezone, app_version, device_model,
+    push_enabled, notification_count, last_sent_at, registered_at, last_seen_at, stale_at, retired_at,
+    retired_reason
 from devices
 where id = $1
 """
 
 OF_USER = """
 select
-    id, user_id, provider, platform, token_hash, locale, timezone, app_version, device_model, push_enabled,
-    notification_count, last_sent_at, registered_at, last_seen_at, retired_at, retired_reason
+    id, user_id, provider, platform, token_hash, token_kind, locale, timezone, app_version, device_model,
+    push_enabled, notification_count, last_sent_at, registered_at, last_seen_at, stale_at, retired_at,
+    retired_reason
 from devices
-where user_id = $1 and (retired_at is null or $2)
+where user_id = $1 and (retired_at is null or $2) and provider <> 'webhook'
 order by retired_at is null desc, last_seen_at desc, id desc
 limit $3
 """
@@ -181,25 +202,27 @@ limit $3
 UNREGISTER = """
 update devices
 set retired_at = coalesce(retired_at, $4), retired_reason = coalesce(retired_reason, $5)
-where user_id = $1 and (token_hash = $2 or id = $3)
+where user_id = $1 and (token_hash = $2 or id = $3) and provider <> 'webhook'
 returning
-    id, user_id, provider, platform, token_hash, locale, timezone, app_version, device_model, push_enabled,
-    notification_count, last_sent_at, registered_at, last_seen_at, retired_at, retired_reason
+    id, user_id, provider, platform, token_hash, token_kind, locale, timezone, app_version, device_model,
+    push_enabled, notification_count, last_sent_at, registered_at, last_seen_at, stale_at, retired_at,
+    retired_reason
 """
 
 SET_CONSENT = """
 update devices
 set push_enabled = $3
-where user_id = $1 and id = $2 and retired_at is null
+where user_id = $1 and id = $2 and retired_at is null and provider <> 'webhook'
 returning
-    id, user_id, provider, platform, token_hash, locale, timezone, app_version, device_model, push_enabled,
-    notification_count, last_sent_at, registered_at, last_seen_at, retired_at, retired_reason
+    id, user_id, provider, platform, token_hash, token_kind, locale, timezone, app_version, device_model,
+    push_enabled, notification_count, last_sent_at, registered_at, last_seen_at, stale_at, retired_at,
+    retired_reason
 """
 
 
 async def register(
     pool: Pool, registration: Registration, settings: DeviceSettings, now: datetime
-) -> Registered | RateLimited:
+) -> Registered | RateLimited | NoDevice:
     """Give a token to its owner, wherever it was before, and keep to the policy."""
     user_id = registration.user_id
     digest = token_hash(registration.token)
@@ -218,12 +241,15 @@ async def register(
             registration.platform,
             registration.token,
             digest,
+            registration.token_kind,
             registration.locale,
             registration.timezone,
             registration.app_version,
             registration.device_model,
             now,
         )
+        if device_id is None:
+            return NoDevice()
         retired = []
         if replaced:
             retired += await connection.fetch(
