@@ -5,10 +5,10 @@ import hashlib
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import msgspec
 import pytest
@@ -19,7 +19,6 @@ from tocsin.sandbox.expo import Expo, receipt_of
 from tocsin.sandbox.expo_errors import MESSAGE_ERRORS, REQUEST_ERRORS
 
 SOURCE = Path(__file__).parent / "expo_sdk"
-FILES = ("package.json", "package-lock.json", "client.js")
 OLDEST_NODE = 20
 INSTALL_SECONDS = 90
 TRIES = 3
@@ -60,7 +59,7 @@ def installed(request: pytest.FixtureRequest) -> Path:
     assert request.config.cache is not None
     if (reason := node_fault()) is not None:
         pytest.skip(f"EXPO'S OWN SDK WAS NOT TRIED: {reason}")
-    content = b"".join((SOURCE / name).read_bytes() for name in FILES)
+    content = b"".join(file.read_bytes() for file in sorted(SOURCE.iterdir()))
     home = request.config.cache.mkdir("expo_sdk")
     folder = home / hashlib.sha256(content).hexdigest()[:16]
     if not folder.exists() and (reason := install(home, folder)) is not None:
@@ -79,25 +78,24 @@ def node_fault() -> str | None:
 
 def install(home: Path, folder: Path) -> str | None:
     """Install aside and move into place, since other test processes may be doing the same."""
-    aside = home / uuid4().hex
-    aside.mkdir()
-    for name in FILES:
-        shutil.copy(SOURCE / name, aside)
-    argv = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"]
-    try:
-        done = subprocess.run(
-            argv, cwd=aside, check=False, capture_output=True, text=True, timeout=INSTALL_SECONDS
-        )
-    except subprocess.TimeoutExpired:
-        return f"`npm ci` took more than {INSTALL_SECONDS} s; is the package registry reachable?"
-    if done.returncode != 0:
-        return f"`npm ci` failed; is the package registry reachable? {done.stderr.strip()[-300:]}"
-    try:
-        aside.rename(folder)
-    except OSError:
-        if not folder.exists():
-            raise
-        shutil.rmtree(aside)
+    with tempfile.TemporaryDirectory(dir=home, ignore_cleanup_errors=True) as parent:
+        aside = Path(parent) / "sdk"
+        shutil.copytree(SOURCE, aside)
+        argv = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"]
+        try:
+            subprocess.run(
+                argv, cwd=aside, check=True, capture_output=True, text=True, timeout=INSTALL_SECONDS
+            )
+        except subprocess.CalledProcessError as fault:
+            errors = [line for line in fault.stderr.splitlines() if line.startswith("npm error")]
+            return f"`npm ci` failed; is the package registry reachable? ({'; '.join(errors[:2])})"
+        except subprocess.TimeoutExpired:
+            return f"`npm ci` took more than {INSTALL_SECONDS} s; is the package registry reachable?"
+        try:
+            aside.rename(folder)
+        except OSError:
+            if not folder.exists():
+                raise
     return None
 
 
