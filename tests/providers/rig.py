@@ -45,6 +45,7 @@ class Rig(ABC):
     defaults, which fit a provider that speaks HTTPS to one base URL; override
 
     - `address`, if the stand-in does not listen at the sandbox's secure address;
+    - `message_to`, if a message needs more than its target and words, as a secret to sign with;
     - `target_at`, if the target itself says where it lives, as a subscription or a webhook does;
     - `canned_answer`, if the provider inherits `Http2Conformance`.
     """
@@ -121,7 +122,11 @@ class Rig(ABC):
         self.faults.script(self.key(name), *steps, repeat=repeat)
 
     def message(self, name: str, **changes: Any) -> Message:
-        return a_message(self.target(name), **changes)
+        return self.message_to(self.target(name), **changes)
+
+    def message_to(self, target: str, **changes: Any) -> Message:
+        """Write a message to a target, with all that this kind of provider needs of one."""
+        return a_message(target, **changes)
 
     def title_of(self, received: Received) -> str:
         """Read the title out of what a device received."""
@@ -148,4 +153,5 @@ async def send_to(
 ) -> Outcome:
     """Send to the target of that name, in the sandbox or as it is behind another base URL."""
     target = rig.target(name) if at is None else rig.target_at(name, at)
-    return await send_one(provider, target, **changes)
+    (outcome,) = await provider.send([rig.message_to(target, **changes)], now=NOW)
+    return outcome

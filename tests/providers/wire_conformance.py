@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from providers.http2_peer import Http2Peer
-from providers.rig import NOW, Rig, a_message, send_to
+from providers.rig import NOW, Rig, send_to
 from providers.wire import Proxy
 from tocsin.domain.message import Provider
 from tocsin.domain.outcome import Outcome, Retry, Sent
@@ -35,7 +35,7 @@ class WireConformance:
         await send_to(rig, provider, "warm", at=proxy.url)
         rig.script("second", Hang())
         names = ["first", "second", "third"]
-        batch = [a_message(rig.target_at(name, proxy.url)) for name in names]
+        batch = [rig.message_to(rig.target_at(name, proxy.url)) for name in names]
 
         sending = asyncio.create_task(provider.send(batch, now=NOW))
         await until(lambda: hanging(rig) == 1)

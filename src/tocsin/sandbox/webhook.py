@@ -12,7 +12,8 @@ from tocsin.sandbox.tally import Tally
 from tocsin.sandbox.webhook_answers import CODES, not_a_webhook, refusal, taken
 
 PREFIX = "/webhook/"
-HEADERS = ("webhook-id", "webhook-timestamp", "webhook-signature")
+REQUIRED = ("webhook-id", "webhook-timestamp", "webhook-signature")
+KEPT = (*REQUIRED, "content-type", "user-agent")
 
 
 class Webhook:
@@ -38,8 +39,8 @@ class Webhook:
         endpoint, url = request.path.removeprefix(PREFIX), request.origin + request.path
         if outage := self.faults.messages_outage():
             return refusal("HTTP_503", url).with_retry_after(outage.retry_after)
-        given = {name: request.header(name) for name in HEADERS}
-        if missing := next((name for name, value in given.items() if not value), None):
+        given = {name: request.header(name) for name in KEPT}
+        if missing := next((name for name in REQUIRED if not given[name]), None):
             return not_a_webhook(missing)
         try:
             event = msgspec.json.decode(request.body, type=dict[str, Any])
