@@ -1,4 +1,5 @@
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -115,6 +116,18 @@ def test_no_two_rows_of_the_table_say_the_same() -> None:
     keys = [(rule.about, rule.code) for rule in RULES]
 
     assert len(set(keys)) == len(keys)
+
+
+def test_the_reference_page_says_what_the_table_says() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "expo.md").read_text("utf-8")
+    rows = [f"| {rule.status} | " if rule.about == "request" else "| " for rule in RULES]
+
+    missing = [
+        rule.code
+        for rule, row in zip(RULES, rows, strict=True)
+        if f"\n{row}`{rule.code}` | `{rule.outcome}` | " not in page
+    ]
+    assert missing == []
 
 
 foreign = st.recursive(

@@ -123,8 +123,9 @@ def test_without_an_end_the_services_keep_their_own() -> None:
 def test_a_collapse_id_fits_and_two_keys_never_share_one(one: str, other: str) -> None:
     pushes = [written(a_message(collapse_key=key)) for key in (one, other)]
 
-    assert all(len(push["collapseId"].encode()) <= LONGEST_COLLAPSE_ID for push in pushes)
-    assert (pushes[0]["collapseId"] == pushes[1]["collapseId"]) == (one == other)
+    ids = [push["collapseId"] for push in pushes]
+    assert all(len(each) <= LONGEST_COLLAPSE_ID and each.isascii() and each.isprintable() for each in ids)
+    assert (ids[0] == ids[1]) == (one == other)
     assert [push["tag"] for push in pushes] == [one, other]
 
 

@@ -63,11 +63,10 @@ def _data(message: Message) -> dict[str, str]:
 
 
 def _collapse_id(tag: str) -> str:
-    """Shorten what Apple would refuse, the same way every time."""
-    written = tag.encode()
-    if len(written) <= LONGEST_COLLAPSE_ID:
+    """Digest what Apple would not take in a header, the same way every time."""
+    if len(tag) <= LONGEST_COLLAPSE_ID and tag.isascii() and tag.isprintable():
         return tag
-    return hashlib.sha256(written).hexdigest()
+    return hashlib.sha256(tag.encode()).hexdigest()
 
 
 def _given(**fields: str | None) -> dict[str, str]:
