@@ -1,10 +1,13 @@
 """The catalog in the guide is a real one."""
 
 import re
+from datetime import timedelta
 from pathlib import Path
 
 from tocsin.catalog.load import load_catalog
+from tocsin.domain.catalog import Failover
 from tocsin.domain.digest import told_together
+from tocsin.domain.message import Look
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "catalog.md"
 
@@ -24,6 +27,10 @@ def test_the_catalog_of_the_guide_works_as_written(tmp_path: Path) -> None:
     content = catalog.render(kind, "push", "en-GB", payload)
     assert content.parts == {"title": "Order A-17 is paid", "body": "your customer paid € 12.50."}
     assert content.data == {"screen": "order", "order_id": "A-17"}
+    assert content.look == Look(
+        deep_link="shop://orders/A-17", route="/orders/A-17", sound="chime.caf", channel="orders"
+    )
+    assert kind.policies.failover == Failover(to="email", after=timedelta(minutes=10))
 
     kind, payload = catalog.resolve("order_paid", 1, {"text": "Thank you!"})
     assert catalog.render(kind, "email", "tr", payload).parts["text"] == "Thank you!"

@@ -3,6 +3,8 @@
 from datetime import timedelta
 
 from tocsin.domain.hints import HINTS
+from tocsin.domain.topics import MOST_TOPICS
+from tocsin.providers.fcm import BROADCAST_BYTES, FcmProvider
 from tocsin.providers.fcm_answers import RULES, Rule
 from tools.docs.markdown import code, page, table
 
@@ -24,6 +26,23 @@ def fcm_page() -> str:
         table(["status", "code", "about", "outcome", "besides"], map(_row, RULES)),
         table(["outcome", "meaning"], ([code(name), meaning] for name, meaning in OUTCOMES.items())),
         "A message that gets no answer at all is retried: `timeout`, `network_error`, `unreadable_answer`.",
+        "## Targets and sizes",
+        "A device is addressed by its registration token, or by its Firebase installation id if it was "
+        "[registered](../guides/devices.md) with one. A broadcast goes to every device that follows a topic, "
+        'or whose topics meet a condition: an intent says `{"audience": {"topic": "news"}}` or '
+        """`{"audience": {"condition": "'news' in topics && !('sports' in topics)"}}`. """
+        "A condition joins topics by `&&`, `||`, `!` and parentheses. Apps follow topics by Firebase's SDK.",
+        table(
+            ["target", "takes at most"],
+            [
+                ["a device", f"{FcmProvider.limits.payload_bytes:,} bytes"],
+                ["a topic, a condition", f"{BROADCAST_BYTES:,} bytes"],
+                ["a condition", f"{MOST_TOPICS} topics"],
+            ],
+        ),
+        "The bytes are those of title, body, data and what the type's "
+        "[section `push`](../guides/catalog.md#how-a-push-looks) adds. More is `rejected` with the code "
+        "`payload_too_large` before it is sent.",
         "## What to do about an error code",
         "`last_error_code` of a delivery and `code` of an attempt hold these; `hint` holds the advice.",
         table(["code", "advice"], ([code(name), advice] for name, advice in HINTS.items())),

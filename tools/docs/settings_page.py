@@ -49,6 +49,8 @@ MEANING: Mapping[str, str] = {
     "devices.policy": "`many` keeps the devices seen last; `one_per_platform` the newest of each platform.",
     "devices.max_active": "How many active devices a person keeps under `many`.",
     "devices.registrations_per_hour": "How often a person may register a device.",
+    "devices.stale_after_days": "After how many days unseen a device is marked as stale; 0 means never.",
+    "devices.retire_after_days": "After how many days unseen a device is retired; 0 means never.",
     "pool.size": "Connections each process keeps at most.",
     "pool.connect_timeout": "Seconds to wait for a connection.",
     "pool.command_timeout": "Seconds a statement may take.",
