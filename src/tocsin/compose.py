@@ -2,17 +2,20 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
+import msgspec
 from litestar import Litestar
 
 from tocsin.api.app import create_app
 from tocsin.api.services import Services
 from tocsin.catalog.catalog import Catalog
 from tocsin.catalog.load import load_catalog, shipped_catalog
+from tocsin.domain.catalog import Channel
 from tocsin.domain.message import Provider
 from tocsin.domain.quiet_hours import QuietHours
 from tocsin.engine.accept import Acceptor
@@ -22,9 +25,11 @@ from tocsin.engine.explain import Explainer
 from tocsin.engine.toggles import Toggles, ToggleWatch
 from tocsin.engine.triage import Triage
 from tocsin.engine.wake import Wake
-from tocsin.engine.worker import Worker
+from tocsin.engine.worker import Worker, WorkerSettings
+from tocsin.providers.apns import ApnsProvider
+from tocsin.providers.expo import ExpoProvider
 from tocsin.providers.fcm import FcmProvider
-from tocsin.settings import Settings, default_data_dir
+from tocsin.settings import Settings, default_data_dir, providers_in_use
 from tocsin.store.embedded import EmbeddedPostgres
 from tocsin.store.migrate import migrate
 from tocsin.store.pool import Pool, open_pool
@@ -67,29 +72,44 @@ def read_catalog(settings: Settings) -> Catalog:
     return load_catalog(catalog_folder(settings))
 
 
-def push_providers(settings: Settings) -> tuple[str, ...]:
-    """Name the push providers that are set up."""
-    return (FcmProvider.name,) if settings.fcm.credentials_file else ()
+class Secrets(msgspec.Struct, frozen=True):
+    """What is kept in the database for providers."""
+
+    vapid_key: str | None = None
+
+
+class Way(NamedTuple):
+    """One provider: the channel it serves, and how it is built."""
+
+    channel: Channel
+    build: Callable[[Settings, Secrets], Provider]
+
+
+WAYS = {
+    "fcm": Way("push", lambda settings, _: FcmProvider(settings.fcm)),
+    "apns": Way("push", lambda settings, _: ApnsProvider(settings.apns)),
+    "expo": Way("push", lambda settings, _: ExpoProvider(settings.expo)),
+}
 
 
 def channels(settings: Settings) -> frozenset[str]:
     """Name the channels that have a provider."""
-    return frozenset({"push"}) if push_providers(settings) else frozenset()
+    return frozenset(WAYS[name].channel for name in providers_in_use(settings))
 
 
 @asynccontextmanager
-async def open_providers(settings: Settings) -> AsyncIterator[Mapping[str, Provider]]:
-    """Build every provider that is set up and let go of them afterwards."""
-    providers: dict[str, Provider] = {}
-    if settings.fcm.credentials_file:
-        providers["fcm"] = FcmProvider(settings.fcm)
-    try:
-        for provider in providers.values():
+async def open_providers(
+    settings: Settings, secrets: Secrets
+) -> AsyncIterator[Mapping[str, Mapping[str, Provider]]]:
+    """Build every provider that is set up, by channel and name, and let go of them afterwards."""
+    async with AsyncExitStack() as exits:
+        by_channel: dict[str, dict[str, Provider]] = {}
+        for name in providers_in_use(settings):
+            provider = WAYS[name].build(settings, secrets)
+            exits.push_async_callback(provider.aclose)
+            by_channel.setdefault(WAYS[name].channel, {})[name] = provider
             await provider.prepare()
-        yield providers
-    finally:
-        for provider in providers.values():
-            await provider.aclose()
+        yield by_channel
 
 
 @asynccontextmanager
@@ -122,7 +142,7 @@ def planner(settings: Settings, catalog: Catalog, toggles: Toggles) -> Planner:
 
 def explainer(settings: Settings, catalog: Catalog, toggles: Toggles) -> Explainer:
     """Build what tells beforehand what would happen."""
-    named = frozenset(push_providers(settings))
+    named = frozenset(providers_in_use(settings))
     return Explainer(planner(settings, catalog, toggles), triage(settings, catalog, toggles, named))
 
 
@@ -154,16 +174,22 @@ async def run_worker(settings: Settings, url: str, stop: asyncio.Event) -> None:
     catalog = read_catalog(settings)
     async with (
         migrated_pool(settings, url, lookups_only=True) as pool,
-        open_providers(settings) as providers,
+        open_providers(settings, Secrets()) as providers,
         known_toggles(settings, pool) as toggles,
     ):
         worker = Worker(
             pool=pool,
             wake=Wake(url, settings.schema, settings.pool),
             watch=ToggleWatch(toggles, url, settings.schema, settings.pool),
-            triage=triage(settings, catalog, toggles, providers.keys()),
-            providers=providers,
-            settings=settings.dispatch,
+            triage=triage(settings, catalog, toggles, frozenset(providers_in_use(settings))),
+            channels=providers,
+            settings=WorkerSettings(
+                dispatch=settings.dispatch,
+                health=settings.health,
+                devices=settings.devices,
+                unsubscribe=settings.unsubscribe,
+                rates=settings.rates,
+            ),
             clock=utc_now,
         )
         calm_the_collector()

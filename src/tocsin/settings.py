@@ -19,10 +19,14 @@ from tocsin.domain.intent import EmailAddress
 from tocsin.domain.limits import LimitsSettings
 from tocsin.domain.quiet_hours import QuietHoursSettings, quiet_hours_faults
 from tocsin.domain.unsubscribe import UnsubscribeSettings, unsubscribe_settings_faults
+from tocsin.engine.circuits import HealthSettings
 from tocsin.engine.dispatch import DispatchSettings
 from tocsin.engine.flags import TogglesSettings, toggles_settings_faults
+from tocsin.engine.pace import RatesSettings
 from tocsin.logs import LogSettings
-from tocsin.providers.fcm import FcmSettings
+from tocsin.providers.apns import ApnsSettings, apns_settings_faults
+from tocsin.providers.expo import ExpoSettings, expo_settings_faults
+from tocsin.providers.fcm import FcmSettings, fcm_settings_faults
 from tocsin.store.pool import PoolSettings, schema_fault
 
 PREFIX = "TOCSIN_"
@@ -44,7 +48,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     devices: DeviceSettings = DeviceSettings()
     pool: PoolSettings = PoolSettings()
     dispatch: DispatchSettings = DispatchSettings()
+    health: HealthSettings = HealthSettings()
+    rates: RatesSettings = RatesSettings()
     fcm: FcmSettings = FcmSettings()
+    apns: ApnsSettings = ApnsSettings()
+    expo: ExpoSettings = ExpoSettings()
     quiet_hours: QuietHoursSettings = QuietHoursSettings()
     limits: LimitsSettings = LimitsSettings()
     toggles: TogglesSettings = TogglesSettings()
@@ -70,6 +78,16 @@ def load_settings(environ: Mapping[str, str] | None = None, file: Path | None = 
         if not faults:
             return settings
     raise SettingsError("The settings cannot be used:", faults)
+
+
+def providers_in_use(settings: Settings) -> tuple[str, ...]:
+    """Name the providers that are set up."""
+    set_up = {
+        "fcm": settings.fcm.credentials_file is not None,
+        "apns": settings.apns.key_file is not None,
+        "expo": settings.expo.enabled,
+    }
+    return tuple(name for name, is_set_up in set_up.items() if is_set_up)
 
 
 def default_data_dir() -> Path:
@@ -184,6 +202,9 @@ def _contradictions(settings: Settings) -> Iterator[Fault]:
         *quiet_hours_faults(settings.quiet_hours),
         *unsubscribe_settings_faults(settings.unsubscribe),
         *toggles_settings_faults(settings.toggles),
+        *fcm_settings_faults(settings.fcm),
+        *apns_settings_faults(settings.apns),
+        *expo_settings_faults(settings.expo),
     ):
         named = setting_name(tuple(fault.field.split(".")))
         yield Fault(field=named, code=fault.code, message=fault.message)
@@ -191,26 +212,21 @@ def _contradictions(settings: Settings) -> Iterator[Fault]:
         yield Fault(field=setting_name(("schema",)), code="invalid", message=message)
     if settings.catalog and not settings.catalog.is_dir():
         yield Fault(field=setting_name(("catalog",)), code="missing", message="is not a folder")
-    yield from _fcm_faults(settings)
+    yield from _lease_faults(settings)
 
 
-def _fcm_faults(settings: Settings) -> Iterator[Fault]:
-    fcm = settings.fcm
-    for name in ("credentials_file", "ca_file"):
-        file = getattr(fcm, name)
-        if file and not file.is_file():
-            yield Fault(field=setting_name(("fcm", name)), code="missing", message=f"{file} is not a file")
-    if not fcm.base_url.startswith(("https://", "http://")):
-        yield Fault(
-            field=setting_name(("fcm", "base_url")),
-            code="invalid",
-            message="must start with https:// (or http:// for a sandbox)",
-        )
-    longest = fcm.timeout + SETTLE_SLACK
+def _lease_faults(settings: Settings) -> Iterator[Fault]:
+    """Find a lease too short: half of it may be spent waiting, the other half must last for the attempt."""
+    timeouts = {name: getattr(settings, name).timeout for name in providers_in_use(settings)}
+    if not timeouts:
+        return
+    slowest = max(timeouts, key=lambda name: timeouts[name])
+    longest = 2 * timeouts[slowest] + SETTLE_SLACK
     if settings.dispatch.lease_seconds < longest:
         yield Fault(
             field=setting_name(("dispatch", "lease_seconds")),
             code="contradiction",
-            message=f"must be at least {longest:g}: with {setting_name(('fcm', 'timeout'))} = "
-            f"{fcm.timeout:g} a send may take that long, and it is settled under the same lease",
+            message=f"must be at least {longest:g}: with {setting_name((slowest, 'timeout'))} = "
+            f"{timeouts[slowest]:g} a send may begin when half of the lease is over, and it is settled "
+            "under the same lease",
         )

@@ -23,7 +23,7 @@ from tocsin.engine.dispatch import DispatchSettings
 from tocsin.engine.toggles import Toggles, ToggleWatch
 from tocsin.engine.triage import Triage
 from tocsin.engine.wake import Wake
-from tocsin.engine.worker import Worker
+from tocsin.engine.worker import Worker, WorkerSettings
 from tocsin.store.pool import Pool, PoolSettings
 from waiting import found
 
@@ -146,7 +146,11 @@ class Stage:
 
     @asynccontextmanager
     async def working(
-        self, *providers: Provider, settings: DispatchSettings = QUICK
+        self,
+        *providers: Provider,
+        settings: DispatchSettings = QUICK,
+        channel: str = "push",
+        **more: Any,
     ) -> AsyncIterator[asyncio.Event]:
         """Run a worker until the block ends; the event given stops it sooner."""
         toggles = Toggles()
@@ -161,8 +165,8 @@ class Stage:
                 quiet=QuietHours.compile(self.quiet),
                 limits=self.limits,
             ),
-            providers={provider.name: provider for provider in providers},
-            settings=settings,
+            channels={channel: {provider.name: provider for provider in providers}},
+            settings=WorkerSettings(dispatch=settings, **more),
             clock=self.clock,
         )
         stop = asyncio.Event()

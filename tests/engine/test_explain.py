@@ -51,7 +51,7 @@ situations = st.builds(
 
 async def lay_out(stage: Stage, situation: Situation) -> None:
     await stage.pool.execute(
-        "truncate notifications, deliveries, attempts, devices, users, preferences, limit_counters"
+        "truncate notifications, deliveries, attempts, devices, users, preferences, limit_counters, tickets"
     )
     await stage.pool.execute(
         "insert into users (user_id, timezone, gmt_offset_seconds, allowed_window, updated_at) "

@@ -128,14 +128,18 @@ def test_a_setting_below_another_is_unknown() -> None:
 
 def test_a_lease_shorter_than_a_send_is_a_contradiction() -> None:
     [(field, message)] = _faults(
-        {"TOCSIN_FCM__TIMEOUT": "10", "TOCSIN_DISPATCH__LEASE_SECONDS": "10"}
+        {
+            "TOCSIN_EXPO__ENABLED": "true",
+            "TOCSIN_EXPO__TIMEOUT": "10",
+            "TOCSIN_DISPATCH__LEASE_SECONDS": "20",
+        }
     ).items()
 
     assert field == "dispatch.lease_seconds (TOCSIN_DISPATCH__LEASE_SECONDS)"
     assert "must be at least" in message
-    assert "fcm.timeout (TOCSIN_FCM__TIMEOUT) = 10" in message
-    long_enough = load_settings({"TOCSIN_FCM__TIMEOUT": "10", "TOCSIN_DISPATCH__LEASE_SECONDS": "60"})
-    assert long_enough.dispatch.lease_seconds == 60
+    assert "expo.timeout (TOCSIN_EXPO__TIMEOUT) = 10" in message
+    long_enough = load_settings({"TOCSIN_EXPO__ENABLED": "true", "TOCSIN_DISPATCH__LEASE_SECONDS": "25"})
+    assert long_enough.dispatch.lease_seconds == 25
 
 
 def test_every_fault_is_named_at_once(toml: Path) -> None:
@@ -153,7 +157,12 @@ def test_every_fault_is_named_at_once(toml: Path) -> None:
 
 def test_every_contradiction_is_named_at_once() -> None:
     faults = _faults(
-        {"TOCSIN_AUTH__JWT_SECRET": "short", "TOCSIN_SCHEMA": "1", "TOCSIN_DISPATCH__LEASE_SECONDS": "1"}
+        {
+            "TOCSIN_AUTH__JWT_SECRET": "short",
+            "TOCSIN_SCHEMA": "1",
+            "TOCSIN_EXPO__ENABLED": "true",
+            "TOCSIN_DISPATCH__LEASE_SECONDS": "1",
+        }
     )
 
     assert set(faults) == {

@@ -1,7 +1,7 @@
 """Whether and when one person hears of one notification by one channel, and why."""
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
@@ -22,12 +22,14 @@ Rule: TypeAlias = Literal[
     "collapse_key",
     "preference",
     "toggle",
+    "failover",
     "order",
     "local_time",
     "quiet_hours",
     "limit",
     "digest",
     "device",
+    "provider",
 ]
 
 
@@ -77,6 +79,19 @@ class Person(msgspec.Struct, frozen=True, kw_only=True):
 NOBODY = Person()
 
 
+class StandsIn(msgspec.Struct, frozen=True):
+    """How it is with the channel that a delivery stands in for.
+
+    `confirmed` tells that it has reached the person, `awaited_at` when it will be tried first, if it
+    waits for its time.
+    """
+
+    channel: Channel
+    after: timedelta
+    confirmed: bool
+    awaited_at: datetime | None
+
+
 class Case(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a decision depends on.
 
@@ -91,6 +106,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     off_by: str | None = None
     behind: bool = False
     superseded: bool = False
+    stands_in: StandsIn | None = None
     cancelled: bool = False
     expires_at: datetime | None = None
     send_at_local: datetime | None = None
@@ -139,6 +155,8 @@ def _rules(case: Case, quiet: QuietHours, zone: ZoneChoice) -> Iterator[tuple[St
         yield _skip("collapse_key", "a newer one with the same collapse key waits", now, Reason.COLLAPSED)
     yield _preference(case)
     yield _toggle(case)
+    if case.stands_in is not None:
+        yield _failover(case.stands_in, now)
     if case.behind:
         step = Step(rule="order", result="hold", detail="an earlier one is not settled yet", at=now)
         yield step, Hold((), held_by="order")
@@ -171,6 +189,19 @@ def _toggle(case: Case) -> tuple[Step, Hold | None]:
         return Step(rule="toggle", result="pass", detail="switched on", at=case.now), None
     step = Step(rule="toggle", result="hold", detail=f"{case.off_by} is switched off", at=case.now)
     return step, Hold((), held_by=case.off_by)
+
+
+def _failover(first: StandsIn, now: datetime) -> tuple[Step, Hold | Skip | None]:
+    if first.confirmed:
+        detail = f"the {first.channel} was sent in time"
+        return _skip("failover", detail, now, Reason.FAILOVER_NOT_NEEDED)
+    if first.awaited_at is not None and first.awaited_at + first.after > now:
+        until = first.awaited_at + first.after
+        detail = f"the {first.channel} has its own time first"
+        return Step(rule="failover", result="hold", detail=detail, at=now, until=until), Hold((), until=until)
+    return Step(
+        rule="failover", result="pass", detail=f"the {first.channel} was not sent in time", at=now
+    ), None
 
 
 def _local_time(case: Case, zone: ZoneChoice, wall: datetime) -> tuple[Step, Hold | None]:

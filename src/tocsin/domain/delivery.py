@@ -51,7 +51,7 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
     State.SCHEDULED: frozenset({State.PENDING, State.SKIPPED, State.CANCELLED, State.EXPIRED}),
     State.PENDING: _SETTLED_FROM_A_LEASE | {State.SCHEDULED},
     State.RETRYING: _SETTLED_FROM_A_LEASE,
-    State.SENT: frozenset({State.DELIVERED, State.GONE}),
+    State.SENT: frozenset({State.DELIVERED, State.RETRYING}),
     State.REJECTED: frozenset({State.PENDING}),
     State.DEAD: frozenset({State.PENDING}),
     State.DELIVERED: frozenset(),

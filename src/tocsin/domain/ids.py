@@ -15,6 +15,7 @@ NotificationId = NewType("NotificationId", uuid.UUID)
 DeliveryId = NewType("DeliveryId", uuid.UUID)
 DeviceId = NewType("DeviceId", uuid.UUID)
 LeaseId = NewType("LeaseId", uuid.UUID)
+AlarmId = NewType("AlarmId", uuid.UUID)
 
 _COUNTER_BITS = 12
 _VERSION_7 = 0x7 << 76
@@ -61,6 +62,11 @@ def new_delivery_id() -> DeliveryId:
 def new_device_id() -> DeviceId:
     """Name a new device."""
     return DeviceId(uuid7())
+
+
+def new_alarm_id() -> AlarmId:
+    """Name a new alarm."""
+    return AlarmId(uuid7())
 
 
 def new_lease_id() -> LeaseId:

@@ -11,6 +11,10 @@ class Reason(StrEnum):
     CHANNEL_NOT_FOR_RECIPIENT = "channel_not_for_recipient"
     NO_ADMINS_CONFIGURED = "no_admins_configured"
     NO_DEVICE = "no_device"
+    NO_ADDRESS = "no_address"
+    NO_ENDPOINT = "no_endpoint"
+    ADDRESS_SUPPRESSED = "address_suppressed"
+    FAILOVER_NOT_NEEDED = "failover_not_needed"
     DEVICE_LOST = "device_lost"
     PROVIDER_UNAVAILABLE = "provider_unavailable"
     TOGGLE_OFF = "toggle_off"
@@ -25,6 +29,10 @@ MEANING: Mapping[Reason, str] = {
     Reason.CHANNEL_NOT_FOR_RECIPIENT: "this channel cannot reach a recipient of this kind",
     Reason.NO_ADMINS_CONFIGURED: "the settings name no administrators for this type",
     Reason.NO_DEVICE: "the person had no device that takes pushes when it was due",
+    Reason.NO_ADDRESS: "no mail address of the person was known when it was due",
+    Reason.NO_ENDPOINT: "the person had no webhook endpoint when it was due",
+    Reason.ADDRESS_SUPPRESSED: "the address is on the suppression list: mail to it came back",
+    Reason.FAILOVER_NOT_NEEDED: "the channel it stands in for had reached the person",
     Reason.DEVICE_LOST: "the device was retired or its consent withdrawn before the next attempt",
     Reason.PROVIDER_UNAVAILABLE: "the device's provider is not set up",
     Reason.TOGGLE_OFF: "the type or the channel was switched off when it was accepted",

@@ -1,6 +1,7 @@
 """What is tried: one delivery under lease, at one device, and the way it came to that."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Self
 from uuid import UUID
 
@@ -10,7 +11,7 @@ from tocsin.domain.catalog import Channel, NotificationType
 from tocsin.domain.decide import Step
 from tocsin.domain.ids import LeaseId
 from tocsin.domain.message import Message
-from tocsin.domain.recipient import route_id
+from tocsin.domain.recipient import recipient_of, route_id
 from tocsin.store.claims import ClaimedDelivery, ReachedDevice
 
 _encoder = msgspec.json.Encoder()
@@ -30,7 +31,8 @@ class Aim(msgspec.Struct, frozen=True, kw_only=True):
     provider: str | None
     reserved: bool
     steps: tuple[Step, ...]
-    names: ClaimedDelivery
+    last_seen_at: datetime | None = None
+    names: ClaimedDelivery | None = None
 
     @property
     def decisions(self) -> str | None:
@@ -69,6 +71,7 @@ def aim_at(
         provider=device.provider if device else None,
         reserved=counted or claimed.reserved,
         steps=steps,
+        last_seen_at=device.last_seen_at if device else None,
         names=claimed,
     )
 
@@ -76,7 +79,9 @@ def aim_at(
 def log_names(aim: Aim) -> Mapping[str, object]:
     """Give the fields by which every log line names a delivery."""
     claimed = aim.names
-    recipient = f"user:{claimed.user_id}" if claimed.user_id else f"email:{claimed.address}"
+    if claimed is None:
+        return {"delivery_id": str(aim.id), "channel": aim.channel}
+    recipient = recipient_of(claimed.user_id, claimed.address, claimed.type)
     return {
         "notification_id": str(claimed.notification_id),
         "type": claimed.type,

@@ -2,8 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Annotated
 
 import msgspec
@@ -12,23 +12,27 @@ from msgspec import Meta
 
 from tocsin.domain.catalog import Policies
 from tocsin.domain.message import Message, Provider
-from tocsin.domain.outcome import Defer, Outcome, Rejected, Retry
+from tocsin.domain.outcome import Outcome, Rejected
 from tocsin.engine.aim import Aim, Ready, aim_at, log_names
+from tocsin.engine.circuits import Circuits
 from tocsin.engine.claim import Claim, Claimer
 from tocsin.engine.clock import Clock
 from tocsin.engine.digest import Digests
 from tocsin.engine.gate import Gate, Target
-from tocsin.engine.pause import Pauses
-from tocsin.engine.prepare import prepare
+from tocsin.engine.lane import STUCK_SECONDS, Ends, Lane
+from tocsin.engine.lanes import Lanes
+from tocsin.engine.pace import Pace
+from tocsin.engine.prepare import Preparer
 from tocsin.engine.settle import Settler
 from tocsin.engine.triage import Admitted, Triage
-from tocsin.engine.verdict import paused, settlement
-from tocsin.engine.wake import Wake
+from tocsin.engine.verdict import BUSY, handed_on, kept_back, paused, settlement, turned_away
+from tocsin.engine.wake import Bell
 from tocsin.store.deliveries import SentDelivery, UnsentDelivery
-from tocsin.store.pool import DATABASE_FAULTS
+from tocsin.store.holds import release
+from tocsin.store.pool import DATABASE_FAULTS, Pool
 
-CLAIM_SHARE = 4
-"""A claim waits until a quarter of the capacity is free, so that claims stay large under load."""
+LARGEST_BACKLOG = 4_000
+"""Outcomes that wait to be settled; with more, nothing new is claimed."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -41,72 +45,104 @@ class DispatchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     stop_seconds: Annotated[float, Meta(gt=0, le=600)] = 20.0
 
 
+class Tools(msgspec.Struct, frozen=True, kw_only=True):
+    """What the dispatchers of all channels share."""
+
+    pool: Pool
+    settler: Settler
+    triage: Triage
+    gate: Gate
+    digests: Digests
+    preparer: Preparer
+    circuits: Circuits
+    settings: DispatchSettings
+    clock: Clock
+
+
 class Dispatcher:
-    """Sends the due pushes of one worker process."""
+    """Sends what is due by one channel."""
 
     def __init__(
         self,
-        *,
-        claimer: Claimer,
-        settler: Settler,
-        wake: Wake,
-        triage: Triage,
-        gate: Gate,
-        digests: Digests,
+        channel: str,
         providers: Mapping[str, Provider],
-        settings: DispatchSettings,
-        clock: Clock,
+        paces: Mapping[str, Pace],
+        bell: Bell,
+        tools: Tools,
     ) -> None:
-        self._claimer = claimer
-        self._settler = settler
-        self._wake = wake
-        self._triage = triage
-        self._gate = gate
-        self._digests = digests
-        self._catalog = triage.catalog
-        self._providers = providers
-        self._settings = settings
-        self._clock = clock
-        self._pauses = Pauses()
-        self._sending: set[asyncio.Task[None]] = set()
-        self._under_way = 0
+        self._pool = tools.pool
+        self._settler = tools.settler
+        self._bell = bell
+        self._triage = tools.triage
+        self._gate = tools.gate
+        self._digests = tools.digests
+        self._preparer = tools.preparer
+        self._circuits = tools.circuits
+        self._settings = tools.settings
+        self._clock = tools.clock
         self._room = asyncio.Event()
         self._stopping = False
-        self._capacity = sum(provider.concurrency for provider in providers.values())
-        settler.on_taken(self._room.set)
+        lease_for = timedelta(seconds=tools.settings.lease_seconds)
+        self._claimer = Claimer(tools.pool, channel, lease_for, tools.clock)
+        ends = Ends(self._answered, self._hand_on)
+        self.lanes = Lanes(
+            {
+                name: Lane(
+                    provider,
+                    circuits=tools.circuits,
+                    pace=paces.get(name),
+                    patience=lease_for / 2,
+                    ends=ends,
+                    clock=tools.clock,
+                    freed=self._room.set,
+                )
+                for name, provider in providers.items()
+            },
+            tools.circuits,
+            tools.clock,
+        )
+        tools.settler.on_taken(self._room.set)
 
     async def run(self) -> None:
         """Claim and send until told to stop, then wait for what is under way."""
         while not self._stopping:
-            if rest := self._pauses.shortest(self._providers, self._clock()):
-                await self._wake.wait(min(rest.total_seconds(), self._settings.poll_seconds))
-                continue
+            await self._feed()
             free = await self._free_capacity()
             claim = await self._claim(free) if free else None
             if claim is None or not claim.deliveries:
-                await self._wake.wait(self._settings.poll_seconds)
+                if not self._stopping:
+                    await self._bell.wait(self._settings.poll_seconds)
                 continue
             try:
                 await self._dispatch(claim)
             except DATABASE_FAULTS as error:
                 # What was claimed stays under its lease, which ends by itself.
                 _log.warning("dispatching failed, left to the lease", error=repr(error))
-        await asyncio.gather(*self._sending)
+        for lane in self.lanes:
+            await lane.drain()
 
     def stop(self) -> None:
-        """Claim nothing more."""
+        """Claim and start nothing more; what waits is handed on."""
         self._stopping = True
+        for lane in self.lanes:
+            lane.stop()
         self._room.set()
-        self._wake.set()
+        self._bell.set()
 
     async def _free_capacity(self) -> int:
-        enough = max(1, self._capacity // CLAIM_SHARE)
+        """Wait for room; none means that everything rests, for a while."""
         while not self._stopping:
-            free = self._capacity - self._under_way
-            if free >= enough and self._settler.backlog <= 4 * self._capacity:
-                return free
+            if self._settler.backlog <= LARGEST_BACKLOG:
+                if free := self.lanes.claimable():
+                    return free
+                if self.lanes.resting:
+                    return 0
             self._room.clear()
-            await self._room.wait()
+            try:
+                async with asyncio.timeout(STUCK_SECONDS):
+                    await self._room.wait()
+            except TimeoutError:
+                continue
         return 0
 
     async def _claim(self, limit: int) -> Claim | None:
@@ -115,6 +151,18 @@ class Dispatcher:
         except DATABASE_FAULTS as error:
             _log.warning("claiming failed, trying again", error=repr(error))
             return None
+
+    async def _feed(self) -> None:
+        """Take back what was turned away, where there is room again."""
+        for lane in self.lanes:
+            if not lane.hungry:
+                continue
+            try:
+                async with self._pool.acquire() as connection:
+                    holder = f"{BUSY}{lane.provider.name}"
+                    lane.overflowed = bool(await release(connection, [holder], self._clock(), lane.room))
+            except DATABASE_FAULTS as error:
+                _log.warning("releasing failed, trying again", error=repr(error))
 
     async def _dispatch(self, claim: Claim) -> None:
         """Decide about everything claimed and start to send what may leave."""
@@ -133,57 +181,74 @@ class Dispatcher:
             passed = await self._gate.open(admitted, claim.lease, now)
             for stopped in passed.stopped:
                 self._settler.put(stopped)
-            self._send_all(await self._digests.gather(passed.targets, now), now)
+            await self._send_all(await self._digests.gather(passed.targets, now), now)
 
-    def _send_all(self, targets: Sequence[Target], now: datetime) -> None:
+    async def _send_all(self, targets: Sequence[Target], now: datetime) -> None:
         by_provider: dict[str, list[Ready]] = {}
         for target in targets:
             name = target.device.provider
             if not self._triage.toggles.provider_on(name):
                 self._settler.put(paused(target.aim, name, now))
                 continue
-            match prepare(self._catalog, target):
+            match self._preparer.prepare(target):
                 case Message() as message:
                     ready = Ready(target.aim, target.admitted.kind, message)
                     by_provider.setdefault(name, []).append(ready)
                 case rejected:
                     self._settle(target.aim, rejected, target.admitted.kind.policies, tried_at=now, now=now)
+        self.lanes.learn({name: len(waiting) for name, waiting in by_provider.items()})
         for name, waiting in by_provider.items():
-            provider = self._providers[name]
-            for batch in _chunks(waiting, provider.limits.batch):
-                self._under_way += len(batch)
-                task = asyncio.create_task(self._send(provider, batch, now))
-                self._sending.add(task)
-                task.add_done_callback(self._sending.discard)
+            lane = self.lanes[name]
+            too_many, blocked = lane.offer(waiting, now)
+            for ready in too_many:
+                self._settler.put(turned_away(ready.aim, name, now))
+            for circuit, messages in blocked.items():
+                await self._keep_back(lane, circuit, messages, now)
 
-    async def _send(self, provider: Provider, batch: Sequence[Ready], now: datetime) -> None:
-        try:
-            if rest := self._pauses.left(provider.name, now):
-                outcomes: Sequence[Outcome] = [Defer("provider_paused", rest, pauses=False)] * len(batch)
-            else:
-                outcomes = await provider.send([ready.message for ready in batch], now=now)
-                if len(outcomes) != len(batch):
-                    raise RuntimeError(f"{len(outcomes)} outcomes for {len(batch)} messages")  # noqa: TRY301
-        except Exception as error:  # noqa: BLE001 - a provider's own mistake must not stop the worker
-            _log.exception("provider failed", provider=provider.name)
-            outcomes = [Retry("provider_failed", type(error).__name__)] * len(batch)
-        answered_at = self._clock()
-        for ready, outcome in zip(batch, outcomes, strict=True):
-            self._settle(ready.aim, outcome, ready.kind.policies, tried_at=now, now=answered_at)
-        self._under_way -= len(batch)
-        self._room.set()
+    async def _keep_back(self, lane: Lane, circuit: str, messages: Sequence[Ready], now: datetime) -> None:
+        """Set aside what must not leave now, but try one if its circuit has rested."""
+        first, *others = messages
+        if await self._circuits.may_probe(circuit, now):
+            lane.probe(first, circuit, now)
+        else:
+            others = [first, *others]
+        why = self._circuits.describe(circuit)
+        for ready in others:
+            self._settler.put(kept_back(ready.aim, circuit, why, now))
+
+    def _answered(
+        self, lane: Lane, ready: Ready, outcome: Outcome, tried_at: datetime, now: datetime
+    ) -> None:
+        self._settle(
+            ready.aim,
+            outcome,
+            ready.kind.policies,
+            tried_at=tried_at,
+            now=now,
+            ask_after=lane.receipts_after,
+        )
+
+    def _hand_on(self, ready: Ready) -> None:
+        self._settler.put(handed_on(ready.aim, self._clock()))
 
     def _settle(
-        self, aim: Aim, outcome: Outcome, policies: Policies, *, tried_at: datetime, now: datetime
+        self,
+        aim: Aim,
+        outcome: Outcome,
+        policies: Policies,
+        *,
+        tried_at: datetime,
+        now: datetime,
+        ask_after: timedelta | None = None,
     ) -> None:
         chance = random.random()  # noqa: S311 - spreads load, guards nothing
         settled = settlement(aim, outcome, policies=policies, tried_at=tried_at, now=now, random=chance)
+        if ask_after is not None and isinstance(settled, SentDelivery):
+            settled = msgspec.structs.replace(settled, ask_at=now + ask_after)
         self._put(settled, aim)
         if isinstance(outcome, Rejected) and outcome.quarantine:
             # A device of another sender means that an app or the settings name the wrong project.
             _log.error("device quarantined", **log_names(aim), code=outcome.code, alarm=True)
-        if isinstance(outcome, Defer) and aim.provider:
-            self._pauses.note(aim.provider, outcome, now)
 
     def _put(self, settled: SentDelivery | UnsentDelivery, aim: Aim) -> None:
         self._settler.put(settled)
@@ -197,8 +262,3 @@ class Dispatcher:
                 code=settled.code,
                 detail=settled.detail,
             )
-
-
-def _chunks(ready: list[Ready], size: int) -> Iterator[list[Ready]]:
-    for start in range(0, len(ready), size):
-        yield ready[start : start + size]

@@ -33,9 +33,9 @@ _steps = msgspec.json.Decoder(list[Step])
 
 
 class ExplainedDevice(msgspec.Struct, frozen=True):
-    """A device it would go to."""
+    """A device, an endpoint, a mailbox or a topic it would go to; only the first two have an id."""
 
-    device_id: UUID
+    device_id: UUID | None
     provider: str
     platform: str
 
@@ -150,9 +150,18 @@ class Explainer(msgspec.Struct, frozen=True):
             producer=accepted.producer,
             request_id=accepted.request_id,
             trace_id=accepted.trace_id,
+            mailbox=planned.address or whom.mailbox if planned.channel == "email" else None,
+            suppressed=whom.suppressed,
+            fallback_for=planned.fallback_for,
+            confirmed=False,
+            awaited_at=None,
             person=whom.person,
             locale=whom.locale,
-            devices=whom.devices,
+            devices=tuple(
+                device
+                for device in whom.devices
+                if (device.provider == "webhook") == (planned.channel == "webhook")
+            ),
         )
         decided = self.triage.decide(claimed, Claim(new_lease_id(), [claimed]), now)
         if not isinstance(decided, Admitted | UnsentDelivery):

@@ -68,9 +68,11 @@ class Gate(msgspec.Struct, frozen=True):
             counted = bool(each.allowances)
             aim = aim_at(each.claimed, lease, each.steps, first, counted=counted)
             targets.append(Target(each, first, aim))
-            if others:
+            if others and first.id is not None:
                 several.append(FannedOut(each.claimed.id, first.id, None))
             for device in others:
+                if device.id is None:
+                    continue
                 sibling_id = new_delivery_id()
                 several.append(FannedOut(each.claimed.id, device.id, sibling_id))
                 aim = aim_at(each.claimed, lease, each.steps, device, sibling_id, counted=counted)

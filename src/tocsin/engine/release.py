@@ -1,21 +1,27 @@
-"""Lets held deliveries go: when a toggle is switched on again, when the one before is settled or gone."""
+"""Lets held deliveries go: when a toggle is switched on, a provider is back, the one before is settled."""
 
 import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import structlog
 
 from tocsin.domain.toggles import ChannelToggle, ProviderToggle, TypeToggle, read_toggle
 from tocsin.engine.clock import Clock
 from tocsin.engine.toggles import Toggles
+from tocsin.engine.verdict import BUSY, CIRCUIT
 from tocsin.engine.wake import Wake
 from tocsin.store.fates import mend
-from tocsin.store.holds import held_by, keys_in_order, release, release_next
-from tocsin.store.pool import DATABASE_FAULTS, Pool
+from tocsin.store.holds import MOST_AT_ONCE, held_by, keys_in_order, release, release_next
+from tocsin.store.pool import DATABASE_FAULTS, Connection, Pool
 
 SWEEP_SECONDS = 1.0
 IN_ORDER = "order"
 IN_DIGEST = "digest"
 _NO_TOGGLES = {IN_ORDER, IN_DIGEST}
+
+Valve: TypeAlias = Callable[[str], int]
+"""Tells how much of what a circuit or a full lane holds may be let go now."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -27,10 +33,11 @@ class Releaser:
     delivery that was set aside in the very moment in which the one before it was settled.
     """
 
-    def __init__(self, pool: Pool, toggles: Toggles, wake: Wake, clock: Clock) -> None:
+    def __init__(self, pool: Pool, toggles: Toggles, wake: Wake, valve: Valve, clock: Clock) -> None:
         self._pool = pool
         self._toggles = toggles
         self._wake = wake
+        self._valve = valve
         self._clock = clock
         self._changed = asyncio.Event()
         self._after_key = ""
@@ -57,8 +64,8 @@ class Releaser:
     async def _sweep(self) -> None:
         async with self._pool.acquire() as connection:
             holders = await held_by(connection)
-            on = [holder for holder in holders if holder not in _NO_TOGGLES and self._is_on(holder)]
-            released = 0
+            released = await self._by_provider(connection, holders)
+            on = [holder for holder in holders if self._is_toggle(holder) and self._is_on(holder)]
             while on and (count := await release(connection, on, self._clock())):
                 released += count
                 self._wake.set()
@@ -72,6 +79,21 @@ class Releaser:
         if released:
             _log.info("released", deliveries=released, toggles=on)
             self._wake.set()
+
+    async def _by_provider(self, connection: Connection, holders: Sequence[str]) -> int:
+        """Let go of what a circuit or a full lane holds, as much as can be used."""
+        released = 0
+        for holder in holders:
+            while holder.startswith((CIRCUIT, BUSY)) and (most := self._valve(holder)):
+                count = await release(connection, [holder], self._clock(), most)
+                released += count
+                if count < MOST_AT_ONCE:
+                    break
+                self._wake.set()
+        return released
+
+    def _is_toggle(self, holder: str) -> bool:
+        return holder not in _NO_TOGGLES and not holder.startswith((CIRCUIT, BUSY))
 
     def _is_on(self, holder: str) -> bool:
         """Tell whether what holds a delivery would still hold it; the claim decides anew in any case."""

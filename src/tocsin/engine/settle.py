@@ -29,11 +29,11 @@ class Settler:
         self._waiting: list[SentDelivery | UnsentDelivery] = []
         self._some = asyncio.Event()
         self._closed = False
-        self._taken: Callable[[], None] = lambda: None
+        self._taken: list[Callable[[], None]] = []
 
     def on_taken(self, tell: Callable[[], None]) -> None:
-        """Name who is told that the backlog has become shorter."""
-        self._taken = tell
+        """Add to those who are told that the backlog has become shorter."""
+        self._taken.append(tell)
 
     @property
     def backlog(self) -> int:
@@ -53,7 +53,8 @@ class Settler:
                 await asyncio.sleep(LINGER)
             self._some.clear()
             batch, self._waiting = self._waiting, []
-            self._taken()
+            for tell in self._taken:
+                tell()
             if batch:
                 await self._write_until_done(batch)
 

@@ -2,14 +2,14 @@
 
 import random
 from collections.abc import Set as AbstractSet
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, assert_never
 
 import msgspec
 
 from tocsin.catalog.catalog import Catalog
 from tocsin.domain.catalog import NotificationType, Payload, Policies
-from tocsin.domain.decide import Case, Go, Hold, Skip, Step, decide, expiry_of, zone_of
+from tocsin.domain.decide import Case, Go, Hold, Skip, StandsIn, Step, decide, expiry_of, zone_of
 from tocsin.domain.limits import Allowance, LimitsSettings, device_allowances, person_allowances
 from tocsin.domain.outcome import Rejected
 from tocsin.domain.quiet_hours import QuietHours
@@ -17,6 +17,7 @@ from tocsin.domain.reasons import MEANING, Reason
 from tocsin.engine.aim import aim_at
 from tocsin.engine.claim import Claim
 from tocsin.engine.oddities import note_oddities
+from tocsin.engine.reach import reachable
 from tocsin.engine.toggles import Toggles
 from tocsin.engine.verdict import buried, ended, held, paused, settlement, skipped
 from tocsin.store.claims import ClaimedDelivery, ReachedDevice
@@ -72,7 +73,7 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
                 assert_never(verdict)
         if claimed.rescued and claimed.attempts >= kind.policies.attempts_for(claimed.channel):
             return buried(aim, now)
-        devices = self._reachable(claimed)
+        devices = self._usable(claimed)
         if isinstance(devices, Reason):
             step = Step(rule="device", result="skip", detail=MEANING[devices], at=now)
             return skipped(aim.after(step), devices, now)
@@ -99,6 +100,7 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
             off_by=self.toggles.off_by(claimed.type, claimed.channel),
             behind=claimed.behind,
             superseded=claimed.superseded,
+            stands_in=_stands_in(claimed, kind),
             cancelled=claimed.cancelled,
             expires_at=claimed.expires_at,
             send_at_local=claimed.send_at_local,
@@ -110,16 +112,17 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
         self, admitted: Admitted, device: ReachedDevice, now: datetime
     ) -> tuple[Allowance, ...]:
         """List what a push to a device counts against."""
-        if self.limits.per_device_per_day is None:
+        if self.limits.per_device_per_day is None or device.id is None:
             return ()
         zone = zone_of(self.case(admitted.claimed, admitted.kind, now), self.quiet).zone
         return tuple(device_allowances(self.limits, device.id, zone, now))
 
-    def _reachable(self, claimed: ClaimedDelivery) -> tuple[ReachedDevice, ...] | Reason | str:
-        """Give the devices it can go to, why there are none, or the provider that is switched off."""
-        if not claimed.devices:
-            return Reason.DEVICE_LOST if claimed.device_id else Reason.NO_DEVICE
-        known = tuple(device for device in claimed.devices if device.provider in self.providers)
+    def _usable(self, claimed: ClaimedDelivery) -> tuple[ReachedDevice, ...] | Reason | str:
+        """Give what it can go to, why there is nothing, or the provider that is switched off."""
+        reached = reachable(claimed)
+        if isinstance(reached, Reason):
+            return reached
+        known = tuple(device for device in reached if device.provider in self.providers)
         if not known:
             return Reason.PROVIDER_UNAVAILABLE
         usable = tuple(device for device in known if self.toggles.provider_on(device.provider))
@@ -132,3 +135,11 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
             return ()
         zone = zone_of(case, self.quiet).zone
         return tuple(person_allowances(self.limits, case.kind, claimed.user_id, zone, case.now))
+
+
+def _stands_in(claimed: ClaimedDelivery, kind: NotificationType) -> StandsIn | None:
+    if claimed.fallback_for is None:
+        return None
+    failover = kind.policies.failover
+    after = failover.after if failover else timedelta()
+    return StandsIn(claimed.fallback_for, after, claimed.confirmed, claimed.awaited_at)

@@ -15,6 +15,8 @@ from tocsin.store.deliveries import SentDelivery, UnsentDelivery
 
 LONGEST_DETAIL = 500
 LONGEST_CODE = 100
+CIRCUIT = "circuit:"
+BUSY = "busy:"
 LEASE_EXPIRED = "lease_expired"
 
 _ENDS = {"cancelled": State.CANCELLED, "expired": State.EXPIRED}
@@ -45,9 +47,16 @@ def settlement(
         case Rejected(code=code, quarantine=quarantine):
             retire = f"quarantined: {_storable(code, LONGEST_CODE)}" if quarantine else None
             return _tried(aim, outcome, tried_at, State.REJECTED, retire=retire)
-        case Gone(code=code):
+        case Gone(code=code, since=since):
+            if since is not None and aim.last_seen_at is not None and aim.last_seen_at > since:
+                # The app registered the token again after that: the verdict is about an earlier life.
+                again = Retry("registered_again", outcome.detail, speaks_against="target")
+                return _try_again(aim, again, policies, tried_at, now, random)
             retire = f"gone: {_storable(code, LONGEST_CODE)}"
-            return _tried(aim, outcome, tried_at, State.GONE, retire=retire)
+            mailbox = aim.names.mailbox if aim.names and aim.channel == "email" else None
+            return _tried(
+                aim, outcome, tried_at, State.GONE, retire=retire, gone_since=since, suppress=mailbox
+            )
         case _:
             assert_never(outcome)
 
@@ -62,6 +71,22 @@ def paused(aim: Aim, provider: str, now: datetime) -> UnsentDelivery:
     toggle = toggle_of(provider)
     step = Step(rule="toggle", result="hold", detail=f"{toggle} is switched off", at=now)
     return held(aim.after(step), Hold((), held_by=toggle), now)
+
+
+def kept_back(aim: Aim, circuit: str, why: str, now: datetime) -> UnsentDelivery:
+    """Let a delivery wait until its provider is tried again."""
+    step = Step(rule="provider", result="hold", detail=why, at=now)
+    return held(aim.after(step), Hold((), held_by=f"{CIRCUIT}{circuit}"), now)
+
+
+def turned_away(aim: Aim, provider: str, now: datetime) -> UnsentDelivery:
+    """Let a delivery wait until there is room for it again on the way to its provider."""
+    return held(aim, Hold((), held_by=f"{BUSY}{provider}"), now)
+
+
+def handed_on(aim: Aim, now: datetime) -> UnsentDelivery:
+    """Let another worker, or this one later, take a delivery that was not tried."""
+    return _untried(aim, now, _waiting(aim), due_at=now)
 
 
 def skipped(aim: Aim, reason: Reason | str, now: datetime) -> UnsentDelivery:
@@ -104,6 +129,8 @@ def _tried(
     spent: int = 1,
     due_at: datetime | None = None,
     retire: str | None = None,
+    gone_since: datetime | None = None,
+    suppress: str | None = None,
 ) -> UnsentDelivery:
     return UnsentDelivery(
         id=aim.id,
@@ -117,6 +144,8 @@ def _tried(
         code=_storable(outcome.code, LONGEST_CODE),
         detail=_storable(outcome.detail, LONGEST_DETAIL),
         retire=retire,
+        gone_since=gone_since,
+        suppress=suppress,
         tried_at=tried_at,
         decisions=aim.decisions,
         reserved=aim.reserved,

@@ -2,29 +2,58 @@
 
 import asyncio
 from collections.abc import Mapping
-from datetime import timedelta
+from typing import Protocol
 
+import msgspec
 import structlog
 
-from tocsin.domain.message import Provider
-from tocsin.engine.claim import Claimer
+from tocsin.domain.devices import DeviceSettings
+from tocsin.domain.message import GivesReceipts, Provider
+from tocsin.domain.unsubscribe import UnsubscribeSettings
+from tocsin.engine.circuits import Circuits, HealthSettings
 from tocsin.engine.clock import Clock
 from tocsin.engine.digest import Digests
-from tocsin.engine.dispatch import Dispatcher, DispatchSettings
+from tocsin.engine.dispatch import Dispatcher, DispatchSettings, Tools
 from tocsin.engine.gate import Gate
+from tocsin.engine.pace import Pace, RatesSettings
+from tocsin.engine.prepare import Preparer
 from tocsin.engine.prune import Pruner
+from tocsin.engine.receipts import Receipts
 from tocsin.engine.release import Releaser
 from tocsin.engine.settle import Settler
 from tocsin.engine.toggles import ToggleWatch
 from tocsin.engine.triage import Triage
+from tocsin.engine.verdict import BUSY, CIRCUIT
 from tocsin.engine.wake import Wake
+from tocsin.store.holds import MOST_AT_ONCE
 from tocsin.store.pool import Pool
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
+class Duty(Protocol):
+    """Something that goes on until it is cancelled."""
+
+    async def run(self) -> None:
+        """Go on."""
+        ...
+
+
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker goes by, besides its catalog and its providers."""
+
+    dispatch: DispatchSettings = DispatchSettings()
+    health: HealthSettings = HealthSettings()
+    devices: DeviceSettings = DeviceSettings()
+    unsubscribe: UnsubscribeSettings = UnsubscribeSettings()
+    rates: RatesSettings = RatesSettings()
+
+
 class Worker:
-    """Runs until stopped: no new claims, sends under way finish and are settled."""
+    """Runs until stopped: no new claims, sends under way finish and are settled.
+
+    `channels` names the providers by which each channel is sent.
+    """
 
     def __init__(
         self,
@@ -33,49 +62,86 @@ class Worker:
         wake: Wake,
         watch: ToggleWatch,
         triage: Triage,
-        providers: Mapping[str, Provider],
-        settings: DispatchSettings,
+        channels: Mapping[str, Mapping[str, Provider]],
+        settings: WorkerSettings,
         clock: Clock,
     ) -> None:
-        self._wake = wake
-        self._watch = watch
-        self._settings = settings
-        self._pruner = Pruner(pool, clock)
-        self._releaser = Releaser(pool, triage.toggles, wake, clock)
-        triage.toggles.on_change(self._releaser.look)
+        self._clock = clock
+        self._stop_seconds = settings.dispatch.stop_seconds
         self._settler = Settler(pool, clock, released=wake.set)
-        self._dispatcher = Dispatcher(
-            claimer=Claimer(pool, "push", timedelta(seconds=settings.lease_seconds), clock),
+        self._circuits = Circuits(pool, settings.health, clock)
+        tools = Tools(
+            pool=pool,
             settler=self._settler,
-            wake=wake,
             triage=triage,
             gate=Gate(pool, triage),
             digests=Digests(pool, triage.catalog),
-            providers=providers,
-            settings=settings,
+            preparer=Preparer(triage.catalog, settings.unsubscribe),
+            circuits=self._circuits,
+            settings=settings.dispatch,
             clock=clock,
         )
+        paces = {
+            name: Pace(pool, name, rate, settings.rates.ramp_seconds)
+            for providers in channels.values()
+            for name in providers
+            if (rate := settings.rates.of(name))
+        }
+        self._dispatchers = [
+            Dispatcher(channel, providers, paces, wake.bell(), tools)
+            for channel, providers in channels.items()
+            if providers
+        ]
+        releaser = Releaser(pool, triage.toggles, wake, self._may_let_go, clock)
+        triage.toggles.on_change(releaser.look)
+        receipts = [
+            Receipts(
+                provider,
+                pool=pool,
+                catalog=triage.catalog,
+                settler=self._settler,
+                circuits=self._circuits,
+                clock=clock,
+            )
+            for providers in channels.values()
+            for provider in providers.values()
+            if isinstance(provider, GivesReceipts)
+        ]
+        pruner = Pruner(pool, clock, settings.devices)
+        self._upkeep: list[Duty] = [wake, watch, releaser, pruner, self._circuits, *receipts]
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set and everything under way is settled, or the time for that is over."""
+        await self._circuits.exchange()
         async with asyncio.TaskGroup() as duties:
-            upkeep = [
-                duties.create_task(duty.run())
-                for duty in (self._wake, self._watch, self._releaser, self._pruner)
-            ]
+            upkeep = [duties.create_task(duty.run()) for duty in self._upkeep]
             settling = duties.create_task(self._settler.run())
-            dispatching = duties.create_task(self._dispatcher.run())
+            dispatching = [duties.create_task(dispatcher.run()) for dispatcher in self._dispatchers]
             await stop.wait()
             _log.info("stopping: no new claims, finishing what is under way")
-            self._dispatcher.stop()
+            for dispatcher in self._dispatchers:
+                dispatcher.stop()
             try:
-                async with asyncio.timeout(self._settings.stop_seconds):
-                    await asyncio.shield(dispatching)
+                async with asyncio.timeout(self._stop_seconds):
+                    await asyncio.shield(asyncio.gather(*dispatching))
                     self._settler.close()
                     await asyncio.shield(settling)
             except TimeoutError:
                 _log.warning("stopped before everything was settled; leases will expire and be taken over")
-                dispatching.cancel()
-                settling.cancel()
+                for task in (*dispatching, settling):
+                    task.cancel()
+            await self._circuits.exchange()
             for duty in upkeep:
                 duty.cancel()
+
+    def _may_let_go(self, holder: str) -> int:
+        """Tell how much of what a circuit or a full lane holds this worker can use now."""
+        if holder.startswith(CIRCUIT):
+            circuit = holder.removeprefix(CIRCUIT)
+            if self._circuits.passes(circuit):
+                return MOST_AT_ONCE
+            rests_until = self._circuits.rests_until(circuit)
+            return int(rests_until is not None and rests_until <= self._clock())
+        name = holder.removeprefix(BUSY)
+        lanes = [lane for each in self._dispatchers for lane in each.lanes if lane.provider.name == name]
+        return sum(max(0, lane.free) for lane in lanes) if lanes else MOST_AT_ONCE

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from http import HTTPStatus
@@ -16,6 +16,7 @@ from pyreqwest.request import ConsumedRequest
 from pyreqwest.response import Response
 
 from tocsin.domain.errors import ProviderSetupError
+from tocsin.domain.faults import Fault
 from tocsin.domain.message import PLAIN, Limits, Look, Message
 from tocsin.domain.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
 from tocsin.providers.connections import Connections
@@ -44,6 +45,17 @@ class FcmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     connect_timeout: Annotated[float, Meta(gt=0, le=60)] = 5.0
     timeout: Annotated[float, Meta(gt=0, le=300)] = 10.0
     ca_file: Path | None = None
+
+
+def fcm_settings_faults(settings: FcmSettings) -> Iterator[Fault]:
+    """Find what cannot work in the settings of FCM."""
+    for name in ("credentials_file", "ca_file"):
+        file = getattr(settings, name)
+        if file and not file.is_file():
+            yield Fault(field=f"fcm.{name}", code="missing", message=f"{file} is not a file")
+    if not settings.base_url.startswith(("https://", "http://")):
+        message = "must start with https:// (or http:// for a sandbox)"
+        yield Fault(field="fcm.base_url", code="invalid", message=message)
 
 
 class _Taken(msgspec.Struct):

@@ -12,6 +12,7 @@ import msgspec
 from tocsin.domain.catalog import Channel
 from tocsin.domain.decide import Person
 from tocsin.domain.ids import LeaseId
+from tocsin.domain.message import TargetKind
 from tocsin.store.pool import Connection
 
 
@@ -26,15 +27,21 @@ START = Position(datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))
 
 
 class ReachedDevice(NamedTuple):
-    """A device that takes pushes at this moment."""
+    """A device or an endpoint that can be reached at this moment; a mailbox or a topic has no id."""
 
-    id: UUID
+    id: UUID | None
     token: str
     provider: str
     platform: str
-    locale: str | None
-    timezone: str | None
-    last_seen_at: datetime
+    locale: str | None = None
+    timezone: str | None = None
+    last_seen_at: datetime | None = None
+    token_kind: TargetKind = "token"  # noqa: S105 - a kind of token, not one
+    secret: str | None = None
+
+    def __repr__(self) -> str:
+        """Name it; never show the token or the secret."""
+        return f"ReachedDevice({self.id}, {self.provider}, {self.platform})"
 
 
 class ClaimedDelivery(msgspec.Struct, frozen=True):
@@ -42,7 +49,9 @@ class ClaimedDelivery(msgspec.Struct, frozen=True):
 
     The fields stand in the order of the columns of CLAIM, as far as they have one of their own.
     `devices` are those of the person now, the one used last first; of a delivery that has its
-    device already, that one alone, if it is still theirs.
+    device already, that one alone, if it is still theirs. `fallback_for` names the channel that this
+    one stands in for, `confirmed` tells that the other has reached the person, and `awaited_at` when
+    it will be tried first, if it waits for its time.
     """
 
     id: UUID
@@ -71,6 +80,11 @@ class ClaimedDelivery(msgspec.Struct, frozen=True):
     producer: str
     request_id: str | None
     trace_id: str | None
+    mailbox: str | None
+    suppressed: bool
+    fallback_for: Channel | None
+    confirmed: bool
+    awaited_at: datetime | None
     person: Person
     locale: str | None
     devices: tuple[ReachedDevice, ...]
@@ -106,7 +120,7 @@ claimed as (
     where d.id = due.id
     returning
         d.id, d.notification_id, d.channel, d.due_at, d.attempts, due.rescued, d.user_id, d.address,
-        d.device_id, d.ordering_key, d.collapse_key, d.reserved, d.digest_key, d.digest_id
+        d.device_id, d.ordering_key, d.collapse_key, d.reserved, d.digest_key, d.digest_id, d.fallback_for
 )
 select
     claimed.id,
@@ -147,6 +161,30 @@ select
     n.producer,
     n.request_id,
     n.trace_id,
+    case when claimed.channel = 'email' then coalesce(claimed.address, users.email) end,
+    claimed.channel = 'email' and exists (
+        select
+        from suppressed_addresses
+        where suppressed_addresses.address = lower(coalesce(claimed.address, users.email))
+    ),
+    claimed.fallback_for,
+    claimed.fallback_for is not null and exists (
+        select
+        from deliveries as first
+        where first.notification_id = claimed.notification_id
+            and first.user_id = claimed.user_id
+            and first.channel = claimed.fallback_for
+            and first.state in ('sent', 'delivered')
+    ),
+    case when claimed.fallback_for is not null then (
+        select max(first.due_at)
+        from deliveries as first
+        where first.notification_id = claimed.notification_id
+            and first.user_id = claimed.user_id
+            and first.channel = claimed.fallback_for
+            and first.state = 'scheduled'
+            and first.due_at < 'infinity'
+    ) end,
     users.timezone,
     users.gmt_offset_seconds,
     users.allowed_window,
@@ -158,23 +196,26 @@ select
     devices.platform,
     devices.locale,
     devices.timezone,
-    devices.last_seen_at
+    devices.last_seen_at,
+    devices.token_kind,
+    devices.secret
 from claimed
 cross join (select set_config('synchronous_commit', 'off', true)) as unhurried
 join notifications as n on n.id = claimed.notification_id
 left join users on users.user_id = claimed.user_id
 left join preferences on preferences.user_id = claimed.user_id
 left join devices
-    on claimed.channel = 'push'
+    on claimed.channel in ('push', 'webhook')
     and devices.user_id = claimed.user_id
+    and (devices.provider = 'webhook') = (claimed.channel = 'webhook')
     and devices.retired_at is null
     and devices.push_enabled
     and (claimed.device_id is null or devices.id = claimed.device_id)
 order by claimed.due_at, claimed.id, devices.last_seen_at desc
 """
 
-_PERSON_AT = 26
-_DEVICE_AT = 31
+_PERSON_AT = 31
+_DEVICE_AT = 36
 
 
 async def claim(

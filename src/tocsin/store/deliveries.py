@@ -15,7 +15,7 @@ _steps = msgspec.json.Decoder(list[Step])
 
 
 class SentDelivery(msgspec.Struct, frozen=True, kw_only=True):
-    """A delivery that its provider took."""
+    """A delivery that its provider took; `ask_at` is when to ask what became of it, if it will tell."""
 
     id: UUID
     lease: LeaseId
@@ -23,12 +23,14 @@ class SentDelivery(msgspec.Struct, frozen=True, kw_only=True):
     message_id: str | None
     device_id: UUID | None = None
     decisions: str | None = None
+    ask_at: datetime | None = None
 
 
 class UnsentDelivery(msgspec.Struct, frozen=True, kw_only=True):
     """A delivery that was not sent this time: to try again, or settled for good.
 
-    `retire` is the reason to retire its device for, `tried_at` the moment that verdict is from.
+    `retire` is the reason to retire its device for, `gone_since` the moment that verdict is from, which
+    is the attempt itself where the provider names none. `suppress` is an address that takes no mail.
     With `held_by` and no `due_at` it waits until it is let go.
     """
 
@@ -48,6 +50,8 @@ class UnsentDelivery(msgspec.Struct, frozen=True, kw_only=True):
     held_by: str | None = None
     decisions: str | None = None
     reserved: bool = False
+    gone_since: datetime | None = None
+    suppress: str | None = None
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -109,15 +113,26 @@ with settled as (
         provider_message_id = given.message_id,
         device_id = coalesce(d.device_id, given.device_id),
         decisions = coalesce(d.decisions || given.decisions, given.decisions, d.decisions),
-        settled_at = $7
-    from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::uuid[], $6::jsonb[])
-        as given (id, lease, provider, message_id, device_id, decisions)
-    where d.id = given.id and d.lease = given.lease and d.state = any($8::text[])
-    returning d.id, d.device_id, d.ordering_key, d.digest_key, d.digest_id
+        settled_at = $8
+    from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::uuid[], $6::jsonb[], $7::timestamptz[])
+        as given (id, lease, provider, message_id, device_id, decisions, ask_at)
+    where d.id = given.id and d.lease = given.lease and d.state = any($9::text[])
+    returning
+        d.id, d.device_id, d.ordering_key, d.digest_key, d.digest_id, d.provider, d.provider_message_id,
+        given.ask_at
+),
+ticketed as (
+    insert into tickets (delivery_id, provider, message_id, sent_at, ask_at)
+    select id, provider, provider_message_id, $8, ask_at
+    from settled
+    where ask_at is not null and provider_message_id is not null
+    on conflict (delivery_id) do update
+    set message_id = excluded.message_id, sent_at = excluded.sent_at, ask_at = excluded.ask_at,
+        lease = null, leased_until = null
 ),
 counted as (
     update devices
-    set notification_count = devices.notification_count + reached.deliveries, last_sent_at = $7
+    set notification_count = devices.notification_count + reached.deliveries, last_sent_at = $8
     from (
         select device_id, count(*) as deliveries
         from settled
@@ -154,20 +169,28 @@ with settled as (
         last_error_code = coalesce(given.code, d.last_error_code),
         last_error = coalesce(given.detail, d.last_error),
         settled_at = case
-            when given.state not in ('scheduled', 'pending', 'retrying') then $17::timestamptz
+            when given.state not in ('scheduled', 'pending', 'retrying') then $19::timestamptz
         end
     from unnest(
         $1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::integer[], $6::timestamptz[], $7::text[],
         $8::text[], $9::text[], $10::text[], $11::text[], $12::timestamptz[],
-        $13::uuid[], $14::text[], $15::jsonb[], $16::boolean[]
+        $13::uuid[], $14::text[], $15::jsonb[], $16::boolean[], $17::timestamptz[], $18::text[]
     ) as given (
         id, lease, state, reason, spent, due_at, provider, outcome, code, detail, retire, tried_at,
-        device_id, held_by, decisions, reserved
+        device_id, held_by, decisions, reserved, gone_since, suppress
     )
-    where d.id = given.id and d.lease = given.lease and d.state = any($18::text[])
+    where d.id = given.id and d.lease = given.lease and d.state = any($20::text[])
     returning
         d.id, d.device_id, d.ordering_key, d.held_by, d.settled_at, given.outcome, given.code, given.detail,
-        given.retire, given.tried_at, d.digest_key, d.digest_id
+        given.retire, given.tried_at, given.gone_since, given.suppress, d.digest_key, d.digest_id
+),
+suppressed as (
+    insert into suppressed_addresses (address, reason, detail, delivery_id, suppressed_at)
+    select distinct on (lower(suppress)) lower(suppress), retire, detail, id, tried_at
+    from settled
+    where suppress is not null
+    order by lower(suppress), id
+    on conflict (address) do nothing
 ),
 tried as (
     insert into attempts (delivery_id, outcome, code, detail, at)
@@ -177,16 +200,16 @@ tried as (
 ),
 retired as (
     update devices
-    set retired_at = coalesce(devices.retired_at, $17),
+    set retired_at = coalesce(devices.retired_at, $19),
         retired_reason = coalesce(devices.retired_reason, verdict.retire)
     from (
-        select device_id, min(retire) as retire, max(tried_at) as tried_at
+        select device_id, min(retire) as retire, max(coalesce(gone_since, tried_at)) as gone_since
         from settled
-        where retire is not null
+        where retire is not null and device_id is not null
         group by device_id
         order by device_id
     ) as verdict
-    where devices.id = verdict.device_id and devices.last_seen_at <= verdict.tried_at
+    where devices.id = verdict.device_id and devices.last_seen_at <= verdict.gone_since
 )
 select
     count(*),

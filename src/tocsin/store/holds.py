@@ -140,9 +140,11 @@ async def held_by(connection: Connection) -> list[str]:
     return [row[0] for row in await connection.fetch(HELD_BY)]
 
 
-async def release(connection: Connection, holders: Sequence[str], now: datetime) -> int:
+async def release(
+    connection: Connection, holders: Sequence[str], now: datetime, limit: int = MOST_AT_ONCE
+) -> int:
     """Let go of what is held by any of these, a bounded number at a time; tell how many."""
-    status: str = await connection.execute(RELEASE, holders, now, MOST_AT_ONCE)
+    status: str = await connection.execute(RELEASE, holders, now, limit)
     return int(status.rpartition(" ")[2])
 
 

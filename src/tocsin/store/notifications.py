@@ -76,18 +76,18 @@ with accepted as (
 planned as (
     insert into deliveries (
         id, notification_id, channel, user_id, address, state, reason, due_at, created_at, settled_at,
-        ordering_key, collapse_key, digest_key
+        ordering_key, collapse_key, digest_key, fallback_for
     )
     select
         given.id, given.notification_id, given.channel, given.user_id, given.address, given.state,
         given.reason, given.due_at, $23::timestamptz, case when given.state = 'skipped' then $23 end,
-        given.ordering_key, given.collapse_key, given.digest_key
+        given.ordering_key, given.collapse_key, given.digest_key, given.fallback_for
     from unnest(
         $16::uuid[], $17::uuid[], $18::text[], $19::text[], $20::text[], $21::text[], $22::text[],
-        $24::timestamptz[], $26::text[], $27::text[], $28::text[]
+        $24::timestamptz[], $26::text[], $27::text[], $28::text[], $29::text[]
     ) as given (
         id, notification_id, channel, user_id, address, state, reason, due_at, ordering_key, collapse_key,
-        digest_key
+        digest_key, fallback_for
     )
     where given.notification_id in (select id from accepted)
     returning state = 'pending' as due
@@ -180,6 +180,7 @@ async def accept(
         [delivery.ordering_key for delivery, _ in planned],
         [delivery.collapse_key for delivery, _ in planned],
         [delivery.digest_key for delivery, _ in planned],
+        [delivery.fallback_for for delivery, _ in planned],
     ]
     rows = await connection.fetch(ACCEPT, *columns)
     return {row[0] for row in rows}

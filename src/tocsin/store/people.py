@@ -13,10 +13,12 @@ from tocsin.store.pool import Connection
 
 
 class Acquaintance(msgspec.Struct, frozen=True, kw_only=True):
-    """A person with their devices; `behind` tells that something in their row still waits."""
+    """A person with all they can be reached at; `behind` tells that something in their row still waits."""
 
     user_id: str
     behind: bool
+    mailbox: str | None
+    suppressed: bool
     person: Person
     locale: str | None
     devices: tuple[ReachedDevice, ...]
@@ -31,6 +33,8 @@ select
         where deliveries.ordering_key = given.ordering_key
             and state in ('scheduled', 'pending', 'retrying')
     ) as behind,
+    users.email,
+    exists (select from suppressed_addresses where suppressed_addresses.address = lower(users.email)),
     users.timezone,
     users.gmt_offset_seconds,
     users.allowed_window,
@@ -42,7 +46,9 @@ select
     devices.platform,
     devices.locale,
     devices.timezone,
-    devices.last_seen_at
+    devices.last_seen_at,
+    devices.token_kind,
+    devices.secret
 from unnest($1::text[], $2::text[]) as given (user_id, ordering_key)
 left join users on users.user_id = given.user_id
 left join preferences on preferences.user_id = given.user_id
@@ -51,8 +57,8 @@ left join devices
 order by given.user_id, devices.last_seen_at desc
 """
 
-_PERSON_AT = 2
-_DEVICE_AT = 7
+_PERSON_AT = 4
+_DEVICE_AT = 9
 _first = itemgetter(0)
 
 
@@ -70,6 +76,8 @@ def _acquaintance(rows: Sequence[Sequence[Any]]) -> Acquaintance:
     return Acquaintance(
         user_id=row[0],
         behind=row[1],
+        mailbox=row[2],
+        suppressed=row[3],
         person=person,
         locale=locale,
         devices=read_devices(rows, _DEVICE_AT),

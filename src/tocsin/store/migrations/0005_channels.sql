@@ -56,12 +56,8 @@ create table circuits (
     changed_at timestamptz not null,
     retry_at timestamptz,
     probe_until timestamptz,
-    rest_until timestamptz,
     free_at timestamptz,
     ramp_from timestamptz,
-    paused_at timestamptz,
-    paused_by text,
-    paused_reason text,
     constraint circuits_known_state check (state in ('closed', 'open', 'half_open'))
 ) with (fillfactor = 50);
 

@@ -1,0 +1,78 @@
+"""The pace of a provider: a rate that all workers share, slot by slot."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Annotated
+
+import msgspec
+import structlog
+from msgspec import Meta
+
+from tocsin.store.circuits import grant
+from tocsin.store.pool import DATABASE_FAULTS, Pool
+
+# Slots are a little longer than the rate asks, and one that is missed by more than this is given up:
+# what leaves late would otherwise crowd the slots after it.
+MARGIN = 0.03
+LATEST = 0.015
+PATIENCE = 0.5
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+Rate = Annotated[float, Meta(ge=0, le=1_000_000)]
+
+
+class RatesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many messages a second go to each provider at most, from all workers together; 0 for no limit.
+
+    After a provider was left alone, its rate grows from a tenth to the whole within `ramp_seconds`.
+    """
+
+    fcm: Rate = 0.0
+    apns: Rate = 0.0
+    expo: Rate = 600.0
+    webpush: Rate = 0.0
+    smtp: Rate = 0.0
+    webhook: Rate = 0.0
+    ramp_seconds: Annotated[float, Meta(ge=0, le=3_600)] = 30.0
+
+    def of(self, provider: str) -> float:
+        """Give the rate of a provider; 0 where it has no limit."""
+        rate: float = getattr(self, provider, 0.0)
+        return rate
+
+
+class Pace:
+    """Gives one worker its share of a provider's rate, in the order in which workers ask."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        provider: str,
+        rate: float,
+        ramp_seconds: float,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._pool = pool
+        self._provider = provider
+        self._rate = rate * (1 - MARGIN)
+        self._ramp_seconds = ramp_seconds
+        self._monotonic = monotonic
+
+    async def wait(self, count: int) -> None:
+        """Return when this worker may send some messages."""
+        while True:
+            try:
+                async with self._pool.acquire() as connection:
+                    seconds = await grant(connection, self._provider, count, self._rate, self._ramp_seconds)
+            except DATABASE_FAULTS as error:
+                _log.warning("no slot could be had, trying again", provider=self._provider, error=repr(error))
+                await asyncio.sleep(PATIENCE)
+                continue
+            begins = self._monotonic() + seconds
+            await asyncio.sleep(seconds)
+            if self._monotonic() - begins <= LATEST:
+                return

@@ -1,0 +1,113 @@
+"""Tickets: messages whose provider says later what became of them."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from tocsin.domain.ids import LeaseId
+from tocsin.store.pool import Connection
+
+
+class Ticket(NamedTuple):
+    """A message to ask about."""
+
+    delivery_id: UUID
+    message_id: str
+    sent_at: datetime
+    type: str
+    version: int
+    channel: str
+    attempts: int
+
+
+TAKE = """
+with taken as (
+    update tickets
+    set lease = $3, leased_until = $4
+    where delivery_id in (
+        select delivery_id
+        from tickets
+        where provider = $1 and ask_at <= $2 and (leased_until is null or leased_until <= $2)
+        order by provider, ask_at
+        limit $5
+        for update skip locked
+    )
+    returning delivery_id, message_id, sent_at
+)
+select taken.delivery_id, taken.message_id, taken.sent_at, n.type, n.version, d.channel, d.attempts
+from taken
+join deliveries as d on d.id = taken.delivery_id
+join notifications as n on n.id = d.notification_id
+order by taken.sent_at, taken.delivery_id
+"""
+
+ASK_AGAIN = """
+update tickets
+set ask_at = $3, lease = null, leased_until = null
+where delivery_id = any($1::uuid[]) and lease = $2
+"""
+
+# A receipt speaks of the message it was given for: of a delivery that was sent anew it says nothing.
+CONFIRM = """
+with confirmed as (
+    delete from tickets
+    where delivery_id = any($1::uuid[]) and lease = $2
+    returning delivery_id, message_id
+)
+update deliveries as d
+set state = 'delivered'
+from confirmed
+where d.id = confirmed.delivery_id and d.state = 'sent' and d.provider_message_id = confirmed.message_id
+"""
+
+DROP = """
+delete from tickets
+where delivery_id = any($1::uuid[]) and lease = $2
+"""
+
+# What a receipt takes back is under lease again, as after a claim, and is settled like any attempt.
+# The attempt was counted when it was sent.
+REOPEN = """
+with refused as (
+    delete from tickets
+    where delivery_id = any($1::uuid[]) and lease = $2
+    returning delivery_id, message_id
+)
+update deliveries as d
+set state = 'retrying', attempts = d.attempts - 1, lease = $2, leased_until = $3, settled_at = null
+from refused
+where d.id = refused.delivery_id and d.state = 'sent' and d.provider_message_id = refused.message_id
+returning d.id
+"""
+
+
+async def take_tickets(
+    connection: Connection, provider: str, *, lease: LeaseId, now: datetime, until: datetime, limit: int
+) -> list[Ticket]:
+    """Take a lease on tickets whose time to ask has come."""
+    return [Ticket(*row) for row in await connection.fetch(TAKE, provider, now, lease, until, limit)]
+
+
+async def ask_again(
+    connection: Connection, delivery_ids: Sequence[UUID], lease: LeaseId, at: datetime
+) -> None:
+    """Keep tickets for a later time."""
+    await connection.execute(ASK_AGAIN, delivery_ids, lease, at)
+
+
+async def confirm(connection: Connection, delivery_ids: Sequence[UUID], lease: LeaseId) -> None:
+    """Mark deliveries as confirmed by their receipts."""
+    await connection.execute(CONFIRM, delivery_ids, lease)
+
+
+async def drop_tickets(connection: Connection, delivery_ids: Sequence[UUID], lease: LeaseId) -> None:
+    """Ask no more."""
+    await connection.execute(DROP, delivery_ids, lease)
+
+
+async def reopen(
+    connection: Connection, delivery_ids: Sequence[UUID], lease: LeaseId, until: datetime
+) -> set[UUID]:
+    """Take back that deliveries were sent, so that they can be settled anew under this lease."""
+    return {row[0] for row in await connection.fetch(REOPEN, delivery_ids, lease, until)}
