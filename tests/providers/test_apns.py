@@ -1,7 +1,3 @@
-import asyncio
-import base64
-import logging
-import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,109 +5,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from providers.conformance import (
-    NOW,
-    CannedAnswer,
-    Http2Conformance,
-    ProviderConformance,
-    Rig,
-    a_message,
-    send_to,
-)
-from tocsin.domain.errors import ProviderSetupError
+from providers.apns_rig import TOPIC, ApnsRig, rigged
+from providers.conformance import NOW, Http2Conformance, ProviderConformance, a_message, send_to
 from tocsin.domain.message import Look
 from tocsin.domain.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
-from tocsin.providers.apns import (
-    HOSTS,
-    VOIP_BYTES,
-    ApnsProvider,
-    ApnsSettings,
-    apns_settings_faults,
-    collapse_id,
-    render,
-)
+from tocsin.providers.apns import VOIP_BYTES, collapse_id, render
 from tocsin.providers.apns_answers import ALARM_REST, RULES, UNPROVEN, UPDATES_REST
-from tocsin.sandbox import Hang, Outage, Quota, Refuse, Sandbox, SandboxSettings
-from tocsin.sandbox.apns import Apns
-
-TOPIC = "com.example.shop"
-MINUTE = 60.0
-HOUR = 3_600.0
-
-
-class MovableClock:
-    def __init__(self) -> None:
-        self.ahead = 0.0
-
-    def __call__(self) -> float:
-        return time.time() + self.ahead
-
-
-class ApnsRig(Rig):
-    service = "apns"
-    busy = Refuse("ServiceUnavailable", retry_after=7)
-    # Apple has no quota of a sender; this is the one answer that tells the whole provider to wait.
-    quota = Refuse("TooManyProviderTokenUpdates", retry_after=90)
-    gone = Refuse("Unregistered")
-    rejected = Refuse("BadPriority")
-
-    def __init__(self, sandbox: Sandbox, folder: Path) -> None:
-        super().__init__(sandbox)
-        self.stand_in = stand_in(sandbox)
-        self.clock = MovableClock()
-        self.key_file = self.stand_in.write_key(folder / "AuthKey.p8")
-
-    def build(
-        self,
-        *,
-        base_url: str | None = None,
-        timeout_seconds: float = 5.0,
-        concurrency: int = 20,
-        **settings: Any,
-    ) -> ApnsProvider:
-        given: dict[str, Any] = {
-            "key_file": self.key_file,
-            "key_id": Apns.key_id,
-            "team_id": Apns.team_id,
-            "topic": TOPIC,
-            "base_url": base_url or self.sandbox.https_url,
-            "timeout": timeout_seconds,
-            "max_concurrency": concurrency,
-            "ca_file": self.sandbox.ca_file,
-        }
-        return ApnsProvider(ApnsSettings(**given | settings), clock=self.clock)
-
-    def target(self, name: str) -> str:
-        return name.encode().hex()
-
-    def canned_answer(self, request_body: bytes) -> CannedAnswer:
-        assert request_body
-        return CannedAnswer(200, (("apns-id", "4a6f0c6e-0f0e-4d6c-9c7b-000000000001"),))
-
-    def title_of(self, received: Any) -> str:
-        title: str = received.message["aps"]["alert"]["title"]
-        return title
-
-    def take_one_token_in_20_minutes(self) -> None:
-        """Let provider and stand-in go by the same clock, and the stand-in be as strict as Apple."""
-        self.stand_in.clock = self.clock
-        self.stand_in.provider_tokens.least_seconds_between = 20 * MINUTE
-
-    async def proven_provider(self, **settings: Any) -> ApnsProvider:
-        """Give a provider that has got a message through."""
-        provider = self.provider(**settings)
-        assert isinstance(provider, ApnsProvider)
-        assert isinstance(await send_to(self, provider, "first"), Sent)
-        return provider
-
-
-def stand_in(sandbox: Sandbox) -> Apns:
-    service = sandbox.service("apns")
-    assert isinstance(service, Apns)
-    return service
+from tocsin.sandbox import Outage, Quota, Refuse, Sandbox, SandboxSettings
 
 
 @pytest.fixture(scope="module")
@@ -122,13 +23,8 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[San
 
 @pytest.fixture
 async def rig(running: Sandbox, tmp_path: Path) -> AsyncIterator[ApnsRig]:
-    running.reset()
-    made = ApnsRig(running, tmp_path)
-    yield made
-    await made.aclose()
-    made.stand_in.clock = time.time
-    made.stand_in.gone_since = None
-    made.stand_in.provider_tokens.forget()
+    async with rigged(running, tmp_path) as made:
+        yield made
 
 
 class TestConformance(ProviderConformance, Http2Conformance):
@@ -271,119 +167,6 @@ async def test_topics_of_other_providers_are_refused(rig: ApnsRig) -> None:
     assert rig.stats.requests == 0
 
 
-async def test_one_provider_token_serves_all(rig: ApnsRig) -> None:
-    rig.take_one_token_in_20_minutes()
-    provider = await rig.proven_provider()
-
-    outcomes = await asyncio.gather(*(send_to(rig, provider, f"phone{number}") for number in range(20)))
-
-    assert {type(outcome) for outcome in outcomes} == {Sent}
-
-
-async def test_a_provider_token_lives_between_20_and_60_minutes(rig: ApnsRig) -> None:
-    rig.take_one_token_in_20_minutes()
-    provider = await rig.proven_provider()
-
-    for _ in range(180):
-        rig.clock.ahead += MINUTE
-        assert isinstance(await send_to(rig, provider, "phone"), Sent)
-
-    assert rig.stats.answers == {"OK": 181}
-
-
-async def test_a_pause_of_any_length_ends_with_a_fresh_token(rig: ApnsRig) -> None:
-    rig.take_one_token_in_20_minutes()
-    provider = await rig.proven_provider()
-
-    for hours in (1, 5, 100):
-        rig.clock.ahead += hours * HOUR
-        assert isinstance(await send_to(rig, provider, "phone"), Sent)
-
-
-async def test_a_clock_that_is_set_back_does_not_leave_a_token_of_the_future(rig: ApnsRig) -> None:
-    rig.stand_in.clock = rig.clock
-    provider = await rig.proven_provider()
-    rig.clock.ahead -= 2 * HOUR
-
-    assert isinstance(await send_to(rig, provider, "phone"), Sent)
-
-
-async def test_an_expired_token_is_signed_anew_once_and_the_message_sent(rig: ApnsRig) -> None:
-    # The stand-in takes one new token and no more: all that are refused have to share it.
-    rig.take_one_token_in_20_minutes()
-    provider = await rig.proven_provider()
-    rig.clock.ahead += 30 * MINUTE
-    for number in range(10):
-        rig.script(f"phone{number}", Refuse("ExpiredProviderToken"))
-
-    outcomes = await asyncio.gather(*(send_to(rig, provider, f"phone{number}") for number in range(10)))
-
-    assert {type(outcome) for outcome in outcomes} == {Sent}
-    assert rig.stats.answers == {"OK": 11, "ExpiredProviderToken": 10}
-
-
-async def test_lasting_refusal_of_the_token_defers_and_alarms(rig: ApnsRig) -> None:
-    provider = rig.provider()
-    rig.script("phone", Refuse("ExpiredProviderToken"), repeat=True)
-
-    outcomes = [await send_to(rig, provider, "phone") for _ in range(3)]
-
-    assert outcomes == [Defer("ExpiredProviderToken", ALARM_REST, alarm=True)] * 3
-    # The first is sent once more with a new token; that one is not replaced for 20 minutes.
-    assert rig.stats.requests == 4
-
-
-async def test_a_machine_whose_clock_is_hours_late_is_told_to_its_operator(rig: ApnsRig) -> None:
-    rig.clock.ahead = -2 * HOUR
-
-    outcome = await send_to(rig, rig.provider(), "phone")
-
-    assert outcome == Defer("ExpiredProviderToken", ALARM_REST, alarm=True)
-
-
-async def test_both_tries_keep_within_one_time_out(rig: ApnsRig) -> None:
-    provider = await rig.proven_provider(timeout_seconds=1.0)
-    rig.script("phone", Refuse("ExpiredProviderToken"), Hang())
-    began = time.monotonic()
-
-    outcome = await send_to(rig, provider, "phone")
-
-    assert isinstance(outcome, Retry)
-    assert outcome.code == "timeout"
-    assert time.monotonic() - began < 1.9
-
-
-async def test_too_many_updates_keep_the_old_token(rig: ApnsRig) -> None:
-    rig.take_one_token_in_20_minutes()
-    provider = await rig.proven_provider()
-    rig.script("phone", Refuse("TooManyProviderTokenUpdates"))
-
-    outcomes = [await send_to(rig, provider, "phone") for _ in range(2)]
-
-    assert outcomes[0] == Defer("TooManyProviderTokenUpdates", UPDATES_REST)
-    assert isinstance(outcomes[1], Sent)
-
-
-@pytest.mark.parametrize("changes", [{"team_id": "OTHERTEAM1"}, {"key_id": "OTHERKEY01"}])
-async def test_a_key_of_somebody_else_defers_and_alarms(rig: ApnsRig, changes: dict[str, str]) -> None:
-    outcome = await send_to(rig, rig.provider(**changes), "phone")
-
-    assert outcome == Defer("InvalidProviderToken", ALARM_REST, alarm=True)
-
-
-async def test_tokens_and_keys_show_up_nowhere(rig: ApnsRig, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    provider = await rig.proven_provider()
-    rig.script("phone", Refuse("InvalidProviderToken"))
-
-    outcome = await send_to(rig, provider, "phone")
-
-    told = repr(outcome) + repr(provider) + repr(vars(provider)) + caplog.text
-    header = base64.urlsafe_b64encode(b'{"alg":"ES256"').decode()[:16]
-    assert header not in told
-    assert rig.key_file.read_text().splitlines()[1] not in told
-
-
 def test_an_alert_is_written_as_apple_wants_it() -> None:
     look = Look(
         severity="critical",
@@ -504,92 +287,6 @@ async def test_the_largest_payload_is_taken_and_one_byte_more_is_not(
 
     assert isinstance(outcomes[0], Sent)
     assert outcomes[1] == Rejected("payload_too_large", f"{most + 1} bytes; APNs takes {most}")
-
-
-def test_each_environment_has_its_address() -> None:
-    assert HOSTS == {
-        "production": "https://api.push.apple.com",
-        "sandbox": "https://api.sandbox.push.apple.com",
-    }
-
-
-def good(rig: ApnsRig, **changes: Any) -> ApnsSettings:
-    given: dict[str, Any] = {
-        "key_file": rig.key_file,
-        "key_id": "ABCDE12345",
-        "team_id": "TEAM123456",
-        "topic": TOPIC,
-    }
-    return ApnsSettings(**given | changes)
-
-
-def test_settings_that_fit_have_no_fault(rig: ApnsRig) -> None:
-    assert list(apns_settings_faults(ApnsSettings())) == []
-    assert list(apns_settings_faults(good(rig))) == []
-    assert list(apns_settings_faults(good(rig, base_url="https://127.0.0.1:2197"))) == []
-
-
-@pytest.mark.parametrize(
-    ("changes", "fields"),
-    [
-        ({"key_id": None}, ["apns.key_id"]),
-        ({"team_id": "", "topic": None}, ["apns.team_id", "apns.topic"]),
-        ({"key_file": None}, ["apns.key_file"]),
-        ({"key_file": Path("missing.p8")}, ["apns.key_file"]),
-        ({"topic": "com.example.shop.voip"}, ["apns.topic"]),
-        ({"topic": "com.example\nshop"}, ["apns.topic"]),
-        ({"base_url": "http://127.0.0.1:80"}, ["apns.base_url"]),
-        ({"ca_file": Path("missing.pem")}, ["apns.ca_file"]),
-    ],
-)
-def test_settings_that_contradict_are_named(rig: ApnsRig, changes: Any, fields: list[str]) -> None:
-    settings = good(rig, **changes)
-
-    assert [fault.field for fault in apns_settings_faults(settings)] == fields
-    with pytest.raises(ProviderSetupError):
-        ApnsProvider(settings)
-
-
-def pem(key: Any, password: bytes | None = None) -> bytes:
-    encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
-    if password:
-        encryption = serialization.BestAvailableEncryption(password)
-    written: bytes = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption
-    )
-    return written
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"pr1vate",
-        b"-----BEGIN PRIVATE KEY-----\ncHIxdmF0ZQ==\n-----END PRIVATE KEY-----\n",
-        pem(rsa.generate_private_key(public_exponent=65_537, key_size=2_048)),
-        pem(ec.generate_private_key(ec.SECP384R1())),
-        pem(ec.generate_private_key(ec.SECP256R1()), b"secret"),
-    ],
-    ids=["empty", "text", "no key", "rsa", "p-384", "encrypted"],
-)
-def test_a_file_that_is_no_key_of_apple_is_named_without_its_content(
-    rig: ApnsRig, tmp_path: Path, content: bytes
-) -> None:
-    path = tmp_path / "wrong.p8"
-    path.write_bytes(content)
-
-    (fault,) = apns_settings_faults(good(rig, key_file=path))
-
-    assert (fault.field, fault.code) == ("apns.key_file", "invalid")
-    assert "wrong.p8" in fault.message
-    assert "pr1vate" not in fault.message
-    with pytest.raises(ProviderSetupError, match=r"\.p8"):
-        ApnsProvider(good(rig, key_file=path))
-
-
-def test_without_a_key_there_is_no_provider() -> None:
-    with pytest.raises(ProviderSetupError, match="TOCSIN_APNS__KEY_FILE"):
-        ApnsProvider(ApnsSettings())
 
 
 async def test_an_untrusted_certificate_is_a_retry(rig: ApnsRig) -> None:

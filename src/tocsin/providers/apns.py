@@ -195,7 +195,7 @@ class ApnsProvider:
         try:
             answer = await self._post(message, body, header)
             if answer.status == HTTPStatus.OK:
-                return self._taken(message)
+                return self._taken(answer)
             outcome = await self._outcome(answer, message, now)
             if outcome.code != "ExpiredProviderToken" or (anew := self._tokens.replace(header)) is None:
                 return outcome
@@ -203,16 +203,16 @@ class ApnsProvider:
             async with asyncio.timeout(self._timeout - (time.monotonic() - began)):
                 answer = await self._post(message, body, anew)
                 if answer.status == HTTPStatus.OK:
-                    return self._taken(message)
+                    return self._taken(answer)
                 return await self._outcome(answer, message, now)
         except TimeoutError as error:
             return Retry("timeout", type(error).__name__)
         except PyreqwestError as error:
             return Retry("network_error", type(error).__name__)
 
-    def _taken(self, message: Message) -> Sent:
+    def _taken(self, answer: Response) -> Sent:
         self._proven = True
-        return Sent(str(message.delivery_id))
+        return Sent(answer.get_header("apns-id"))
 
     async def _post(self, message: Message, body: bytes, authorization: str) -> Response:
         push_type = message.look.push_type
