@@ -9,6 +9,7 @@ from tocsin.catalog.catalog import Catalog
 from tocsin.catalog.check import check
 from tocsin.catalog.load import load_catalog
 from tocsin.catalog.templates import RenderError
+from tocsin.domain.digest import told_together
 from tocsin.domain.message import PLAIN, Look
 
 TYPE = """\
@@ -97,6 +98,12 @@ def test_a_badge_may_be_a_plain_number_and_zero(tmp_path: Path) -> None:
 
 def test_the_fixed_words_need_no_other_field(tmp_path: Path) -> None:
     assert look(catalog(tmp_path, "    push_type: background"), {"number": 7}) == Look(push_type="background")
+
+
+def test_a_badge_may_count_what_a_digest_collected(tmp_path: Path) -> None:
+    made = catalog(tmp_path, '    badge: "{{ count }}"', "  policies: {digest: {window: 1h}}")
+
+    assert look(made, dict(told_together([{"number": 7}, {"number": 8}]))).badge == 2
 
 
 def test_other_channels_and_types_without_the_section_are_plain(tmp_path: Path) -> None:

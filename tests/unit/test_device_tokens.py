@@ -104,7 +104,19 @@ def test_whatever_a_subscription_is_it_gets_an_answer_that_does_not_quote_it(tok
     assert len(token) < 12 or token not in fault
 
 
-@pytest.mark.parametrize("provider", ["fcm", "apns", "sns"])
+@pytest.mark.parametrize(
+    "token", ["00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0", "ab" * 100]
+)
+def test_a_token_of_apple_has_any_length(token: str) -> None:
+    assert token_fault("apns", token) is None
+
+
+@pytest.mark.parametrize("token", ["<00fc13ad ff785122>", "../x", "a/b", "a?b", "AAECAw==", "%2e"])
+def test_a_token_of_apple_fits_into_a_path(token: str) -> None:
+    assert "hexadecimal" in (token_fault("apns", token) or "")
+
+
+@pytest.mark.parametrize("provider", ["fcm", "sns"])
 def test_the_tokens_of_others_are_their_own_affair(provider: Any) -> None:
     assert token_fault(provider, "anything") is None
 

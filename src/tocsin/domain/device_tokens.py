@@ -2,7 +2,7 @@
 
 import re
 from base64 import urlsafe_b64decode
-from typing import Literal
+from typing import Literal, assert_never
 from urllib.parse import urlsplit
 
 import msgspec
@@ -13,6 +13,8 @@ TokenKind = Literal["token", "fid"]
 USUAL_KIND: TokenKind = "token"
 
 _EXPO = re.compile(r"Expo(?:nent)?PushToken\[[^\[\]\s]+\]")
+# It becomes a part of a path. Apple promises no length, and names no alphabet beyond its hexadecimal today.
+_APNS = re.compile(r"[0-9a-zA-Z_\-]+")
 _POINT_BYTES = 65
 _UNCOMPRESSED = b"\x04"
 _AUTH_BYTES = 16
@@ -38,8 +40,12 @@ def token_fault(provider: ProviderName, token: str) -> str | None:
             return None if _EXPO.fullmatch(token) else "must be an Expo push token: ExponentPushToken[…]"
         case "webpush":
             return _subscription_fault(token)
-        case "fcm" | "apns" | "sns":
+        case "apns":
+            return None if _APNS.fullmatch(token) else "must be a device token of Apple's in hexadecimal"
+        case "fcm" | "sns":
             return None
+        case _:
+            assert_never(provider)
 
 
 def kind_fault(provider: ProviderName, kind: TokenKind) -> str | None:
