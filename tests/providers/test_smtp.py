@@ -398,8 +398,8 @@ async def test_a_mail_has_what_readers_and_servers_look_for(rig: SmtpRig) -> Non
         "List-Unsubscribe-Post": "List-Unsubscribe=One-Click",
         "MIME-Version": "1.0",
     }
-    assert arrived.message["text"] == "Merhaba dünya.\n"
-    assert arrived.message["html"] == "<p>Merhaba <b>dünya</b>.</p>\n"
+    assert arrived.message["text"] == "Merhaba dünya."
+    assert arrived.message["html"] == "<p>Merhaba <b>dünya</b>.</p>"
     assert arrived.message_id == f"<{message.delivery_id}@acme.example>"
 
 

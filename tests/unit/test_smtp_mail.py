@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tocsin.domain.ids import new_delivery_id, new_notification_id
 from tocsin.domain.message import Message
@@ -69,6 +70,35 @@ def test_a_title_arrives_as_it_was_and_brings_no_other_header(title: str) -> Non
 
     assert set(mail.keys()) == OURS
     assert mail.get_all("Subject") == [title]
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 5_000, "ü" * 5_000, "a=b " * 900, ".\n..\n.", "From a\n--=_\n \n\t", ""]
+)
+def test_lines_of_every_length_arrive(text: str) -> None:
+    mail = parsed(written(body=text, html=text))
+
+    assert lines_of(content_of(mail, "plain")) == lines_of(text)
+    assert lines_of(content_of(mail, "html")) == lines_of(text)
+
+
+def test_a_text_that_is_mostly_ascii_can_be_read_on_the_wire() -> None:
+    assert b"Pay now, J=C3=BCrgen." in written(body="Pay now, Jürgen.")
+
+
+def test_text_and_html_cannot_end_their_part() -> None:
+    message = a_message(html="")
+    mark = f"--=_{message.delivery_id.hex}"
+    forged = f"a\n{mark}\nContent-Type: text/html\n\nforged\n{mark}--\n"
+    mail = write_mail(
+        replace(message, body=forged, html=forged), sender=SENDER, reply_to=None, limit=9_999, now=NOW
+    )
+
+    assert isinstance(mail, Envelope)
+    assert [part.get_content_type() for part in parsed(mail.content).iter_parts()] == [
+        "text/plain",
+        "text/html",
+    ]
 
 
 @given(SOUND_TEXT, SOUND_TEXT)

@@ -1,11 +1,10 @@
 """A message as a mail: headers that nothing can be smuggled into, a text and maybe an HTML part."""
 
 import re
-from base64 import b64encode
+from base64 import b64encode, encodebytes
+from binascii import b2a_qp
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from email.message import EmailMessage
-from email.policy import SMTP
 from email.utils import format_datetime, unquote
 
 import idna
@@ -17,8 +16,6 @@ from tocsin.domain.outcome import Rejected
 LONGEST_LINE = 998
 """Of a mail, without its line break (RFC 5322)."""
 
-# Eight-bit content would need a server that offers 8BITMIME.
-_POLICY = SMTP.clone(cte_type="7bit")
 _LOCAL_PART = re.compile(r"""[^\s\x00-\x20\x7f@<>()\[\]\\,;:"]+""")
 _HOST = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)(\.(?!-)[a-z0-9-]{1,63}(?<!-))*", re.IGNORECASE)
 _HEADER_NAME = re.compile(r"[!-9;-~]+")
@@ -27,6 +24,7 @@ _HEADER_VALUE = re.compile(r"[ -~]*")
 _ATOMS = re.compile(r"[\w!#$%&'*+/=?^`{|}~ -]+", re.ASCII)
 _WORD_BYTES = 45
 _SHORT_TEXT = 60
+_READABLE_SHARE = 6
 _OURS = frozenset(
     {
         *("from", "to", "cc", "bcc", "sender", "reply-to", "subject", "date", "message-id"),
@@ -100,6 +98,7 @@ def write_mail(
         "Subject": _text(message.title),
         "Date": format_datetime(now),
         "Message-ID": message_id,
+        "MIME-Version": "1.0",
         "Auto-Submitted": "auto-generated",
         "X-Tocsin-Delivery-Id": str(message.delivery_id),
         **message.headers,
@@ -120,11 +119,27 @@ def _lines(headers: Mapping[str, str]) -> bytes:
 
 
 def _body(message: Message) -> bytes:
-    body = EmailMessage(policy=_POLICY)
-    body.set_content(_sound(message.body))
-    if message.html is not None:
-        body.add_alternative(_sound(message.html), subtype="html")
-    return body.as_bytes()
+    if message.html is None:
+        return _part("plain", message.body)
+    # Neither encoding of a part ever writes an underscore after an equals sign.
+    boundary = f"=_{message.delivery_id.hex}"
+    head = f'Content-Type: multipart/alternative; boundary="{boundary}"\r\n\r\n'.encode()
+    mark = f"--{boundary}\r\n".encode()
+    parts = (_part("plain", message.body), _part("html", message.html))
+    return head + b"".join(mark + part for part in parts) + f"--{boundary}--\r\n".encode()
+
+
+def _part(kind: str, text: str) -> bytes:
+    """Write a text in ASCII, as not every server takes more: readable if most of it is, else as base64."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
+    joined = "\r\n".join([*lines, ""])
+    content = joined.encode(errors="replace")
+    if len(content) - len(joined) > len(joined) // _READABLE_SHARE:
+        encoding, encoded = "base64", encodebytes(content).replace(b"\n", b"\r\n")
+    else:
+        encoding, encoded = "quoted-printable", b2a_qp(content)
+    head = f"Content-Type: text/{kind}; charset=utf-8\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n"
+    return head.encode() + encoded
 
 
 def _texts(message: Message) -> Iterator[str]:
@@ -134,11 +149,6 @@ def _texts(message: Message) -> Iterator[str]:
     for name, value in message.headers.items():
         yield name
         yield value
-
-
-def _sound(text: str) -> str:
-    """Replace what no encoding can carry: halves of a surrogate pair."""
-    return text.encode(errors="replace").decode()
 
 
 def _fits(name: str, value: str) -> bool:

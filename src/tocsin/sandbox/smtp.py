@@ -128,7 +128,7 @@ class Smtp:
         return "250 2.0.0 OK: queued"
 
     def _deliver(self, session: "Session", content: bytes) -> None:
-        mail = read_mail(content)
+        mail = read_mail(content, headers_only=self._settings.record == "counts")
         for address, _ in session.recipients:
             self.tally.deliver(mail.delivery_id)
             self._phones.receive(
