@@ -182,6 +182,8 @@ class ExpoProvider:
         return refusal
 
     async def _post(self, url: str, body: bytes, deadline: float) -> _Answer | Retry:
+        if asyncio.get_running_loop().time() >= deadline:
+            return Retry("timeout", "the parts sent before left no time")
         request = self._connections.next().post(url).header("content-type", "application/json")
         if self._settings.access_token:
             bearer = f"Bearer {self._settings.access_token}"
