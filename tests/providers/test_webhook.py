@@ -160,6 +160,10 @@ def test_a_second_rotation_ends_the_first_key_at_once() -> None:
     assert signed == [signatures(key, "id", b"{}", NOW) for key in (third, second)]
 
 
+def test_a_secret_that_was_lost_is_replaced_by_a_rotation() -> None:
+    assert rotated("", SECRET, NOW) == SECRET
+
+
 @given(st.binary(min_size=24, max_size=64), st.text(st.characters(codec="utf-8"), max_size=200))
 def test_the_official_library_signs_alike(key: bytes, body: str) -> None:
     secret = f"whsec_{base64.b64encode(key).decode()}"

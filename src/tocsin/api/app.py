@@ -18,6 +18,7 @@ from tocsin.api import (
     toggles,
     unsubscribe,
     users,
+    webhooks,
 )
 from tocsin.api.access_log import AccessLog
 from tocsin.api.auth import Gate
@@ -51,6 +52,10 @@ ROUTES = (
     users.put_user,
     users.put_users,
     users.get_user,
+    webhooks.add_webhook,
+    webhooks.list_webhooks,
+    webhooks.retire_webhook,
+    webhooks.rotate_webhook,
     admin.list_refused,
     admin.list_keys,
     admin.make_key,

@@ -65,6 +65,8 @@ def rotated(secret: str, new_key: str, now: datetime) -> str:
     A secret is kept as its keys with spaces between; behind a replaced one stand an @ and the second it ends.
     """
     present = secret.split(" ", maxsplit=1)[0]
+    if not present:
+        return new_key
     return f"{new_key} {present}@{int((now + PREVIOUS_KEY_LIVES).timestamp())}"
 
 
