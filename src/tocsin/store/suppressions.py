@@ -1,0 +1,89 @@
+"""Addresses that are sent no mail: the mailbox is gone, or somebody said so."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from uuid import UUID
+
+import msgspec
+
+from tocsin.store.pool import Connection
+
+
+class Suppression(msgspec.Struct, frozen=True, kw_only=True):
+    """An address in lower case, why it is sent nothing, and the delivery that showed it, if one did."""
+
+    address: str
+    reason: str
+    detail: str
+    delivery_id: UUID | None
+    suppressed_at: datetime
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A place in the list, which goes from the newest to the oldest."""
+
+    suppressed_at: datetime
+    address: str
+
+
+NEWEST = Place(datetime.max.replace(tzinfo=UTC), "")
+
+# The time of the first suppression stays: it tells since when nothing was sent.
+SUPPRESS = """
+insert into suppressed_addresses (address, reason, detail, delivery_id, suppressed_at)
+values (lower($1), $2, $3, $4, $5)
+on conflict (address) do update
+set reason = excluded.reason,
+    detail = excluded.detail,
+    delivery_id = excluded.delivery_id
+returning address, reason, detail, delivery_id, suppressed_at
+"""
+
+OF = """
+select given
+from unnest($1::text[]) as given
+where exists (select from suppressed_addresses where address = lower(given))
+"""
+
+PAGE = """
+select address, reason, detail, delivery_id, suppressed_at
+from suppressed_addresses
+where (suppressed_at, address) < ($1, $2)
+order by suppressed_at desc, address desc
+limit $3
+"""
+
+REMOVE = """
+delete from suppressed_addresses
+where address = lower($1)
+returning address
+"""
+
+
+async def suppress(
+    connection: Connection,
+    address: str,
+    *,
+    reason: str,
+    now: datetime,
+    detail: str = "",
+    delivery_id: UUID | None = None,
+) -> Suppression:
+    """Send an address nothing from now on; said again, the last reason holds."""
+    return Suppression(**await connection.fetchrow(SUPPRESS, address, reason, detail, delivery_id, now))
+
+
+async def of(connection: Connection, addresses: Sequence[str]) -> frozenset[str]:
+    """Tell which of these addresses are sent nothing, however they are capitalised."""
+    return frozenset(row["given"] for row in await connection.fetch(OF, list(addresses)))
+
+
+async def page(connection: Connection, *, before: Place = NEWEST, limit: int) -> list[Suppression]:
+    """Read a stretch of the list, newest first."""
+    rows = await connection.fetch(PAGE, before.suppressed_at, before.address, limit)
+    return [Suppression(**row) for row in rows]
+
+
+async def remove(connection: Connection, address: str) -> bool:
+    """Send an address mail again; tells whether it was sent none."""
+    return await connection.fetchval(REMOVE, address) is not None
