@@ -15,6 +15,7 @@ from tocsin.api import (
     notifications,
     preferences,
     probes,
+    suppressions,
     toggles,
     unsubscribe,
     users,
@@ -63,6 +64,9 @@ ROUTES = (
     toggles.list_toggles,
     toggles.switch_toggle,
     toggles.toggle_history,
+    suppressions.list_suppressions,
+    suppressions.suppress_address,
+    suppressions.remove_suppression,
     probes.healthz,
     probes.readyz,
 )

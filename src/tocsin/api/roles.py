@@ -25,6 +25,8 @@ class Right(StrEnum):
     CHANGE_USERS = "write the directory"
     SEE_TOGGLES = "see toggles and who switched them"
     CHANGE_TOGGLES = "switch toggles"
+    SEE_SUPPRESSIONS = "see which addresses are sent no mail"
+    CHANGE_SUPPRESSIONS = "suppress addresses and lift it"
     KEYS = "make, list and revoke API keys"
 
 
@@ -42,6 +44,8 @@ RIGHTS: Mapping[Role, frozenset[Right]] = {
             Right.CHANGE_USERS,
             Right.SEE_TOGGLES,
             Right.CHANGE_TOGGLES,
+            Right.SEE_SUPPRESSIONS,
+            Right.CHANGE_SUPPRESSIONS,
         }
     ),
     Role.VIEWER: frozenset({Right.SEE_OWN, Right.SEE_ALL, Right.SEE_REFUSED, Right.SEE_TOGGLES}),
