@@ -99,22 +99,22 @@ class Proxy:
             return
         link.writers.append(to_peer)
         pumps = [
-            asyncio.create_task(_pump(reader, to_peer, lambda chunk: chunk)),
-            asyncio.create_task(_pump(from_peer, writer, self._let_through)),
+            asyncio.create_task(_pump(reader, to_peer.write, to_peer)),
+            asyncio.create_task(_pump(from_peer, lambda chunk: self._bring(chunk, writer), writer)),
         ]
         await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         for pump in pumps:
             pump.cancel()
         await asyncio.wait(pumps)
 
-    def _let_through(self, chunk: bytes) -> bytes:
-        if self._bytes_left is None:
-            return chunk
-        passed, self._bytes_left = chunk[: self._bytes_left], self._bytes_left - len(chunk)
-        if self._bytes_left <= 0:
-            self._bytes_left = None
-            self.reset()
-        return passed
+    def _bring(self, chunk: bytes, writer: asyncio.StreamWriter) -> None:
+        """Pass on what the peer sent, and no more than is left before a reset."""
+        writer.write(chunk[: self._bytes_left])
+        if self._bytes_left is not None:
+            self._bytes_left = max(0, self._bytes_left - len(chunk))
+            if not self._bytes_left:
+                self._bytes_left = None
+                self.reset()
 
 
 class _Link:
@@ -144,9 +144,9 @@ class _Link:
 
 
 async def _pump(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, let_through: Callable[[bytes], bytes]
+    reader: asyncio.StreamReader, pass_on: Callable[[bytes], None], writer: asyncio.StreamWriter
 ) -> None:
     with contextlib.suppress(OSError):
         while chunk := await reader.read(_CHUNK):
-            writer.write(let_through(chunk))
+            pass_on(chunk)
             await writer.drain()
