@@ -246,16 +246,30 @@ async def test_the_browser_reads_what_the_message_says(rig: WebPushRig) -> None:
             "title": "New customer",
             "body": "Ali Veli",
             "tag": "order-7",
-            "data": {"type": "new_customer", "delivery_id": str(message.delivery_id)},
+            "data": {
+                "type": "new_customer",
+                "delivery_id": str(message.delivery_id),
+                "deep_link": "https://example.com/orders/7",
+                "route": "/orders/7",
+            },
             "icon": "https://example.com/i.png",
             "image": "https://example.com/p.png",
             "badge": 3,
             "url": "https://example.com/orders/7",
-            "route": "/orders/7",
             "lang": "tr-TR",
             "severity": "critical",
         },
     }
+
+
+def test_what_means_something_to_an_app_alone_stays_out_of_a_browsers_fields() -> None:
+    look = Look(icon="ic_order", deep_link="shop://orders/7", push_type="background")
+    written = render(a_message("x", look=look))
+
+    assert isinstance(written, bytes)
+    content = msgspec.json.decode(written)
+    assert set(content) == {"title", "body", "tag", "data", "silent"}
+    assert content["data"]["deep_link"] == "shop://orders/7"
 
 
 async def test_http_ece_reads_the_body_with_the_keys_of_the_browser(rig: WebPushRig) -> None:

@@ -88,17 +88,16 @@ def render(message: Message) -> bytes | Rejected:
         "title": message.title,
         "body": message.body,
         "tag": message.collapse_key or str(message.delivery_id),
-        "data": message.data,
+        "data": {**message.data, **_given(deep_link=look.deep_link, route=look.route)},
     }
-    optional = {
-        "icon": look.icon,
-        "image": look.image,
-        "badge": look.badge,
-        "url": look.deep_link,
-        "route": look.route,
-        "lang": message.locale,
-    }
-    content |= {name: value for name, value in optional.items() if value is not None}
+    # An icon may be a drawable of an Android app, and a deep link a place in an app: nothing to a browser.
+    content |= _given(
+        icon=_web_address(look.icon),
+        image=look.image,
+        badge=look.badge,
+        url=_web_address(look.deep_link),
+        lang=message.locale,
+    )
     if look.severity != "info":
         content["severity"] = look.severity
     if look.push_type == "background":
@@ -107,6 +106,14 @@ def render(message: Message) -> bytes | Rejected:
     if len(plaintext) > PLAINTEXT_BYTES:
         return Rejected("payload_too_large", f"{len(plaintext)} bytes; a browser takes {PLAINTEXT_BYTES}")
     return plaintext
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _web_address(text: str | None) -> str | None:
+    return text if text and text.startswith("https://") else None
 
 
 def headers(message: Message, now: datetime) -> dict[str, str]:
