@@ -6,7 +6,20 @@ from typing import Annotated
 
 import typer
 
-from tocsin.cli import cancel, catalog, demo, devices, explain, keys, sandbox, send, serve, show, toggle
+from tocsin.cli import (
+    cancel,
+    catalog,
+    demo,
+    devices,
+    explain,
+    keys,
+    sandbox,
+    send,
+    serve,
+    show,
+    suppressions,
+    toggle,
+)
 from tocsin.cli.output import complain
 from tocsin.domain.errors import TocsinError
 
@@ -28,6 +41,7 @@ app.add_typer(devices.app, name="devices")
 app.add_typer(keys.app, name="keys")
 app.add_typer(catalog.app, name="catalog")
 app.add_typer(toggle.app, name="toggle")
+app.add_typer(suppressions.app, name="suppressions")
 sandbox.add_to(app)
 demo.add_to(app)
 
