@@ -1,5 +1,6 @@
 import asyncio
 import logging
+import re
 from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -36,7 +37,7 @@ from tocsin.providers.webpush import (
     render,
     webpush_settings_faults,
 )
-from tocsin.providers.webpush_answers import ALARM_REST, QUOTA_REST, classify
+from tocsin.providers.webpush_answers import ALARM_REST, QUOTA_REST, RULES, classify
 from tocsin.providers.webpush_crypto import new_private_key_pem, point, public_key_of
 from tocsin.providers.webpush_subscription import host_of, read_subscription, subscription_fault
 from tocsin.sandbox import Outage, Quota, Refuse, Sandbox, SandboxSettings
@@ -535,3 +536,10 @@ def test_a_key_or_subject_that_is_missing_stops_the_start(tmp_path: Path) -> Non
         read_private_key_file(tmp_path / "key.pem")
     (tmp_path / "key.pem").write_text(PEM)
     assert read_private_key_file(tmp_path / "key.pem") == PEM
+
+
+def test_the_table_of_answers_is_documented() -> None:
+    page = Path(__file__).parents[2] / "docs" / "reference" / "webpush.md"
+    rows = re.findall(r"^\| (\d{3}) \| `(\w+)` \| `(\w+)` \|", page.read_text("utf-8"), re.MULTILINE)
+
+    assert rows == [(str(rule.status), rule.code, rule.outcome) for rule in RULES]
