@@ -1,6 +1,9 @@
 import base64
+import re
+import runpy
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -25,6 +28,7 @@ from tocsin.providers.webhook import (
 from tocsin.sandbox import Refuse, Sandbox
 from tocsin.sandbox.phones import Received
 
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "webhooks.md"
 SECRET = new_secret()
 
 
@@ -115,6 +119,23 @@ async def test_the_official_library_verifies_what_arrives(rig: WebhookRig) -> No
     }
     (arrived,) = rig.arrivals
     assert arrived.message["headers"]["webhook-id"] == str(message.delivery_id)
+
+
+async def test_what_the_guide_gives_to_verify_with_does_it(rig: WebhookRig, tmp_path: Path) -> None:
+    (code,) = re.findall(r"```python\n([^`]*def is_genuine[^`]*)```", GUIDE.read_text("utf-8"))
+    snippet = tmp_path / "snippet.py"
+    snippet.write_text(code)
+    is_genuine = runpy.run_path(str(snippet))["is_genuine"]
+    new_key = new_secret()
+
+    await send(rig, secret=rotated(SECRET, new_key, NOW))
+
+    (arrived,) = rig.arrivals
+    body, headers = arrived.message["body"].encode(), arrived.message["headers"]
+    assert is_genuine(body, headers, SECRET)
+    assert is_genuine(body, headers, new_key)
+    assert not is_genuine(body, headers, new_secret())
+    assert not is_genuine(body + b" ", headers, SECRET)
 
 
 async def test_another_secret_does_not_verify(rig: WebhookRig) -> None:
