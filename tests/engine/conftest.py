@@ -31,6 +31,38 @@ TEXTS = {
     "email.text": "-",
 }
 
+# Types that go by other channels than push, or by several.
+ELSEWHERE = {
+    "everywhere": ("[push, email, webhook]", "{}"),
+    "mail_only": ("[email]", "{}"),
+    "hook_only": ("[webhook]", "{}"),
+    "must_know": (
+        "[push, email]",
+        "{attempts: {push: 9}, backoff: 'ladder(1h)', failover: {to: email, after: 10m}}",
+    ),
+}
+BY_SEVERAL = """
+{name}:
+  version: 1
+  category: alerts
+  channels: {channels}
+  default_locale: en
+  payload:
+    type: object
+    properties:
+      text: {{type: string, examples: [Fire]}}
+  policies: {policies}
+"""
+TEXTS_OF = {
+    "push": {"push.title": "Alert", "push.body": "-"},
+    "email": {
+        "email.subject": "Alert {{ text | default('') }}",
+        "email.text": "It says: {{ text | default('') }}",
+        "email.html": "<style>p { color: red }</style><p>{{ text | default('') }}</p>",
+    },
+    "webhook": {},
+}
+
 # Types that go by push alone and differ only in how they are treated.
 POLICIES = {
     "plain": "backoff: 'ladder(10s)'",
@@ -75,6 +107,10 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     for name, policies in POLICIES.items():
         declaration = BY_PUSH.format(name=name, category=f"{name}_news", policies=written_policies(policies))
         add_type(folder, name, declaration, texts)
+    for name, (channels, policies) in ELSEWHERE.items():
+        declaration = BY_SEVERAL.format(name=name, channels=channels, policies=policies)
+        used = [part for channel, part in TEXTS_OF.items() if channel in channels]
+        add_type(folder, name, declaration, {key: text for part in used for key, text in part.items()})
     return load_catalog(folder)
 
 

@@ -101,6 +101,13 @@ class StubProvider:
         return answer
 
 
+def a_provider(name: str, *, concurrency: int = 10, batch: int = 1) -> StubProvider:
+    """Give a provider of another name, which may take several messages at once."""
+    limits = Limits(payload_bytes=4_096, batch=batch, ttl_seconds=2_419_200)
+    made: type[StubProvider] = type(name, (StubProvider,), {"name": name, "limits": limits})
+    return made(concurrency)
+
+
 class BatchProvider(StubProvider):
     """Takes several messages at once."""
 
@@ -150,22 +157,27 @@ class Stage:
         *providers: Provider,
         settings: DispatchSettings = QUICK,
         channel: str = "push",
+        others: Mapping[str, Sequence[Provider]] | None = None,
         **more: Any,
     ) -> AsyncIterator[asyncio.Event]:
         """Run a worker until the block ends; the event given stops it sooner."""
         toggles = Toggles()
+        channels = {
+            name: {provider.name: provider for provider in by_name}
+            for name, by_name in {channel: providers, **(others or {})}.items()
+        }
         worker = Worker(
             pool=self._worker_pool,
             wake=Wake(self.database_url, SCHEMA, PoolSettings()),
             watch=ToggleWatch(toggles, self.database_url, SCHEMA, PoolSettings()),
             triage=Triage(
                 catalog=self.catalog,
-                providers=frozenset(provider.name for provider in providers),
+                providers=frozenset(name for named in channels.values() for name in named),
                 toggles=toggles,
                 quiet=QuietHours.compile(self.quiet),
                 limits=self.limits,
             ),
-            channels={channel: {provider.name: provider for provider in providers}},
+            channels=channels,
             settings=WorkerSettings(dispatch=settings, **more),
             clock=self.clock,
         )

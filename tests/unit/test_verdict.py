@@ -197,9 +197,10 @@ def test_every_settlement_tells_how_it_came_to_that_and_at_which_device(outcome:
 
 def test_a_sibling_begins_with_no_attempts() -> None:
     sibling_id = uuid7()
-    original = aimed(2)
+    original = aimed(2).names
+    assert original is not None
 
-    sibling = aim_at(original.names, LEASE, (), PHONE, sibling_id)
+    sibling = aim_at(original, LEASE, (), PHONE, sibling_id)
 
     assert (sibling.id, sibling.attempts, sibling.decisions) == (sibling_id, 0, None)
 

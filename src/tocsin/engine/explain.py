@@ -1,13 +1,14 @@
 """The same decisions, nothing written: why each person will or will not hear of it, and when."""
 
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
 import msgspec
 
-from tocsin.domain.decide import Step
+from tocsin.domain.decide import NOBODY, Step
 from tocsin.domain.delivery import State
 from tocsin.domain.faults import Fault
 from tocsin.domain.ids import new_lease_id
@@ -15,10 +16,11 @@ from tocsin.domain.intent import Intent
 from tocsin.domain.limits import Allowance
 from tocsin.domain.plan import PlannedDelivery
 from tocsin.domain.reasons import MEANING, Reason
-from tocsin.domain.recipient import ConfigRecipient, EmailRecipient, Recipient, UserRecipient, route_id
+from tocsin.domain.recipient import recipient_of, route_id
 from tocsin.engine.check import Planner
 from tocsin.engine.claim import Claim
 from tocsin.engine.triage import Admitted, Triage
+from tocsin.store import suppressions
 from tocsin.store.claims import ClaimedDelivery, ReachedDevice
 from tocsin.store.deliveries import UnsentDelivery
 from tocsin.store.digests import open_due_at
@@ -82,8 +84,15 @@ class Explainer(msgspec.Struct, frozen=True):
             [each.user_id or "" for each in planned],
             [each.ordering_key for each in planned],
         )
+        addresses = [each.address for each in accepted.deliveries if each.address is not None]
+        suppressed = await suppressions.of(connection, addresses) if addresses else frozenset()
         routes = [
-            await self._route(connection, accepted, each, known.get(each.user_id or ""))
+            await self._route(
+                connection,
+                accepted,
+                each,
+                known.get(each.user_id or "") or _stranger(each.address, suppressed),
+            )
             for each in accepted.deliveries
         ]
         return Explained(type=accepted.type, version=accepted.version, now=now, routes=routes)
@@ -93,9 +102,9 @@ class Explainer(msgspec.Struct, frozen=True):
         connection: Connection,
         accepted: NewNotification,
         planned: PlannedDelivery,
-        whom: Acquaintance | None,
+        whom: Acquaintance,
     ) -> ExplainedRoute:
-        if planned.reason is not None or whom is None:
+        if planned.reason is not None:
             return _never(accepted, planned)
         now, steps = await _collected(connection, accepted, planned)
         for _ in range(MOST_HOLDS):
@@ -175,6 +184,19 @@ class Explainer(msgspec.Struct, frozen=True):
         return next((each for each in admitted.allowances if counted.get(each.key, 0) >= each.limit), None)
 
 
+def _stranger(address: str | None, suppressed: AbstractSet[str]) -> Acquaintance:
+    """Tell what is known of a mere address, or of somebody never heard of."""
+    return Acquaintance(
+        user_id="",
+        behind=False,
+        mailbox=address,
+        suppressed=address in suppressed,
+        person=NOBODY,
+        locale=None,
+        devices=(),
+    )
+
+
 async def _collected(
     connection: Connection, accepted: NewNotification, planned: PlannedDelivery
 ) -> tuple[datetime, list[Step]]:
@@ -190,12 +212,6 @@ def _limited(full: Allowance, now: datetime) -> Step:
     if full.beyond == "defer":
         return Step(rule="limit", result="hold", detail=full.detail, at=now, until=full.ends_at)
     return Step(rule="limit", result="skip", detail=full.detail, at=now)
-
-
-def _recipient(accepted: NewNotification, planned: PlannedDelivery) -> Recipient:
-    if planned.user_id is not None:
-        return UserRecipient(planned.user_id)
-    return EmailRecipient(planned.address) if planned.address else ConfigRecipient(accepted.type)
 
 
 def _never(accepted: NewNotification, planned: PlannedDelivery) -> ExplainedRoute:
@@ -216,7 +232,7 @@ def _route(
     held_by: str | None = None,
     devices: Iterable[ReachedDevice] = (),
 ) -> ExplainedRoute:
-    recipient = _recipient(accepted, planned)
+    recipient = recipient_of(planned.user_id, planned.address, accepted.type)
     return ExplainedRoute(
         route_id=route_id(planned.channel, recipient),
         recipient=str(recipient),

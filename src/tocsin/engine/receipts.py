@@ -22,7 +22,6 @@ from tocsin.engine.verdict import settlement
 from tocsin.store.pool import DATABASE_FAULTS, Pool
 from tocsin.store.tickets import Ticket, ask_again, confirm, drop_tickets, reopen, take_tickets
 
-LOOK_SECONDS = 5.0
 LEASE = timedelta(minutes=2)
 AFTER_A_FAULT = timedelta(minutes=1)
 
@@ -41,7 +40,7 @@ class Receipts:
         settler: Settler,
         circuits: Circuits,
         clock: Clock,
-        look_seconds: float = LOOK_SECONDS,
+        look_seconds: float,
     ) -> None:
         if not isinstance(provider, GivesReceipts):
             raise TypeError(f"{provider.name} gives no receipts")

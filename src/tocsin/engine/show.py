@@ -9,7 +9,7 @@ import msgspec
 from tocsin.domain.decide import Step
 from tocsin.domain.delivery import State
 from tocsin.domain.hints import hint
-from tocsin.domain.recipient import ConfigRecipient, EmailRecipient, Recipient, UserRecipient, route_id
+from tocsin.domain.recipient import recipient_of, route_id
 from tocsin.store import deliveries, notifications
 from tocsin.store.deliveries import AttemptRow, DeliveryRow
 from tocsin.store.pool import Connection
@@ -93,7 +93,7 @@ async def show(connection: Connection, notification_id: UUID) -> Shown | None:
 
 
 def _delivery(row: DeliveryRow, attempts: list[AttemptRow], kind: str) -> ShownDelivery:
-    recipient = _recipient(row, kind)
+    recipient = recipient_of(row.user_id, row.address, kind)
     return ShownDelivery(
         delivery_id=row.id,
         route_id=route_id(row.channel, recipient),
@@ -118,11 +118,3 @@ def _delivery(row: DeliveryRow, attempts: list[AttemptRow], kind: str) -> ShownD
         last_error=row.last_error,
         hint=hint(row.last_error_code),
     )
-
-
-def _recipient(row: DeliveryRow, kind: str) -> Recipient:
-    if row.user_id is not None:
-        return UserRecipient(row.user_id)
-    if row.address is not None:
-        return EmailRecipient(row.address)
-    return ConfigRecipient(kind)

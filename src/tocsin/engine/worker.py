@@ -102,6 +102,7 @@ class Worker:
                 settler=self._settler,
                 circuits=self._circuits,
                 clock=clock,
+                look_seconds=settings.dispatch.poll_seconds,
             )
             for providers in channels.values()
             for provider in providers.values()

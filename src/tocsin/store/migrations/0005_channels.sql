@@ -12,6 +12,8 @@ alter table devices
 
 create index devices_by_last_seen on devices (last_seen_at) where retired_at is null;
 
+create index devices_fresh_by_last_seen on devices (last_seen_at) where retired_at is null and stale_at is null;
+
 -- What is sent by this channel only if the one named here has not reached the person in time.
 alter table deliveries add column fallback_for text;
 
@@ -97,6 +99,7 @@ drop table tickets;
 drop table kept_secrets;
 drop table suppressed_addresses;
 alter table deliveries drop column fallback_for;
+drop index devices_fresh_by_last_seen;
 drop index devices_by_last_seen;
 alter table devices
     drop column token_kind,

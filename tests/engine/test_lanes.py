@@ -1,0 +1,93 @@
+from datetime import timedelta
+
+from engine.stage import Stage, StubProvider, a_provider
+from tocsin.engine.dispatch import DispatchSettings
+from waiting import found, until
+
+QUICK = DispatchSettings(poll_seconds=0.02, lease_seconds=30.0, stop_seconds=10.0)
+
+
+async def test_a_slow_provider_does_not_hold_up_another(stage: Stage) -> None:
+    slow, quick = a_provider("fcm", concurrency=4), a_provider("apns", concurrency=4)
+    slow.hold()
+    async with stage.working(slow, quick):
+        for number in range(120):
+            await stage.device(f"user{number}", provider="apns" if number % 3 == 2 else "fcm")
+        for number in range(120):
+            await stage.accept(f"user{number}", idempotency_key=f"{number}")
+
+        await until(lambda: len(quick.arrived) == 40)
+        assert len(slow.arrived) == 4
+        slow.let_go.set()
+        await until(lambda: len(slow.arrived) == 80)
+
+    assert await stage.states() == {"sent": 120}
+    assert slow.most_at_once == 4
+    assert set(slow.counts().values()) == {1}
+
+
+async def test_a_fan_out_keeps_to_what_the_provider_takes_at_once(stage: Stage) -> None:
+    provider = StubProvider(concurrency=3)
+    for number in range(12):
+        await stage.device("ada", token=f"phone{number}")
+    async with stage.working(provider):
+        sent = await stage.settled(await stage.accept("ada"), "sent")
+
+    assert len(sent) == 12
+    assert provider.most_at_once <= 3
+
+
+async def test_what_waits_too_long_under_its_lease_is_handed_on_untried(stage: Stage) -> None:
+    provider = StubProvider(concurrency=1)
+    provider.hold()
+    for number in range(2):
+        await stage.device("ada", token=f"phone{number}")
+    async with stage.working(provider):
+        notification_id = await stage.accept("ada")
+        await until(lambda: len(provider.arrived) == 1)
+        stage.clock.advance(timedelta(seconds=16))
+        provider.let_go.set()
+        sent = await stage.settled(notification_id, "sent")
+
+    assert [row["attempts"] for row in sent] == [1, 1]
+    assert set(provider.counts().values()) == {1}
+
+
+async def test_a_worker_that_stops_hands_on_what_it_has_not_begun(stage: Stage) -> None:
+    first, second = StubProvider(concurrency=1), StubProvider(concurrency=5)
+    first.hold()
+    for number in range(2):
+        await stage.device("ada", token=f"phone{number}")
+    async with stage.working(first) as stop:
+        notification_id = await stage.accept("ada")
+        await until(lambda: len(first.arrived) == 1)
+        stop.set()
+
+        async def handed_on() -> bool:
+            free = await stage.pool.fetchval("select count(*) from deliveries where lease is null")
+            return bool(free == 1)
+
+        await found(handed_on)
+        first.let_go.set()
+    async with stage.working(second):
+        await stage.settled(notification_id, "sent")
+
+    assert len(first.arrived) == len(second.arrived) == 1
+
+
+async def test_batches_are_as_large_as_the_provider_takes(stage: Stage) -> None:
+    provider = a_provider("expo", concurrency=200, batch=50)
+    sizes: list[int] = []
+    send = provider.send
+
+    async def noting(batch, *, now):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        sizes.append(len(batch))
+        return await send(batch, now=now)
+
+    provider.send = noting  # type: ignore[method-assign]
+    for number in range(120):
+        await stage.device("ada", token=f"phone{number}", provider="expo")
+    async with stage.working(provider):
+        await stage.settled(await stage.accept("ada"), "sent")
+
+    assert sorted(sizes) == [20, 50, 50]
