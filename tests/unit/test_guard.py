@@ -333,6 +333,39 @@ async def test_a_name_is_looked_up_once_for_all_who_wait() -> None:
     await connected.aclose()
 
 
+async def test_a_name_that_takes_long_holds_no_other_up() -> None:
+    async def lookup(host: str) -> Sequence[str]:
+        if host.startswith("slow"):
+            await asyncio.Event().wait()
+        return ["127.0.0.1"]
+
+    connected = connections(Guard(allow_private=True, lookup=lookup), None)
+    slow = [
+        asyncio.create_task(connected.client_for(f"https://slow{number}.example.com/"))
+        for number in range(200)
+    ]
+    async with asyncio.timeout(1):
+        await connected.client_for("https://push.example.com/")
+
+    for each in slow:
+        each.cancel()
+    await asyncio.wait(slow)
+    await connected.aclose()
+
+
+async def test_the_address_in_use_is_kept_while_the_resolver_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guarded_connections, "ADDRESS_SECONDS", 0.0)
+    connected = connections(Guard(allow_private=True, lookup=Names("127.0.0.1", "")), None)
+    url = "https://push.example.com/"
+
+    first = await connected.client_for(url)
+    assert await connected.client_for(url) is first
+    connected.connection_failed(url)
+    with pytest.raises(HostUnknownError):
+        await connected.client_for(url)
+    await connected.aclose()
+
+
 async def test_the_longest_unused_host_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guarded_connections, "MOST_HOSTS", 2)
     names = Names("127.0.0.1")

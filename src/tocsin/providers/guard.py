@@ -5,8 +5,10 @@ a name may stand for another address a moment later.
 """
 
 import asyncio
+import functools
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 from pyreqwest.http import Url
@@ -39,6 +41,8 @@ _FORBIDDEN_V4 = tuple(
 _GLOBAL_V6 = IPv6Network("2000::/3")
 _FORBIDDEN_V6 = tuple(IPv6Network(network) for network in ("2001::/23", "2001:db8::/32", "3fff::/20"))
 _NAT64 = IPv6Network("64:ff9b::/96")
+# Names from outside may take long on purpose, so they hold no threads that other work waits for.
+_LOOKUPS = ThreadPoolExecutor(max_workers=16, thread_name_prefix="lookup")
 _LOCAL_NAMES = ("localhost", "local", "localdomain", "internal", "intranet", "lan", "home.arpa")
 
 
@@ -52,7 +56,8 @@ class HostUnknownError(Exception):
 
 async def system_lookup(host: str) -> Sequence[str]:
     """Ask the system's resolver for the addresses of a name, the best first."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    ask = functools.partial(socket.getaddrinfo, host, None, type=socket.SOCK_STREAM)
+    found = await asyncio.get_running_loop().run_in_executor(_LOOKUPS, ask)
     return [str(entry[4][0]) for entry in found]
 
 

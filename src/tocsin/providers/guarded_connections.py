@@ -5,6 +5,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import msgspec
 from pyreqwest.client import Client
@@ -13,12 +14,11 @@ from pyreqwest.http import Url
 from pyreqwest.response import Response
 
 from tocsin.providers.connections import Connections, authority
-from tocsin.providers.guard import Guard, HostRefusedError
+from tocsin.providers.guard import Guard, HostRefusedError, HostUnknownError
 
 ADDRESS_SECONDS = 60.0
 MOST_HOSTS = 256
 ANSWER_BYTES = 4_096
-_LOCKS = 64
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -32,10 +32,10 @@ class Reply(msgspec.Struct, frozen=True):
 class _Pinned:
     """The connections to one host, all to one of its addresses."""
 
-    def __init__(self, connections: Connections, address: str, fresh_until: float) -> None:
+    def __init__(self, connections: Connections, address: str) -> None:
         self.connections = connections
         self.address = address
-        self.fresh_until = fresh_until
+        self.fresh_until = 0.0
         self.failed = False
 
 
@@ -60,8 +60,8 @@ class GuardedConnections:
         self._timeout = timeout
         self._ca_file = ca_file
         self._hosts: OrderedDict[str, _Pinned] = OrderedDict()
-        # Names are looked up once for all who wait; a lock shared by a few hosts does no harm.
-        self._locks = [asyncio.Lock() for _ in range(_LOCKS)]
+        # A name is looked up once for all who wait for it, and kept only as long as somebody does.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # A CA file that cannot be read has to stop the start, not the first message.
         authority(ca_file)
 
@@ -93,9 +93,9 @@ class GuardedConnections:
         host = Url(url).host_str or ""
         pinned = self._fresh(host)
         if pinned is None:
-            async with self._locks[hash(host) % _LOCKS]:
+            lock = self._locks.setdefault(host, asyncio.Lock())
+            async with lock:
                 pinned = self._fresh(host) or await self._pin(host)
-        self._hosts.move_to_end(host)
         return pinned.connections.next()
 
     def connection_failed(self, url: str) -> None:
@@ -114,20 +114,29 @@ class GuardedConnections:
         pinned = self._hosts.get(host)
         if pinned is None or pinned.failed or time.monotonic() >= pinned.fresh_until:
             return None
+        self._hosts.move_to_end(host)
         return pinned
 
     async def _pin(self, host: str) -> _Pinned:
-        async with asyncio.timeout(self._connect_timeout):
-            addresses = await self._guard.addresses(host)
-        fresh_until = time.monotonic() + ADDRESS_SECONDS
         present = self._hosts.get(host)
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                addresses = await self._guard.addresses(host)
+        except (HostUnknownError, TimeoutError):
+            # The address in use was judged; a resolver that fails is no reason to leave it.
+            if present is None or present.failed:
+                raise
+            addresses = [present.address]
         if present and present.address in addresses and not (present.failed and len(addresses) > 1):
-            present.fresh_until, present.failed = fresh_until, False
-            return present
-        address = _another(addresses, present.address if present else None)
-        # Building a client reads every trusted certificate, which takes milliseconds.
-        connections = await asyncio.to_thread(self._open, (host, address))
-        pinned = self._hosts[host] = _Pinned(connections, address, fresh_until)
+            pinned = present
+        else:
+            address = _another(addresses, present.address if present else None)
+            # Building a client reads every trusted certificate, which takes milliseconds.
+            pinned = _Pinned(await asyncio.to_thread(self._open, (host, address)), address)
+        pinned.failed = False
+        pinned.fresh_until = time.monotonic() + ADDRESS_SECONDS
+        self._hosts[host] = pinned
+        self._hosts.move_to_end(host)
         while len(self._hosts) > MOST_HOSTS:
             self._hosts.popitem(last=False)
         return pinned
