@@ -29,10 +29,18 @@ from tocsin.engine.worker import Worker, WorkerSettings
 from tocsin.providers.apns import ApnsProvider
 from tocsin.providers.expo import ExpoProvider
 from tocsin.providers.fcm import FcmProvider
+from tocsin.providers.smtp import SmtpProvider
+from tocsin.providers.webhook import WebhookProvider
+from tocsin.providers.webpush import WebPushProvider, read_private_key_file
+from tocsin.providers.webpush_crypto import new_private_key_pem, public_key_of
 from tocsin.settings import Settings, default_data_dir, providers_in_use
 from tocsin.store.embedded import EmbeddedPostgres
+from tocsin.store.kept_secrets import get_or_make
 from tocsin.store.migrate import migrate
 from tocsin.store.pool import Pool, open_pool
+
+
+VAPID_KEY = "vapid_private_key"
 
 
 def data_dir(settings: Settings) -> Path:
@@ -75,7 +83,11 @@ def read_catalog(settings: Settings) -> Catalog:
 class Secrets(msgspec.Struct, frozen=True):
     """What is kept in the database for providers."""
 
-    vapid_key: str | None = None
+    vapid_key: str
+
+    def __repr__(self) -> str:
+        """Tell nothing."""
+        return "Secrets(…)"
 
 
 class Way(NamedTuple):
@@ -89,12 +101,25 @@ WAYS = {
     "fcm": Way("push", lambda settings, _: FcmProvider(settings.fcm)),
     "apns": Way("push", lambda settings, _: ApnsProvider(settings.apns)),
     "expo": Way("push", lambda settings, _: ExpoProvider(settings.expo)),
+    "webpush": Way("push", lambda settings, secrets: WebPushProvider(settings.webpush, secrets.vapid_key)),
+    "smtp": Way("email", lambda settings, _: SmtpProvider(settings.smtp)),
+    "webhook": Way("webhook", lambda settings, _: WebhookProvider(settings.webhook)),
 }
 
 
 def channels(settings: Settings) -> frozenset[str]:
     """Name the channels that have a provider."""
     return frozenset(WAYS[name].channel for name in providers_in_use(settings))
+
+
+async def kept_secrets(settings: Settings, pool: Pool) -> Secrets:
+    """Read what is kept for providers; a key that is needed and missing is made."""
+    if not settings.webpush.enabled:
+        return Secrets(vapid_key="")
+    if settings.webpush.private_key_file is not None:
+        return Secrets(vapid_key=read_private_key_file(settings.webpush.private_key_file))
+    async with pool.acquire() as connection:
+        return Secrets(vapid_key=await get_or_make(connection, VAPID_KEY, new_private_key_pem, utc_now()))
 
 
 @asynccontextmanager
@@ -151,6 +176,7 @@ async def open_api(settings: Settings, url: str) -> AsyncIterator[Litestar]:
     """Build the HTTP application on a migrated database."""
     catalog = read_catalog(settings)
     async with migrated_pool(settings, url) as pool, known_toggles(settings, pool) as toggles:
+        secrets = await kept_secrets(settings, pool)
         watching = asyncio.create_task(ToggleWatch(toggles, url, settings.schema, settings.pool).run())
         yield create_app(
             Services(
@@ -163,6 +189,7 @@ async def open_api(settings: Settings, url: str) -> AsyncIterator[Litestar]:
                 devices=settings.devices,
                 http=settings.http,
                 unsubscribe=settings.unsubscribe,
+                webpush_key=public_key_of(secrets.vapid_key) if secrets.vapid_key else None,
             ),
             catalog,
         )
@@ -174,7 +201,7 @@ async def run_worker(settings: Settings, url: str, stop: asyncio.Event) -> None:
     catalog = read_catalog(settings)
     async with (
         migrated_pool(settings, url, lookups_only=True) as pool,
-        open_providers(settings, Secrets()) as providers,
+        open_providers(settings, await kept_secrets(settings, pool)) as providers,
         known_toggles(settings, pool) as toggles,
     ):
         worker = Worker(

@@ -27,6 +27,9 @@ from tocsin.logs import LogSettings
 from tocsin.providers.apns import ApnsSettings, apns_settings_faults
 from tocsin.providers.expo import ExpoSettings, expo_settings_faults
 from tocsin.providers.fcm import FcmSettings, fcm_settings_faults
+from tocsin.providers.smtp import SmtpSettings, smtp_settings_faults
+from tocsin.providers.webhook import WebhookSettings, webhook_settings_faults
+from tocsin.providers.webpush import WebPushSettings, webpush_settings_faults
 from tocsin.store.pool import PoolSettings, schema_fault
 
 PREFIX = "TOCSIN_"
@@ -53,6 +56,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     fcm: FcmSettings = FcmSettings()
     apns: ApnsSettings = ApnsSettings()
     expo: ExpoSettings = ExpoSettings()
+    webpush: WebPushSettings = WebPushSettings()
+    smtp: SmtpSettings = SmtpSettings()
+    webhook: WebhookSettings = WebhookSettings()
     quiet_hours: QuietHoursSettings = QuietHoursSettings()
     limits: LimitsSettings = LimitsSettings()
     toggles: TogglesSettings = TogglesSettings()
@@ -86,6 +92,9 @@ def providers_in_use(settings: Settings) -> tuple[str, ...]:
         "fcm": settings.fcm.credentials_file is not None,
         "apns": settings.apns.key_file is not None,
         "expo": settings.expo.enabled,
+        "webpush": settings.webpush.enabled,
+        "smtp": settings.smtp.host is not None,
+        "webhook": settings.webhook.enabled,
     }
     return tuple(name for name, is_set_up in set_up.items() if is_set_up)
 
@@ -205,6 +214,9 @@ def _contradictions(settings: Settings) -> Iterator[Fault]:
         *fcm_settings_faults(settings.fcm),
         *apns_settings_faults(settings.apns),
         *expo_settings_faults(settings.expo),
+        *webpush_settings_faults(settings.webpush),
+        *smtp_settings_faults(settings.smtp),
+        *webhook_settings_faults(settings.webhook),
     ):
         named = setting_name(tuple(fault.field.split(".")))
         yield Fault(field=named, code=fault.code, message=fault.message)

@@ -20,6 +20,7 @@ from tocsin.api import (
     unsubscribe,
     users,
     webhooks,
+    webpush,
 )
 from tocsin.api.access_log import AccessLog
 from tocsin.api.auth import Gate
@@ -37,6 +38,7 @@ ROUTES = (
     devices.unregister_device,
     devices.list_devices,
     devices.change_device,
+    webpush.webpush_key,
     preferences.get_preferences,
     preferences.change_preferences,
     preferences.list_categories,
@@ -91,7 +93,7 @@ def create_app(services: Services, catalog: Catalog | None = None) -> Litestar:
         logging_config=None,
         openapi_config=None,
         request_max_body_size=services.http.max_body_bytes,
-        state=State({"services": services, "catalog": catalog}),
+        state=State({"services": services, "catalog": catalog, "webpush_key": services.webpush_key}),
     )
     app.state.openapi = openapi_document(app)
     app.asgi_handler = AccessLog(app.asgi_handler)

@@ -27,6 +27,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     devices: DeviceSettings = DeviceSettings()
     unsubscribe: UnsubscribeSettings = UnsubscribeSettings()
     http: HttpSettings = HttpSettings()
+    webpush_key: str | None = None
 
 
 def services_of(request: Request[Any, Any, Any]) -> Services:

@@ -48,7 +48,7 @@ class SmtpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     sender: str | None = None
     reply_to: str | None = None
     connections: Annotated[int, Meta(ge=1, le=500)] = 4
-    timeout: Annotated[float, Meta(gt=0, le=300)] = 30.0
+    timeout: Annotated[float, Meta(gt=0, le=300)] = 20.0
     ca_file: Path | None = None
 
     def __repr__(self) -> str:

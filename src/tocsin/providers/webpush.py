@@ -58,7 +58,7 @@ class WebPushSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 def webpush_settings_faults(settings: WebPushSettings) -> Sequence[Fault]:
     """Name what is missing or contradicts itself."""
-    field = "webpush.subject (TOCSIN_WEBPUSH__SUBJECT)"
+    field = "webpush.subject"
     if not settings.enabled:
         return []
     if settings.subject is None:
