@@ -121,7 +121,12 @@ async def test_the_categories_of_the_catalog_are_listed(pool: Pool) -> None:
         answer = await http.get("/v1/preferences/categories", headers=person("ada"))
         unnamed = await http.get("/v1/preferences/categories")
 
-    assert answer.json() == {"categories": [{"category": "customers", "channels": {"push": "all"}}]}
+    assert answer.json() == {
+        "categories": [
+            {"category": "billing", "channels": {"push": "all", "email": "all"}},
+            {"category": "customers", "channels": {"push": "all"}},
+        ]
+    }
     assert unnamed.status_code == 401
 
 

@@ -368,6 +368,16 @@ def test_the_shipped_catalog_is_complete() -> None:
     assert report.faults == ()
     assert report.types == (
         TypeReport(
+            name="invoice_due",
+            category="billing",
+            channels=("push", "email"),
+            versions=(
+                VersionReport(
+                    version=1, upgrades=False, locales={"push": ("en", "tr"), "email": ("en", "tr")}
+                ),
+            ),
+        ),
+        TypeReport(
             name="new_customer",
             category="customers",
             channels=("push",),

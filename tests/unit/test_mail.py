@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tocsin.catalog.load import load_catalog, shipped_catalog
 from tocsin.catalog.mail import inline_css
 
 MAIL = (
@@ -66,6 +67,34 @@ def test_what_was_escaped_stays_escaped() -> None:
 
     assert "<script" not in html
     assert "&lt;script&gt;" in html
+
+
+@pytest.mark.parametrize(
+    ("locale", "subject", "due"),
+    [
+        ("en", "Invoice INV-7 is due on May 17, 2031", "May 17, 2031"),
+        ("tr", "INV-7 numaralı fatura: son ödeme günü 17 May 2031", "17 Mayıs 2031"),  # noqa: RUF001 - Turkish
+    ],
+)
+def test_the_shipped_mail_is_whole_in_each_language(locale: str, subject: str, due: str) -> None:
+    catalog = load_catalog(shipped_catalog())
+    payload = {
+        "invoice_number": "INV-7",
+        "amount": "129.90",
+        "currency": "EUR",
+        "due_on": "2031-05-17",
+        "pay_url": "https://example.com/pay?a=1&b=2",
+    }
+
+    texts = catalog.render(catalog.types["invoice_due"], "email", locale, payload).parts
+    html = inline_css(texts["html"])
+
+    assert texts["subject"] == subject
+    assert "https://example.com/pay?a=1&b=2" in texts["text"]
+    assert 'href="https://example.com/pay?a=1&amp;b=2"' in html
+    assert all(due in text for text in (texts["text"], html))
+    assert html.count("<style>") == 1
+    assert ".amount" not in html
 
 
 def test_it_costs_little_beside_the_sending_of_a_mail() -> None:
