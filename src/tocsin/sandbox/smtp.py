@@ -162,7 +162,10 @@ class Smtp:
                 greet, host, port, ssl=context if mode == "tls" else None
             )
         except OSError as error:
-            raise SandboxStartError(f"the sandbox cannot take mail on {host}:{port}: {error}") from error
+            raise SandboxStartError(
+                f"the sandbox cannot listen on {host}:{port}: {error.strerror or error}; "
+                "choose another port, or 0 for a free one"
+            ) from error
         exits.callback(server.close)
         taken: int = server.sockets[0].getsockname()[1]
         return taken
