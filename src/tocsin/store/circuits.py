@@ -5,6 +5,7 @@ from typing import Literal
 
 import msgspec
 
+from tocsin.store.health import storable
 from tocsin.store.pool import Connection
 
 
@@ -53,10 +54,12 @@ limit $1
 """
 
 # Several workers may find a provider down in the same moment: the first opens the circuit, the others
-# can only make it stay open longer.
+# can only make it stay open longer, without counting as further openings.
 OPEN = """
 insert into circuits as c (name, provider, state, code, detail, openings, changed_at, retry_at)
-values ($1, $2, 'open', $3, $4, 1, $5::timestamptz, $5 + greatest($6::interval, $7::interval))
+values (
+    $1, $2, 'open', $3, $4, 1, $5::timestamptz, $5 + greatest($6::interval, least($7::interval, $8::interval))
+)
 on conflict (name) do update
 set state = 'open',
     code = excluded.code,
@@ -65,7 +68,9 @@ set state = 'open',
     changed_at = case when c.state = 'open' then c.changed_at else excluded.changed_at end,
     retry_at = greatest(
         case when c.state = 'open' then c.retry_at end,
-        $5 + greatest($6::interval, least($7::interval * power(2, least(c.openings, 20)), $8::interval))
+        $5 + greatest(
+            $6, least($7 * power(2, least(c.openings - (c.state = 'open')::integer, 20)), $8)
+        )
     ),
     probe_until = null
 returning name, provider, state, code, detail, openings, changed_at, retry_at, probe_until
@@ -90,14 +95,21 @@ with closed as (
 recovered as (
     update alarms
     set cleared_at = $2, cleared_by = 'recovered'
-    where cleared_at is null and provider in (select provider from closed)
+    where cleared_at is null
+        and provider in (select provider from closed)
+        and not exists (
+            select
+            from circuits as other
+            where other.provider = alarms.provider and other.name <> $1 and other.state <> 'closed'
+        )
 )
 select count(*)
 from closed
 """
 
 # Slots follow each other without a gap, by the clock of the database, which all workers share. After a
-# rest the rate grows from a tenth to the whole within the ramp.
+# rest the rate grows from a tenth to the whole within the ramp; a tenth is the least also where the
+# worker that closed the circuit is ahead of the database.
 GRANT = """
 with paced as (
     select
@@ -105,7 +117,10 @@ with paced as (
             $3::double precision * case
                 when c.ramp_from is null or $4::double precision = 0 then 1
                 else least(
-                    1, 0.1 + 0.9 * extract(epoch from clock_timestamp() - c.ramp_from)::double precision / $4
+                    1,
+                    0.1 + 0.9 * greatest(
+                        0, extract(epoch from clock_timestamp() - c.ramp_from)::double precision / $4
+                    )
                 )
             end
         ) * interval '1 second' as takes
@@ -143,8 +158,8 @@ async def open_circuit(connection: Connection, opening: Opening, now: datetime) 
         OPEN,
         opening.name,
         opening.provider,
-        opening.code,
-        opening.detail,
+        storable(opening.code),
+        storable(opening.detail),
         now,
         opening.after,
         opening.rest,
@@ -159,7 +174,10 @@ async def take_probe(connection: Connection, name: str, now: datetime, until: da
 
 
 async def close_circuit(connection: Connection, name: str, now: datetime) -> bool:
-    """Close a circuit and clear the alarms of its provider; tell whether it was not closed before."""
+    """Close a circuit and tell whether it was not closed before.
+
+    With the last circuit of a provider its alarms are cleared.
+    """
     return bool(await connection.fetchval(CLOSE, name, now))
 
 

@@ -1,5 +1,6 @@
 """The health of providers as operators see it: what came of attempts, and standing alarms."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -42,9 +43,10 @@ class AlarmRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CountRow(msgspec.Struct, frozen=True, kw_only=True):
-    """How many attempts came to one outcome since some moment."""
+    """How many attempts came to one outcome within a minute."""
 
     provider: str
+    minute: datetime
     outcome: str
     code: str
     count: int
@@ -53,19 +55,19 @@ class CountRow(msgspec.Struct, frozen=True, kw_only=True):
 # Sorted, so that two workers never lock the same rows crosswise.
 COUNT = """
 insert into provider_counts as counted (provider, minute, outcome, code, count)
-select provider, date_trunc('minute', $5::timestamptz), outcome, code, count
+select provider, date_trunc('minute', $5::timestamptz), outcome, code, sum(count)
 from unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) as given (provider, outcome, code, count)
+group by provider, outcome, code
 order by provider, outcome, code
 on conflict (provider, minute, outcome, code) do update
 set count = counted.count + excluded.count
 """
 
 COUNTS_SINCE = """
-select provider, outcome, code, sum(count)::bigint as count
+select provider, minute, outcome, code, count
 from provider_counts
 where minute >= $1
-group by provider, outcome, code
-order by provider, count desc, outcome, code
+order by provider, minute, outcome, code
 """
 
 FORGET_COUNTS = """
@@ -83,12 +85,21 @@ on conflict (provider, code) where cleared_at is null do update
 set last_at = excluded.last_at, detail = excluded.detail, count = standing.count + excluded.count
 """
 
-ALARMS = """
+# Two statements, so that the few that stand are found without reading the many that do not.
+STANDING = """
 select id, provider, code, detail, raised_at, last_at, count, cleared_at, cleared_by
 from alarms
-where ($1 or cleared_at is null) and id < $2
+where cleared_at is null and id < $1
 order by id desc
-limit $3
+limit $2
+"""
+
+EVERY_ALARM = """
+select id, provider, code, detail, raised_at, last_at, count, cleared_at, cleared_by
+from alarms
+where id < $1
+order by id desc
+limit $2
 """
 
 CLEAR_ALARM = """
@@ -98,15 +109,36 @@ where id = $1 and cleared_at is null
 returning id, provider, code, detail, raised_at, last_at, count, cleared_at, cleared_by
 """
 
+COUNT_HELD = """
+select count(*)
+from (
+    select
+    from deliveries
+    where held_by = any($1::text[]) and state in ('scheduled', 'pending', 'retrying')
+    limit $2
+) as held
+"""
+
+
+def storable(text: str) -> str:
+    """Make a provider's words fit to be stored: what one of them says must not keep the rest from being."""
+    return text.replace("\x00", "\ufffd").encode(errors="replace").decode()
+
 
 async def count_outcomes(connection: Connection, counts: Mapping[Counted, int], now: datetime) -> None:
     """Add what attempts came to, to the minute at hand."""
-    columns = [list(column) for column in zip(*counts, strict=True)]
-    await connection.execute(COUNT, *columns, list(counts.values()), now)
+    await connection.execute(
+        COUNT,
+        [counted.provider for counted in counts],
+        [counted.outcome for counted in counts],
+        [storable(counted.code) for counted in counts],
+        list(counts.values()),
+        now,
+    )
 
 
 async def counts_since(connection: Connection, since: datetime) -> list[CountRow]:
-    """Read what attempts came to since the beginning of a minute, the most frequent first."""
+    """Read what attempts came to, minute by minute, since the beginning of one."""
     return [CountRow(**row) for row in await connection.fetch(COUNTS_SINCE, since)]
 
 
@@ -117,17 +149,19 @@ async def forget_counts(connection: Connection, before: datetime) -> None:
 
 async def raise_alarms(connection: Connection, alarms: Mapping[Alarm, int], now: datetime) -> None:
     """Raise alarms, or count them once more where they stand already."""
-    latest = {(alarm.provider, alarm.code): alarm for alarm in alarms}
-    counts: dict[tuple[str, str], int] = {}
+    latest: dict[tuple[str, str], str] = {}
+    counts: Counter[tuple[str, str]] = Counter()
     for alarm, count in alarms.items():
-        counts[alarm.provider, alarm.code] = counts.get((alarm.provider, alarm.code), 0) + count
+        standing = alarm.provider, storable(alarm.code)
+        latest[standing] = storable(alarm.detail)
+        counts[standing] += count
     await connection.execute(
         RAISE,
         [new_alarm_id() for _ in latest],
-        [alarm.provider for alarm in latest.values()],
-        [alarm.code for alarm in latest.values()],
-        [alarm.detail for alarm in latest.values()],
-        list(counts.values()),
+        [provider for provider, _ in latest],
+        [code for _, code in latest],
+        list(latest.values()),
+        [counts[standing] for standing in latest],
         now,
     )
 
@@ -136,7 +170,8 @@ async def list_alarms(
     connection: Connection, *, cleared: bool, before: UUID, limit: int
 ) -> Sequence[AlarmRow]:
     """Read alarms, newest first: those that stand, or all."""
-    return [AlarmRow(**row) for row in await connection.fetch(ALARMS, cleared, before, limit)]
+    statement = EVERY_ALARM if cleared else STANDING
+    return [AlarmRow(**row) for row in await connection.fetch(statement, before, limit)]
 
 
 async def clear_alarm(
@@ -145,3 +180,9 @@ async def clear_alarm(
     """Clear a standing alarm."""
     row = await connection.fetchrow(CLEAR_ALARM, alarm_id, now, cleared_by)
     return AlarmRow(**row) if row else None
+
+
+async def count_held(connection: Connection, holders: Sequence[str], most: int) -> int:
+    """Count the deliveries that are held by any of these, up to a number."""
+    count: int = await connection.fetchval(COUNT_HELD, holders, most)
+    return count
