@@ -1,5 +1,6 @@
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -171,3 +172,15 @@ def test_an_address_is_never_kept_however_it_is_quoted(
 
     assert address not in kept
     assert not re.search(rf"(?<![\w.+-]){re.escape(address.partition('@')[0])}(?![\w.+-])", kept)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.code}-{rule.enhanced}-{rule.means}")
+def test_every_row_of_the_table_is_documented(rule: Rule) -> None:
+    page = (Path(__file__).parents[2] / "docs/reference/smtp.md").read_text()
+    enhanced = rule.enhanced and (rule.enhanced if rule.enhanced.count(".") > 1 else f"{rule.enhanced}.x")
+    code = " ".join(str(part) for part in (rule.code, enhanced) if part)
+
+    outcome = {"busy": "retry", "target_busy": "retry", "rate": "defer", "setup": "defer"}.get(
+        rule.means, "defer" if rule.means == "credentials" else rule.means
+    )
+    assert [line for line in page.splitlines() if f"`{code}`" in line and f"| `{outcome}` |" in line]
