@@ -35,9 +35,11 @@ class Connections:
         return next(self._turns)
 
     async def aclose(self) -> None:
-        """Close every connection."""
+        """Close every connection; the sockets go when nobody holds the clients any more."""
         for client in self._clients:
             await client.close()
+        self._clients.clear()
+        self._turns = cycle(self._clients)
 
 
 def authority(ca_file: Path | None) -> bytes | None:
