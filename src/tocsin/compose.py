@@ -22,6 +22,7 @@ from tocsin.engine.accept import Acceptor
 from tocsin.engine.check import Planner
 from tocsin.engine.clock import utc_now
 from tocsin.engine.explain import Explainer
+from tocsin.engine.providers import ProviderInUse
 from tocsin.engine.toggles import Toggles, ToggleWatch
 from tocsin.engine.triage import Triage
 from tocsin.engine.wake import Wake
@@ -122,6 +123,14 @@ async def kept_secrets(settings: Settings, pool: Pool) -> Secrets:
         return Secrets(vapid_key=await get_or_make(connection, VAPID_KEY, new_private_key_pem, utc_now()))
 
 
+def ways_in_use(settings: Settings) -> tuple[ProviderInUse, ...]:
+    """Name the providers that are set up, each with its channel and its rate."""
+    return tuple(
+        ProviderInUse(name=name, channel=WAYS[name].channel, rate=settings.rates.of(name) or None)
+        for name in providers_in_use(settings)
+    )
+
+
 @asynccontextmanager
 async def open_providers(
     settings: Settings, secrets: Secrets
@@ -185,6 +194,7 @@ async def open_api(settings: Settings, url: str) -> AsyncIterator[Litestar]:
                 explainer=explainer(settings, catalog, toggles),
                 clock=utc_now,
                 schema=settings.schema,
+                providers=ways_in_use(settings),
                 auth=settings.auth,
                 devices=settings.devices,
                 http=settings.http,

@@ -12,6 +12,7 @@ from tocsin.domain.unsubscribe import UnsubscribeSettings
 from tocsin.engine.accept import Acceptor
 from tocsin.engine.clock import Clock
 from tocsin.engine.explain import Explainer
+from tocsin.engine.providers import ProviderInUse
 from tocsin.store.pool import Pool
 
 
@@ -23,6 +24,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     explainer: Explainer
     clock: Clock
     schema: str
+    providers: tuple[ProviderInUse, ...] = ()
     auth: AuthSettings = AuthSettings()
     devices: DeviceSettings = DeviceSettings()
     unsubscribe: UnsubscribeSettings = UnsubscribeSettings()
