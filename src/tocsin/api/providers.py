@@ -1,0 +1,117 @@
+"""The operator's calls about providers: how they do, and pausing them."""
+
+from typing import Any, ClassVar
+
+import msgspec
+from litestar import Request, get, post
+from litestar.response.base import ASGIResponse
+
+from tocsin.api.auth import holder_of
+from tocsin.api.bodies import Checked, decode
+from tocsin.api.checks import not_blank
+from tocsin.api.operations import KeyMay, Operation, Tag, declared
+from tocsin.api.problems import BODY_TOO_LARGE, INVALID_BODY, MALFORMED_JSON, Kind, ProblemError
+from tocsin.api.queries import read_path
+from tocsin.api.replies import reply
+from tocsin.api.roles import Right
+from tocsin.api.services import services_of
+from tocsin.domain.toggles import Note, toggle_of
+from tocsin.engine.providers import ProviderHealth, not_in_use, providers_health
+from tocsin.store import toggles
+
+UNKNOWN_PROVIDER = Kind(
+    "unknown_provider", 404, "There is no such provider", "The detail names the providers that are in use."
+)
+
+
+class PauseProvider(Checked, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why a provider is paused or resumed; the body may be left out."""
+
+    checks: ClassVar = {"reason": not_blank}
+
+    reason: Note | None = None
+
+
+class ProviderList(msgspec.Struct, frozen=True):
+    """The providers in use."""
+
+    providers: list[ProviderHealth]
+
+
+@get(
+    "/v1/admin/providers",
+    opt=declared(
+        Operation(
+            tag=Tag.ADMIN,
+            summary="Show how the providers in use do",
+            access=KeyMay(Right.SEE_TOGGLES),
+            answers={200: ProviderList},
+        )
+    ),
+)
+async def list_providers(request: Request[Any, Any, Any]) -> ASGIResponse:
+    """Show state, rate, outcomes, what waits and alarms of each."""
+    services = services_of(request)
+    async with services.pool.acquire() as connection:
+        shown = await providers_health(connection, services.providers, services.clock())
+    return reply(ProviderList(shown))
+
+
+@post(
+    "/v1/admin/providers/{name:str}/pause",
+    status_code=200,
+    opt=declared(
+        Operation(
+            tag=Tag.ADMIN,
+            summary="Pause a provider; what is for it waits",
+            access=KeyMay(Right.CHANGE_TOGGLES),
+            body=PauseProvider,
+            answers={200: ProviderHealth},
+            problems=(UNKNOWN_PROVIDER, MALFORMED_JSON, BODY_TOO_LARGE, INVALID_BODY),
+            example={"reason": "outage at the provider"},
+        )
+    ),
+)
+async def pause_provider(request: Request[Any, Any, Any]) -> ASGIResponse:
+    """Switch a provider's toggle off."""
+    return await _switched(request, enabled=False)
+
+
+@post(
+    "/v1/admin/providers/{name:str}/resume",
+    status_code=200,
+    opt=declared(
+        Operation(
+            tag=Tag.ADMIN,
+            summary="Resume a paused provider; what waited goes on",
+            access=KeyMay(Right.CHANGE_TOGGLES),
+            body=PauseProvider,
+            answers={200: ProviderHealth},
+            problems=(UNKNOWN_PROVIDER, MALFORMED_JSON, BODY_TOO_LARGE, INVALID_BODY),
+            example={"reason": "the provider is back"},
+        )
+    ),
+)
+async def resume_provider(request: Request[Any, Any, Any]) -> ASGIResponse:
+    """Switch a provider's toggle on."""
+    return await _switched(request, enabled=True)
+
+
+async def _switched(request: Request[Any, Any, Any], *, enabled: bool) -> ASGIResponse:
+    services, holder = services_of(request), holder_of(request)
+    name = read_path(request, "name")
+    if unknown := not_in_use(name, services.providers):
+        raise ProblemError(UNKNOWN_PROVIDER, unknown)
+    wanted = decode(await request.body() or b"{}", PauseProvider)
+    asked_for = [provider for provider in services.providers if provider.name == name]
+    async with services.pool.acquire() as connection:
+        await toggles.change(
+            connection,
+            toggle_of(name),
+            enabled=enabled,
+            reason=wanted.reason,
+            by=f"{holder.producer} (key {holder.key_id})",
+            now=services.clock(),
+        )
+        (shown,) = await providers_health(connection, asked_for, services.clock())
+    return reply(shown)
