@@ -5,6 +5,7 @@ from email.message import EmailMessage
 from typing import Any
 
 import pytest
+from aiosmtplib.email import quote_address
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -195,3 +196,20 @@ def test_attempts_of_one_delivery_have_one_message_id() -> None:
     assert {mail.message_id for mail in mails if isinstance(mail, Envelope)} == {
         f"<{message.delivery_id}@acme.example>"
     }
+
+
+@given(st.text(), st.sampled_from(["example.org", "bücher.example", "a.b-c.example"]))
+def test_what_is_read_as_an_address_goes_over_the_wire_as_it_is(local: str, domain: str) -> None:
+    mailbox = read_mailbox(f"{local}@{domain}")
+
+    if mailbox is not None and not mailbox.name:
+        assert quote_address(mailbox.address) == f"<{mailbox.address}>"
+        assert mailbox.address.count("@") == 1
+
+
+@given(st.from_regex(r"[!-~]{1,20}", fullmatch=True))
+def test_every_ascii_name_that_is_read_goes_over_the_wire_as_it_is(local: str) -> None:
+    mailbox = read_mailbox(f"{local}@example.org")
+
+    if mailbox is not None and not mailbox.name:
+        assert quote_address(mailbox.address) == f"<{mailbox.address}>"

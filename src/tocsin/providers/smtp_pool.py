@@ -58,6 +58,7 @@ class SmtpPool:
         self._lent: set[SmtpConnection] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self._farewells: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[SmtpConnection]:
@@ -82,9 +83,10 @@ class SmtpPool:
 
     async def aclose(self) -> None:
         """Take leave of every connection; one that is still lent is broken off."""
+        self._closed = True
         if self._sweep:
             self._sweep.cancel()
-        for client in self._lent:
+        for client in list(self._lent):
             client.close()
         leaving, self._idle = self._idle, []
         await asyncio.gather(*(self._leave(kept.client) for kept in leaving), *self._farewells)
@@ -105,6 +107,8 @@ class SmtpPool:
 
     def _put_back(self, kept: _Kept) -> None:
         kept.messages += 1
+        if self._closed:
+            kept.client.close()
         if not kept.client.is_connected:
             return
         loop = asyncio.get_running_loop()
