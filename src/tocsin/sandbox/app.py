@@ -7,10 +7,12 @@ from typing import Any
 import structlog
 from granian.rsgi import HTTPProtocol, Scope  # type: ignore[attr-defined]
 
-from tocsin.sandbox.answers import Answer, Headers, json_answer
+from tocsin.sandbox.answers import Answer, Headers, json_answer, problem
 from tocsin.sandbox.control import PREFIX, Control
 from tocsin.sandbox.faults import Cut, Hang
+from tocsin.sandbox.foreign_writes import is_foreign_write
 from tocsin.sandbox.oauth import TokenEndpoint
+from tocsin.sandbox.page import page_file
 from tocsin.sandbox.service import Broken, Request, Service
 
 _log = structlog.get_logger()
@@ -22,6 +24,11 @@ _NO_SUCH_URL = Answer(
     b"<!DOCTYPE html><html lang=en><title>Error 404 (Not Found)!!1</title>"
     b"<p>The requested URL was not found on this server.</html>",
     _HTML,
+)
+
+
+_FOREIGN_WRITE = problem(
+    403, "foreign_origin", "A browser may change the sandbox from the sandbox's own page alone."
 )
 
 
@@ -56,9 +63,9 @@ class Application:
                 await self._serve(service, scope, protocol)
                 return
         if path.startswith(PREFIX):
-            secure = scope.scheme == "https"
-            body = await protocol()
-            _respond(protocol, self._control.answer(method, path, scope.query_string, body, secure=secure))
+            _respond(protocol, self._steer(scope, await protocol()))
+        elif path == "/" and method == "GET":
+            _respond(protocol, page_file())
         elif method == "POST" and path in _TOKEN_PATHS:
             _respond(protocol, self._grant(scope, await protocol()))
         else:
@@ -75,7 +82,7 @@ class Application:
                     query=scope.query_string,
                     header=scope.headers.get,
                     body=await protocol(),
-                    origin=f"{scope.scheme}://{scope.authority or scope.headers.get('host')}",
+                    origin=_origin(scope),
                 )
             )
             if isinstance(verdict, Broken):
@@ -89,6 +96,18 @@ class Application:
             _respond(protocol, verdict)
         finally:
             tally.leave()
+
+    def _steer(self, scope: Scope, body: bytes) -> Answer:
+        if is_foreign_write(
+            scope.method,
+            own_origin=_origin(scope),
+            listens_at=scope.server,
+            origin=scope.headers.get("origin"),
+            site=scope.headers.get("sec-fetch-site"),
+        ):
+            return _FOREIGN_WRITE
+        secure = scope.scheme == "https"
+        return self._control.answer(scope.method, scope.path, scope.query_string, body, secure=secure)
 
     def _grant(self, scope: Scope, body: bytes) -> Answer:
         outage = self._token_issuer.faults.tokens_outage()
@@ -116,6 +135,10 @@ class Application:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
+
+
+def _origin(scope: Scope) -> str:
+    return f"{scope.scheme}://{scope.authority or scope.headers.get('host')}"
 
 
 def _respond(protocol: HTTPProtocol, answer: Answer) -> None:

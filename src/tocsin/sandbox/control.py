@@ -10,7 +10,9 @@ from tocsin.sandbox.accounts import ServiceAccount
 from tocsin.sandbox.answers import Answer, json_answer, problem
 from tocsin.sandbox.fault_board import FaultBoard, UnknownFaultCodeError
 from tocsin.sandbox.faults import Chance, Latency, Outage, Quota, Script
+from tocsin.sandbox.live import Live
 from tocsin.sandbox.oauth import TokenEndpoint
+from tocsin.sandbox.page import page_file
 from tocsin.sandbox.phones import Phone, Phones
 from tocsin.sandbox.service import StandIn
 from tocsin.sandbox.webpush_browsers import Subscription
@@ -50,7 +52,10 @@ class Control:
         self._services = services
         self._service_account = service_account
         self._subscription = subscription
+        self._live = Live(phones, services)
         self._views: dict[tuple[str, str], Callable[[str], Answer]] = {
+            ("GET", ""): lambda _: page_file(),
+            ("GET", "live"): lambda query: json_answer(self._live.feed(_text(query, "cursor"))),
             ("GET", "phones"): self._list_phones,
             ("GET", "messages"): self._list_messages,
             ("GET", "stats"): lambda query: json_answer(self._service(query).tally.stats()),
@@ -81,6 +86,10 @@ class Control:
             return json_answer(self._subscription(rest))
         if section == "phones" and rest:
             return self._phone(method, rest)
+        if (method, section) == ("GET", "messages") and rest:
+            return self._live.message(rest)
+        if (method, section) == ("GET", "page"):
+            return page_file(rest)
         view = self._views.get((method, f"{section}/{rest}" if rest else section))
         return view(query) if view else None
 
@@ -116,7 +125,7 @@ class Control:
 
     def _service(self, query: str) -> StandIn:
         """Find the stand-in that a request is about: FCM's unless it names another."""
-        name = parse_qs(query).get("provider", ["fcm"])[0]
+        name = _text(query, "provider", "fcm")
         if name not in self._services:
             known = ", ".join(sorted(self._services))
             raise _BadQueryError(f"provider={name!r} is not known; use one of {known}.")
@@ -184,6 +193,10 @@ def _done(*actions: Callable[[], None]) -> Answer:
     for action in actions:
         action()
     return Answer("ok", 204, b"", [])
+
+
+def _text(query: str, name: str, default: str = "") -> str:
+    return parse_qs(query).get(name, [default])[0]
 
 
 def _number(query: str, name: str, default: int, most: int | None = None) -> int:

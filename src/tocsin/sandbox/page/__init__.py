@@ -1,0 +1,43 @@
+"""The page that shows virtual phones, browsers and mailboxes live."""
+
+from importlib.resources import files
+
+from tocsin.sandbox.answers import Answer, problem
+
+# Nothing comes from elsewhere, nothing is evaluated, and no other page may frame this one.
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
+_KINDS = {
+    "html": "text/html; charset=UTF-8",
+    "css": "text/css; charset=UTF-8",
+    "js": "text/javascript; charset=UTF-8",
+    "svg": "image/svg+xml",
+}
+
+
+def _read_files() -> dict[str, Answer]:
+    found = {}
+    for file in files(__name__).iterdir():
+        kind = _KINDS.get(file.name.rpartition(".")[2])
+        if kind:
+            headers = [
+                ("content-type", kind),
+                ("content-security-policy", _POLICY),
+                ("x-content-type-options", "nosniff"),
+                ("referrer-policy", "no-referrer"),
+                ("cross-origin-opener-policy", "same-origin"),
+                ("cache-control", "no-cache"),
+            ]
+            found[file.name] = Answer("ok", 200, file.read_bytes(), headers)
+    return found
+
+
+_FILES = _read_files()
+
+
+def page_file(name: str = "index.html") -> Answer:
+    """Give the page itself or one of its files."""
+    return _FILES.get(name) or problem(404, "not_found", f"The page has no file {name!r}.")
