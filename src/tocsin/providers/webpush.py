@@ -189,6 +189,8 @@ class WebPushProvider:
     async def send(self, batch: Sequence[Message], *, now: datetime) -> Sequence[Outcome]:
         """Encrypt the whole batch, then hand over every message at once."""
         prepared = await self._prepare_all(batch)
+        if len(prepared) == 1:
+            return [await self._hand_over(prepared[0], now)]
         return await asyncio.gather(*(self._hand_over(each, now) for each in prepared))
 
     async def aclose(self) -> None:
