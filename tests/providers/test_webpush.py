@@ -1,18 +1,12 @@
 import asyncio
 import logging
-import re
-from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import http_ece  # type: ignore[import-untyped]
 import msgspec
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec
-from hypothesis import given
-from hypothesis import strategies as st
 
 from providers.conformance import (
     NOW,
@@ -25,21 +19,18 @@ from providers.conformance import (
     send_to,
 )
 from providers.http2_peer import Http2Peer
-from tocsin.domain.errors import ProviderSetupError
-from tocsin.domain.message import Look, ManyHosts
+from providers.subscriptions import AUTH, BROWSER, subscription
+from tocsin.domain.message import Look
 from tocsin.domain.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
 from tocsin.providers.guard import Guard
 from tocsin.providers.webpush import (
     WebPushProvider,
     WebPushSettings,
-    headers,
-    read_private_key_file,
     render,
-    webpush_settings_faults,
 )
-from tocsin.providers.webpush_answers import ALARM_REST, QUOTA_REST, RULES, classify
-from tocsin.providers.webpush_crypto import new_private_key_pem, point, public_key_of
-from tocsin.providers.webpush_subscription import host_of, read_subscription, subscription_fault
+from tocsin.providers.webpush_answers import ALARM_REST, QUOTA_REST
+from tocsin.providers.webpush_crypto import new_private_key_pem, public_key_of
+from tocsin.providers.webpush_subscription import read_subscription
 from tocsin.sandbox import Outage, Quota, Refuse, Sandbox, SandboxSettings
 from tocsin.sandbox.phones import Received
 from tocsin.sandbox.webpush import WebPush
@@ -116,20 +107,6 @@ class TestConformance(ProviderConformance, Http2Conformance):
     pass
 
 
-def encoded(content: bytes) -> str:
-    return urlsafe_b64encode(content).decode().rstrip("=")
-
-
-AUTH = b"0123456789abcdef"
-BROWSER = ec.generate_private_key(ec.SECP256R1())
-KEYS = {"p256dh": encoded(point(BROWSER.public_key())), "auth": encoded(AUTH)}
-
-
-def subscription(endpoint: str = "https://push.example.com/s/abcdefgh", **keys: str) -> str:
-    content = {"endpoint": endpoint, "expirationTime": None, "keys": KEYS | keys}
-    return msgspec.json.encode(content).decode()
-
-
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
@@ -194,15 +171,6 @@ async def test_a_quota_defers_as_long_as_asked(
     assert (outcome.after, outcome.pauses, outcome.alarm) == (after, True, False)
 
 
-@given(st.integers(100, 999), st.text(max_size=500))
-def test_every_answer_has_an_outcome(status: int, detail: str) -> None:
-    outcome = classify(status, detail, None)
-
-    assert len(outcome.detail) <= 300
-    assert not isinstance(outcome, Gone) or status in {404, 410}
-    assert not isinstance(outcome, Rejected) or 400 <= status < 500
-
-
 async def test_a_browser_that_left_is_gone_and_the_others_get_theirs(rig: WebPushRig) -> None:
     batch = [rig.message(name) for name in ("one", "two", "three")]
     rig.stand_in.unsubscribe("two")
@@ -263,16 +231,6 @@ async def test_the_browser_reads_what_the_message_says(rig: WebPushRig) -> None:
     }
 
 
-def test_what_means_something_to_an_app_alone_stays_out_of_a_browsers_fields() -> None:
-    look = Look(icon="ic_order", deep_link="shop://orders/7", push_type="background")
-    written = render(a_message("x", look=look))
-
-    assert isinstance(written, bytes)
-    content = msgspec.json.decode(written)
-    assert set(content) == {"title", "body", "tag", "data", "silent"}
-    assert content["data"]["deep_link"] == "shop://orders/7"
-
-
 async def test_http_ece_reads_the_body_with_the_keys_of_the_browser(rig: WebPushRig) -> None:
     bodies: list[bytes] = []
 
@@ -291,52 +249,6 @@ async def test_http_ece_reads_the_body_with_the_keys_of_the_browser(rig: WebPush
     assert set(plaintexts) == set(map(render, messages))
 
 
-@pytest.mark.parametrize(
-    ("left", "ttl"),
-    [
-        (None, "2419200"),
-        (timedelta(seconds=-5), "0"),
-        (timedelta(seconds=1.9), "1"),
-        (timedelta(days=400), "2419200"),
-    ],
-)
-def test_the_time_to_live_stays_within_four_weeks(left: timedelta | None, ttl: str) -> None:
-    expires_at = None if left is None else NOW + left
-
-    assert headers(a_message("x", expires_at=expires_at), NOW)["ttl"] == ttl
-
-
-@pytest.mark.parametrize(
-    ("look", "urgency"),
-    [
-        (Look(), "normal"),
-        (Look(severity="warning"), "high"),
-        (Look(severity="critical"), "high"),
-        (Look(push_type="background", severity="critical"), "low"),
-    ],
-)
-def test_urgency_follows_severity(look: Look, urgency: str) -> None:
-    assert headers(a_message("x", look=look), NOW)["urgency"] == urgency
-
-
-@pytest.mark.parametrize("key", ["order-7", "x" * 32])
-def test_a_collapse_key_that_fits_is_the_topic(key: str) -> None:
-    assert headers(a_message("x", collapse_key=key), NOW)["topic"] == key
-
-
-@given(st.text(min_size=1, max_size=200))
-def test_every_collapse_key_has_a_topic_of_its_own(key: str) -> None:
-    topic = headers(a_message("x", collapse_key=key), NOW)["topic"]
-
-    assert 1 <= len(topic) <= 32
-    assert set(topic) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
-    assert headers(a_message("x", collapse_key=key + "!"), NOW)["topic"] != topic
-
-
-def test_without_a_collapse_key_there_is_no_topic() -> None:
-    assert "topic" not in headers(a_message("x"), NOW)
-
-
 async def test_what_just_fits_is_sent_and_a_byte_more_is_not(rig: WebPushRig) -> None:
     empty = render(rig.message("browser", body=""))
     assert isinstance(empty, bytes)
@@ -348,42 +260,6 @@ async def test_what_just_fits_is_sent_and_a_byte_more_is_not(rig: WebPushRig) ->
 
     assert outcome == Rejected("payload_too_large", "3994 bytes; a browser takes 3993")
     assert rig.stats.requests == 1
-
-
-@pytest.mark.parametrize(
-    ("token", "fault"),
-    [
-        ("", "is not a push subscription"),
-        ("cQx:APA91b", "is not a push subscription"),
-        ("[]", "is not a push subscription"),
-        ('{"endpoint": "https://push.example.com/"}', "is not a push subscription"),
-        ("\ud800", "is not a push subscription"),
-        (subscription("http://push.example.com/s"), "does not begin with https://"),
-        (subscription("https://127.0.0.1/s"), "names a private or reserved address"),
-        (subscription("https://localhost/s"), "names a host of a local network"),
-        (subscription("https://me@push.example.com/s"), "carries a user name or password"),
-        (subscription("nowhere"), "is not a URL"),
-        (subscription(auth="AAAA"), "keys.auth that is not 16 bytes"),
-        (subscription(auth="?"), "keys.auth that is not 16 bytes"),
-        (subscription(p256dh="AAAA"), "keys.p256dh that is not 65 bytes"),
-        (subscription(p256dh=encoded(b"\x04" + b"\x01" * 64)), "no point of the P-256 curve"),
-    ],
-)
-async def test_a_subscription_that_cannot_be_used_is_refused_and_retired(token: str, fault: str) -> None:
-    provider = WebPushProvider(WebPushSettings(subject=SUBJECT), PEM)
-
-    outcome = await send_one(provider, token)
-
-    assert fault in (subscription_fault(token) or "")
-    assert isinstance(outcome, Gone)
-    assert outcome.code == "invalid_subscription"
-    assert fault in outcome.detail
-
-
-@pytest.mark.parametrize("end", ["", "="])
-def test_a_subscription_as_browsers_give_it_has_no_fault(end: str) -> None:
-    assert subscription_fault(subscription(p256dh=KEYS["p256dh"] + end)) is None
-    assert subscription_fault(subscription("https://127.0.0.1/s"), allow_private=True) is None
 
 
 async def test_a_private_address_is_never_called(rig: WebPushRig) -> None:
@@ -422,16 +298,6 @@ async def test_a_name_without_an_address_is_a_retry(rig: WebPushRig, monkeypatch
     outcome = await send_to(rig, provider, "browser", at="https://push.example.com")
 
     assert outcome == Retry("network_error", "the host's name stands for no address")
-
-
-def test_each_push_service_is_a_host_of_its_own() -> None:
-    provider = WebPushProvider(WebPushSettings(subject=SUBJECT), PEM)
-
-    assert isinstance(provider, ManyHosts)
-    assert provider.host_of(subscription("https://Push.Example.com/s/1")) == "push.example.com"
-    assert provider.host_of(subscription("https://push.example.com:8443/s/1")) == "push.example.com:8443"
-    for nonsense in ("", "x", "[]", '{"endpoint": "nowhere"}', '{"endpoint": 1}'):
-        assert host_of(nonsense) == ""
 
 
 async def test_a_signature_is_made_once_for_many_and_anew_after_a_refusal(rig: WebPushRig) -> None:
@@ -510,36 +376,3 @@ async def test_a_message_is_named_as_its_push_service_names_it(
         outcome = await send_one(rig.provider(), subscription(f"{peer.url}/wpush/s3cretToken"))
 
     assert outcome == Sent(message_id)
-
-
-def test_settings_are_checked_when_web_push_is_on() -> None:
-    def codes(**settings: Any) -> list[str]:
-        return [fault.code for fault in webpush_settings_faults(WebPushSettings(**settings))]
-
-    assert codes() == []
-    assert codes(enabled=True) == ["missing"]
-    for wrong in ("ops@example.com", "mailto:", "http://example.com/contact", "https://", "mailto:a b@c.de"):
-        assert codes(enabled=True, subject=wrong) == ["invalid"]
-    for right in (SUBJECT, "https://example.com/contact"):
-        assert codes(enabled=True, subject=right) == []
-
-
-def test_a_key_or_subject_that_is_missing_stops_the_start(tmp_path: Path) -> None:
-    with pytest.raises(ProviderSetupError, match="TOCSIN_WEBPUSH__SUBJECT"):
-        WebPushProvider(WebPushSettings(), PEM)
-    with pytest.raises(ProviderSetupError, match="P-256"):
-        WebPushProvider(WebPushSettings(subject=SUBJECT), "nothing of the kind")
-    with pytest.raises(ProviderSetupError, match=r"TOCSIN_WEBPUSH__PRIVATE_KEY_FILE=.*key\.pem"):
-        read_private_key_file(tmp_path / "key.pem")
-    (tmp_path / "key.pem").write_bytes(b"\xff\xfe")
-    with pytest.raises(ProviderSetupError, match="it is not text"):
-        read_private_key_file(tmp_path / "key.pem")
-    (tmp_path / "key.pem").write_text(PEM)
-    assert read_private_key_file(tmp_path / "key.pem") == PEM
-
-
-def test_the_table_of_answers_is_documented() -> None:
-    page = Path(__file__).parents[2] / "docs" / "reference" / "webpush.md"
-    rows = re.findall(r"^\| (\d{3}) \| `(\w+)` \| `(\w+)` \|", page.read_text("utf-8"), re.MULTILINE)
-
-    assert rows == [(str(rule.status), rule.code, rule.outcome) for rule in RULES]
