@@ -119,8 +119,8 @@ def _web_address(text: str | None) -> str | None:
 def headers(message: Message, now: datetime) -> dict[str, str]:
     """Write how the push service shall treat a message while the browser is away.
 
-    Only a collapse key becomes a topic: behind some browsers stands a service that keeps
-    four topics at most, so a topic a message would lose messages.
+    Only a collapse key becomes a topic. FCM, which serves some browsers, keeps four collapse keys a device;
+    should it count topics so, a topic for each message would lose messages.
     """
     ttl = WebPushProvider.limits.ttl_seconds
     if message.expires_at:
@@ -198,8 +198,8 @@ class WebPushProvider:
         await self._connections.aclose()
 
     async def _prepare_all(self, batch: Sequence[Message]) -> Sequence[_Prepared | Gone | Rejected]:
-        # Encrypting takes about 0.1 ms a message, half of it without Python's lock: a thread costs more than
-        # it saves for a few messages, and keeps the event loop free of the milliseconds that many take.
+        # Encrypting takes some 0.1 ms a message. A thread adds to that, but keeps the event loop free of the
+        # milliseconds that a whole batch takes.
         if len(batch) <= _ENCRYPTED_AT_ONCE:
             return [self._prepare(message) for message in batch]
         return await asyncio.to_thread(lambda: [self._prepare(message) for message in batch])
