@@ -163,6 +163,7 @@ class Circuits:
             self._counts.update(counts)
             self._alarms.update(alarms)
             return
+        self._windows = {name: each for name, each in self._windows.items() if now - each.began <= self._span}
         # What opened meanwhile is not in the database yet.
         fresh = {name: self._open[name] for name in self._openings if name in self._open}
         self._open = {**{name: row for name, row in known.items() if name not in self._closings}, **fresh}

@@ -68,6 +68,7 @@ class Lane:
         self._tasks: set[asyncio.Task[None]] = set()
         self._pumping: asyncio.Task[None] | None = None
         self._full_since: float | None = None
+        self._stopped = False
 
     @property
     def room(self) -> int:
@@ -103,6 +104,10 @@ class Lane:
 
     def offer(self, ready: Iterable[Ready], now: datetime) -> tuple[list[Ready], dict[str, list[Ready]]]:
         """Take in what may leave; give back what there is no room for, and what its circuit keeps back."""
+        if self._stopped:
+            for each in ready:
+                self._ends.handed_on(each)
+            return [], {}
         too_many: list[Ready] = []
         kept_back: dict[str, list[Ready]] = {}
         for each in ready:
@@ -124,6 +129,7 @@ class Lane:
 
     def stop(self) -> None:
         """Start nothing more; hand on what waits."""
+        self._stopped = True
         if self._pumping is not None:
             self._pumping.cancel()
         waiting, self._waiting = self._waiting, deque()
