@@ -1,7 +1,7 @@
 """Keeps pages of other origins from steering the sandbox through a visitor's browser.
 
-The control API has no login. Programs send neither `Origin` nor `Sec-Fetch-Site` and are let through; a browser
-sends at least one of them with every write, and cannot be made to leave it out.
+The control API has no login. Programs send neither `Origin` nor `Sec-Fetch-Site` and are let through;
+a browser sends at least one of them with every write, and no page can make it leave them out.
 """
 
 from ipaddress import ip_address

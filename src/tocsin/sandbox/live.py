@@ -167,7 +167,7 @@ def _chance_words(chance: Chance) -> str:
 
 def _latency_words(latency: Latency) -> str:
     least = f"{latency.min_seconds * 1000:g}"
-    most = "" if latency.max_seconds is None else f"–{latency.max_seconds * 1000:g}"
+    most = "" if latency.max_seconds is None else f" to {latency.max_seconds * 1000:g}"
     return f"answers take {least}{most} ms"
 
 

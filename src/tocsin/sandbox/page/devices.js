@@ -78,7 +78,8 @@ export class Devices {
     item.dataset.provider = device.provider;
     heading.textContent = device.target;
     heading.title = device.target;
-    item.querySelector(".tag").textContent = device.kind === "topic" ? device.targetKind : providerName(device.provider);
+    item.querySelector(".tag").textContent =
+      providerName(device.provider) + (device.kind === "topic" ? ` ${device.targetKind}` : "");
     item.querySelector(".chrome_middle").textContent = CHROME[device.kind](device);
     const drawn = { item, device, notices: new Map() };
     this.#drawn.set(device.key, drawn);

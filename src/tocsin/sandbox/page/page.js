@@ -122,7 +122,7 @@ function setOutage(provider, down) {
 
 function setPaused(value) {
   paused = value;
-  byId("pause").ariaPressed = String(value);
+  document.body.classList.toggle("paused", value);
   setText(byId("pause"), value ? "Resume" : "Pause");
   clearTimeout(timer);
   if (paused) setState("paused");

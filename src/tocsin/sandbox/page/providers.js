@@ -49,13 +49,12 @@ function update(item, state) {
   item.classList.toggle("idle", state.requests === 0);
   setText(part("provider_count"), number(state.delivered));
   setText(part("figures"), figures(state));
-  const codes = Object.entries(state.answers).sort(([, one], [, other]) => other - one);
+  const codes = Object.entries(state.answers).sort(takenFirst);
   part("mix").replaceChildren(...codes.map(([code, count]) => bar(code, count)));
   part("codes").replaceChildren(...codes.slice(0, MOST_CODES).map(([code, count]) => answer(code, count)), ...rest(codes));
   part("faults").replaceChildren(...faults(state).map(entry));
   const button = part("outage");
   setText(button, state.outage ? "Lift outage" : "Begin outage");
-  button.ariaPressed = String(Boolean(state.outage));
   button.ariaLabel = `${button.textContent} of ${providerName(state.name)}`;
 }
 
@@ -64,6 +63,10 @@ function figures(state) {
   const parts = [counted(state.requests, "request"), `${number(state.delivered)} arrived`];
   if (state.duplicates) parts.push(`${number(state.duplicates)} twice`);
   return parts.join(" · ");
+}
+
+function takenFirst([code, count], [otherCode, otherCount]) {
+  return isTaken(otherCode) - isTaken(code) || otherCount - count;
 }
 
 function bar(code, count) {
@@ -90,9 +93,9 @@ function rest(codes) {
 function faults(state) {
   const { outage } = state;
   if (!outage) return state.faults;
-  const covered = outage.covers === "everything" ? "" : ` of ${outage.covers}`;
-  const ends = outage.seconds ? `, ${outage.seconds} s long` : "";
-  return [`outage${covered}${ends}`, ...state.faults];
+  const covered = { messages: "Messages are refused", tokens: "Access tokens are refused", everything: "All is refused" };
+  const length = outage.seconds ? ` for ${outage.seconds} s` : "";
+  return [covered[outage.covers] + length, ...state.faults];
 }
 
 function entry(text) {
