@@ -7,12 +7,14 @@ from typing import Annotated
 import typer
 
 from tocsin.cli import (
+    alarms,
     cancel,
     catalog,
     demo,
     devices,
     explain,
     keys,
+    providers,
     sandbox,
     send,
     serve,
@@ -41,6 +43,8 @@ app.add_typer(devices.app, name="devices")
 app.add_typer(keys.app, name="keys")
 app.add_typer(catalog.app, name="catalog")
 app.add_typer(toggle.app, name="toggle")
+app.add_typer(providers.app, name="providers")
+app.add_typer(alarms.app, name="alarms")
 app.add_typer(suppressions.app, name="suppressions")
 sandbox.add_to(app)
 demo.add_to(app)
