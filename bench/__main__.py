@@ -19,6 +19,7 @@ from bench.goals import SUBJECT
 from bench.lines import LINES
 from bench.outcome import LeftOut, LineResult, Outcome
 from bench.process import ROOT, ProgramFailedError
+from bench.progress import tell
 from bench.race import Standing, run_race
 from bench.stage import LATENCY_MS, MessagesAstrayError, Stage, open_stage
 
@@ -103,11 +104,6 @@ def write(outcome: Outcome, folder: Path) -> None:
         plot.draw(outcome.standings, SUBJECT, folder / PLOT)
     (folder / "RESULTS.md").write_text(results_page.results_page(outcome, PLOT))
     tell(f"Written: {(folder / 'RESULTS.md').relative_to(ROOT)} and {PLOT} beside it")
-
-
-def tell(words: str) -> None:
-    """Show progress where it does not mix with the outcome."""
-    print(words, file=sys.stderr, flush=True)
 
 
 async def _measure_line(line: Line, stage: Stage) -> LineResult:

@@ -9,13 +9,17 @@ import msgspec
 
 
 class Arena(msgspec.Struct, frozen=True):
-    """What every contestant is given: one sandboxed FCM and a folder of its own."""
+    """What every contestant is given: one sandbox, of which the race uses FCM, and a folder of its own."""
 
     url: str
     """The sandbox's HTTPS address without a path, e.g. `https://127.0.0.1:4443`."""
     project: str
     credentials_file: Path
     ca_file: Path
+    control_url: str
+    """The sandbox's plain address, under which faults are put up and counts are read."""
+    smtp_port: int
+    apns_key_file: Path
     workdir: Path
     numbers: int
     """Every message number is below this, so that devices can be laid in before the clock starts."""

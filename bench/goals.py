@@ -1,4 +1,4 @@
-"""What the race must show."""
+"""What the race and the lines about providers must show."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,6 +8,13 @@ from bench.race import Standing
 SUBJECT = "tocsin"
 TIMES_THE_RATE = {"bullmq": Goal(bound=2.0, least=True), "celery": Goal(bound=20.0, least=True)}
 CPU_MICROS = Goal(bound=250.0, least=False)
+
+APNS_TIMES_FCM = Goal(bound=1.2, least=False)
+EXPO_CPU_MICROS = Goal(bound=40.0, least=False)
+RATE_BESIDE_AN_OUTAGE = Goal(bound=0.9, least=True)
+NONE = Goal(bound=0.0, least=False)
+MOST_A_SECOND = Goal(bound=600.0, least=False)
+AVERAGE_A_SECOND = Goal(bound=570.0, least=True)
 
 
 def race_readings(standings: Sequence[Standing]) -> Iterator[Reading]:

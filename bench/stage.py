@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import sys
 import time
-import urllib.request
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,12 +12,11 @@ import msgspec
 
 from bench import meter
 from bench.contract import Arena
+from bench.controls import PATIENCE_SECONDS, Controls
 from bench.process import ROOT, end
-from tocsin.sandbox.tally import Stats
 
 LATENCY_MS = 50.0
 PROJECT = "bench"
-PATIENCE_SECONDS = 10.0
 POLL_SECONDS = 0.01
 
 
@@ -31,6 +29,7 @@ class Addresses(msgspec.Struct, frozen=True):
 
     http_url: str
     https_url: str
+    smtp_port: int
     ca_file: Path
 
 
@@ -40,6 +39,7 @@ class Stage:
     def __init__(self, pid: int, addresses: Addresses, workdir: Path, numbers: int) -> None:
         self._pid = pid
         self._addresses = addresses
+        self._controls = Controls(addresses.http_url)
         self._workdir = workdir
         self._numbers = numbers
         self._visits = 0
@@ -54,6 +54,9 @@ class Stage:
             project=PROJECT,
             credentials_file=self._workdir / "service_account.json",
             ca_file=self._addresses.ca_file,
+            control_url=self._addresses.http_url,
+            smtp_port=self._addresses.smtp_port,
+            apns_key_file=self._workdir / "sandbox" / "apns.p8",
             workdir=folder,
             numbers=self._numbers,
         )
@@ -64,18 +67,18 @@ class Stage:
 
     async def prepare(self) -> None:
         """Fetch the service account that contestants sign in with."""
-        account = await self._call("GET", f"service_accounts/{PROJECT}")
+        account = await self._controls.call("GET", f"service_accounts/{PROJECT}")
         (self._workdir / "service_account.json").write_bytes(account)
 
     async def clear(self) -> None:
         """Start counting anew."""
-        await self._call("POST", "reset")
+        await self._controls.reset()
 
     async def answered(self, count: int) -> None:
         """Wait until so many messages were answered, and see that each came once."""
         seen, since = -1, time.perf_counter()
         while True:
-            stats = msgspec.json.decode(await self._call("GET", "stats"), type=Stats)
+            stats = await self._controls.stats("fcm")
             if stats.delivered >= count and not stats.in_flight:
                 break
             if stats.delivered != seen:
@@ -91,15 +94,6 @@ class Stage:
                 f"{stats.delivered} messages with {stats.distinct_deliveries} different ids arrived "
                 f"where {count} were due; answers: {stats.answers}"
             )
-
-    async def _call(self, method: str, path: str) -> bytes:
-        return await asyncio.to_thread(self._call_now, method, path)
-
-    def _call_now(self, method: str, path: str) -> bytes:
-        url = f"{self._addresses.http_url}/_sandbox/{path}"
-        request = urllib.request.Request(url, method=method)  # noqa: S310  always the sandbox's http address
-        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as response:  # noqa: S310
-            return bytes(response.read())
 
 
 @contextlib.asynccontextmanager

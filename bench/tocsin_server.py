@@ -5,9 +5,10 @@ import contextlib
 import hashlib
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import asyncpg
 import msgspec
@@ -27,6 +28,19 @@ from tocsin.store.pool import PoolSettings, connection_settings
 SCHEMA = "tocsin"
 START_SECONDS = 30.0
 POLL_SECONDS = 0.02
+
+
+class Phone(NamedTuple):
+    """A device as it is registered."""
+
+    provider: str
+    platform: str
+    token: str
+
+
+def android(number: int) -> Phone:
+    """Give message `number` the phone that every contestant sends to."""
+    return Phone("fcm", "android", token(number))
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -61,9 +75,12 @@ async def database(workdir: Path) -> AsyncIterator[tuple[str, int]]:
         await asyncio.to_thread(embedded.stop)
 
 
-async def lay_in_devices(connection: asyncpg.Connection, count: int) -> None:
+async def lay_in_devices(
+    connection: asyncpg.Connection, count: int, phone_of: Callable[[int], Phone] = android
+) -> None:
     """Give every message number a user with one phone."""
     now = datetime.now(UTC)
+    phones = ((number, phone_of(number)) for number in range(count))
     await connection.copy_records_to_table(
         "devices",
         schema_name=SCHEMA,
@@ -81,26 +98,33 @@ async def lay_in_devices(connection: asyncpg.Connection, count: int) -> None:
             (
                 uuid7(),
                 f"user-{number}",
-                "fcm",
-                "android",
-                token(number),
-                hashlib.sha256(token(number).encode()).digest(),
+                phone.provider,
+                phone.platform,
+                phone.token,
+                hashlib.sha256(phone.token.encode()).digest(),
                 now,
                 now,
             )
-            for number in range(count)
+            for number, phone in phones
         ),
     )
     await connection.execute("analyze")
 
 
 @contextlib.asynccontextmanager
-async def tocsin_server(arena: Arena, *, workers: int, concurrency: int) -> AsyncIterator[Server]:
-    """Run all of Tocsin against the sandbox."""
+async def tocsin_server(
+    arena: Arena,
+    *,
+    workers: int,
+    concurrency: int,
+    phone_of: Callable[[int], Phone] = android,
+    settings: Mapping[str, str] | None = None,
+) -> AsyncIterator[Server]:
+    """Run all of Tocsin against the sandbox; `settings` set up other providers beside FCM."""
     async with contextlib.AsyncExitStack() as stack:
         url, postmaster_pid = await stack.enter_async_context(database(arena.workdir))
         connection = await asyncpg.connect(url, server_settings=connection_settings(SCHEMA))
-        await lay_in_devices(connection, arena.numbers)
+        await lay_in_devices(connection, arena.numbers, phone_of)
         key = (await create_key(connection, "bench", Role.PRODUCER, datetime.now(UTC))).secret
         await connection.close()
         port = free_port()
@@ -115,6 +139,7 @@ async def tocsin_server(arena: Arena, *, workers: int, concurrency: int) -> Asyn
             "TOCSIN_FCM__CA_FILE": str(arena.ca_file),
             "TOCSIN_FCM__CREDENTIALS_FILE": str(arena.credentials_file),
             "TOCSIN_FCM__MAX_CONCURRENCY": str(concurrency),
+            **(settings or {}),
         }
         processes = [
             await stack.enter_async_context(
