@@ -80,6 +80,9 @@ async def test_a_sent_notification_can_be_shown(tocsin: Tocsin) -> None:
         (["new_costumer", "--user", "ada", "--payload", PAYLOAD], "new_costumer"),
         (["new_customer", "--user", "ada"], "customer_name"),
         (["new_customer", "--payload", PAYLOAD], "audience"),
+        (["new_customer", "--user", "ada", "--topic", "news", "--payload", PAYLOAD], "users and topic given"),
+        (["new_customer", "--condition", "'news' in", "--payload", PAYLOAD], "from character 1"),
+        (["new_customer", "--topic", "all the news", "--payload", PAYLOAD], "audience.topic"),
         (["new_customer", "--user", "ada", "--payload", PAYLOAD, "--send-at", "tomorrow"], "send_at"),
         (["new_customer", "--user", "ada", "--payload", PAYLOAD, "--version", "9"], "version"),
         (["new_customer", "--user", "ada", "--payload", PAYLOAD, "--ttl-seconds", "soon"], "--ttl-seconds"),
@@ -93,6 +96,24 @@ async def test_what_cannot_be_sent_is_explained(tocsin: Tocsin, arguments: list[
     assert ran.out == ""
     assert said in ran.err
     assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [("topic", "news"), ("condition", "'news' in topics && !('sports' in topics)")],
+    ids=["topic", "condition"],
+)
+async def test_a_broadcast_is_explained_and_sent_by_the_same_words(
+    tocsin: Tocsin, kind: str, text: str
+) -> None:
+    words = ("new_customer", f"--{kind}", text, "--payload", PAYLOAD, "--key", "k", "--json")
+    explained = await tocsin("explain", *words)
+    sent = await tocsin("send", *words)
+    shown = await tocsin("show", sent.json["notification_id"], "--json")
+
+    route = f"push:{kind}:{text}"
+    assert [each["route_id"] for each in explained.json["routes"]] == [route]
+    assert [each["route_id"] for each in shown.json["deliveries"]] == [route]
 
 
 async def test_a_key_of_other_content_is_refused(tocsin: Tocsin) -> None:

@@ -7,25 +7,13 @@ import typer
 from rich.markup import escape
 
 from tocsin.cli.access import with_pool
-from tocsin.cli.intents import (
-    Admins,
-    CollapseKey,
-    Emails,
-    Kind,
-    PayloadText,
-    Producer,
-    SendAt,
-    SendAtLocal,
-    TimeToLive,
-    Users,
-    Version,
-    read_intent,
-)
+from tocsin.cli.intents import Producer, takes_intent
 from tocsin.cli.output import AsJson, console, moment, print_json
 from tocsin.cli.timeline import print_steps
 from tocsin.compose import explainer, known_toggles, read_catalog
 from tocsin.domain.errors import FaultsError
 from tocsin.domain.faults import Fault
+from tocsin.domain.intent import Intent
 from tocsin.engine.clock import utc_now
 from tocsin.engine.explain import Explained, ExplainedRoute
 from tocsin.settings import Settings
@@ -39,17 +27,9 @@ def add_to(app: typer.Typer) -> None:
     app.command("explain")(explain)
 
 
+@takes_intent
 def explain(
-    kind: Kind,
-    user: Users = None,
-    email: Emails = None,
-    admins: Admins = False,
-    payload: PayloadText = "{}",
-    version: Version = None,
-    send_at: SendAt = None,
-    send_at_local: SendAtLocal = None,
-    ttl_seconds: TimeToLive = None,
-    collapse_key: CollapseKey = None,
+    intent: Intent,
     producer: Producer = "cli",
     at: Annotated[
         str | None, typer.Option(help="As if it were this time, e.g. 2030-01-31T03:00:00Z.")
@@ -57,18 +37,6 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Tell what would become of a notification, and why; nothing is sent."""
-    intent = read_intent(
-        kind,
-        users=user,
-        emails=email,
-        admins=admins,
-        payload=payload,
-        version=version,
-        send_at=send_at,
-        send_at_local=send_at_local,
-        ttl_seconds=ttl_seconds,
-        collapse_key=collapse_key,
-    )
     now = _read_moment(at) if at else utc_now()
 
     async def work(settings: Settings, pool: Pool) -> Explained | list[Fault]:

@@ -5,21 +5,7 @@ from typing import assert_never
 import typer
 
 from tocsin.cli.access import with_pool
-from tocsin.cli.intents import (
-    Admins,
-    CollapseKey,
-    Emails,
-    IdempotencyKey,
-    Kind,
-    PayloadText,
-    Producer,
-    SendAt,
-    SendAtLocal,
-    TimeToLive,
-    Users,
-    Version,
-    read_intent,
-)
+from tocsin.cli.intents import Producer, takes_intent
 from tocsin.cli.output import AsJson, complain, console, errors, print_json
 from tocsin.compose import channels, known_toggles, planner, read_catalog
 from tocsin.domain.errors import FaultsError
@@ -36,43 +22,21 @@ def add_to(app: typer.Typer) -> None:
     app.command("send")(send)
 
 
+@takes_intent
 def send(
-    kind: Kind,
-    user: Users = None,
-    email: Emails = None,
-    admins: Admins = False,
-    payload: PayloadText = "{}",
-    version: Version = None,
-    key: IdempotencyKey = None,
-    send_at: SendAt = None,
-    send_at_local: SendAtLocal = None,
-    ttl_seconds: TimeToLive = None,
-    collapse_key: CollapseKey = None,
+    intent: Intent,
     producer: Producer = "cli",
     as_json: AsJson = False,
 ) -> None:
     """Hand in one notification, straight into the database."""
-    intent = read_intent(
-        kind,
-        users=user,
-        emails=email,
-        admins=admins,
-        payload=payload,
-        version=version,
-        idempotency_key=key,
-        send_at=send_at,
-        send_at_local=send_at_local,
-        ttl_seconds=ttl_seconds,
-        collapse_key=collapse_key,
-    )
     _tell(with_pool(lambda settings, pool: _accept(settings, pool, producer, intent)), as_json)
 
 
 async def _accept(settings: Settings, pool: Pool, producer: str, intent: Intent) -> Answer:
     if not channels(settings):
         errors.print(
-            "warning: no provider is set up in this shell, so its pushes will be skipped as "
-            "channel_unavailable; set TOCSIN_FCM__CREDENTIALS_FILE as the server has it.",
+            "warning: no provider is set up in this shell, so everything will be skipped as "
+            "channel_unavailable; give this command the settings that the server has.",
             style="yellow",
         )
     async with known_toggles(settings, pool) as toggles:
