@@ -106,7 +106,7 @@ async def test_the_demo_shows_the_whole_way_and_a_second_one_finds_another_port(
     shown = await first.said("Ctrl-C stops everything.", within=60)
 
     assert "new_customer v2" in shown
-    assert "ada (android): New customer: Grace Hopper just signed up." in shown
+    assert "ada (an Android phone): New customer: Grace Hopper just signed up." in shown
     assert "kerem (ios): Yeni müşteri: Grace Hopper az önce kaydoldu." in shown
     assert await _paste(shown) == "accepted"
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 from uuid import UUID
 
 import jwt
@@ -22,6 +22,7 @@ from tocsin.api.roles import Role
 from tocsin.cli.output import console
 from tocsin.cli.process import run_until_stopped
 from tocsin.cli.serve import grace, server_children
+from tocsin.cli.stand_ins import settings_for
 from tocsin.cli.supervisor import run_tree
 from tocsin.cli.timeline import is_settled, print_timeline
 from tocsin.compose import migrated_pool
@@ -30,11 +31,28 @@ from tocsin.engine.clock import utc_now
 from tocsin.engine.show import Shown, show
 from tocsin.logs import LogSettings, configure_logs
 from tocsin.sandbox import Sandbox, SandboxSettings
+from tocsin.sandbox.appearance import appearance
 from tocsin.settings import Settings, load_settings
 from tocsin.store.embedded import EmbeddedPostgres
 from tocsin.store.pool import Pool
 
-PHONES = (("ada", "en", "android"), ("kerem", "tr", "ios"))
+
+class Person(NamedTuple):
+    """Somebody with a virtual device."""
+
+    user_id: str
+    locale: str
+    device: str
+    platform: str
+    provider: str
+
+
+PEOPLE = (
+    Person("ada", "en", "an Android phone", "android", "fcm"),
+    Person("kerem", "tr", "an iPhone", "ios", "apns"),
+    Person("mina", "fa", "an Expo app", "android", "expo"),
+    Person("jisoo", "ko", "a browser", "web", "webpush"),
+)
 READY_WITHIN = 60.0
 
 
@@ -93,14 +111,11 @@ class _Demo:
             await tree
 
     def _environment(self, sandbox: Sandbox, base_url: str) -> Mapping[str, str]:
-        account = sandbox.write_service_account(self._folder / "sandbox" / "service_account.json")
         return {
+            **settings_for(sandbox, self._folder / "sandbox"),
             "TOCSIN_HTTP__PORT": base_url.rpartition(":")[2],
             "TOCSIN_HTTP__HOST": "127.0.0.1",
             "TOCSIN_AUTH__JWT_SECRET": self._jwt_secret,
-            "TOCSIN_FCM__BASE_URL": sandbox.https_url,
-            "TOCSIN_FCM__CA_FILE": str(sandbox.ca_file),
-            "TOCSIN_FCM__CREDENTIALS_FILE": str(account),
             # A first look works at any hour.
             "TOCSIN_QUIET_HOURS__ENABLED": "false",
             "TOCSIN_LOG__LEVEL": "warning",
@@ -112,31 +127,60 @@ class _Demo:
                 await _until_ready(client, tree)
             async with pool.acquire() as connection:
                 key = (await create_key(connection, "demo", Role.ADMIN, utc_now())).secret
-            tokens = [await self._register(client, *phone) for phone in PHONES]
+            tokens = [await self._register(client, sandbox, person) for person in PEOPLE]
+            for person in PEOPLE:
+                await _introduce(client, key, person)
             notification_id = await _first_notification(client, key)
             shown = await _until_settled(pool, notification_id)
         print_timeline(shown)
         _print_phones(sandbox, tokens)
         return key
 
-    async def _register(self, client: Client, user_id: str, locale: str, platform: str) -> str:
-        token = f"virtual-phone-of-{user_id}-{secrets.token_hex(8)}"
+    async def _register(self, client: Client, sandbox: Sandbox, person: Person) -> str:
+        """Register a device as its app does; give what the sandbox knows it by."""
+        token, known_as = _token(sandbox, person)
         now = int(time.time())
-        bearer = jwt.encode({"sub": user_id, "iat": now, "exp": now + 300}, self._jwt_secret, "HS256")
+        claims = {"sub": person.user_id, "iat": now, "exp": now + 300}
+        body = {
+            "token": token,
+            "platform": person.platform,
+            "provider": person.provider,
+            "locale": person.locale,
+        }
         await (
             client.post("/v1/devices/register")
-            .bearer_auth(bearer)
-            .body_json({"token": token, "platform": platform, "locale": locale})
+            .bearer_auth(jwt.encode(claims, self._jwt_secret, "HS256"))
+            .body_json(body)
             .build()
             .send()
         )
-        return token
+        return known_as
+
+
+def _token(sandbox: Sandbox, person: Person) -> tuple[str, str]:
+    """Give a device's token, and what the sandbox knows the device by."""
+    match person.provider:
+        case "webpush":
+            return msgspec.json.encode(sandbox.subscription(person.user_id)).decode(), person.user_id
+        case "apns":
+            token = secrets.token_hex(32)
+        case "expo":
+            token = f"ExponentPushToken[{person.user_id}-{secrets.token_hex(8)}]"
+        case _:
+            token = f"virtual-phone-of-{person.user_id}-{secrets.token_hex(8)}"
+    return token, token
+
+
+async def _introduce(client: Client, key: str, person: Person) -> None:
+    """Tell the directory a person's mail address and language."""
+    known = {"email": f"{person.user_id}@example.com", "locale": person.locale}
+    await client.put(f"/v1/users/{person.user_id}").bearer_auth(key).body_json(known).build().send()
 
 
 async def _first_notification(client: Client, key: str) -> UUID:
     intent = {
         "type": "new_customer",
-        "audience": {"users": [user_id for user_id, _, _ in PHONES]},
+        "audience": {"users": [person.user_id for person in PEOPLE]},
         "payload": {"customer_name": "Grace Hopper"},
         "idempotency_key": f"demo-{secrets.token_hex(8)}",
     }
@@ -186,14 +230,12 @@ def _free_port(wanted: int) -> int:
 
 
 def _print_phones(sandbox: Sandbox, tokens: list[str]) -> None:
-    console.print("\n[bold]On the phones[/]")
-    for (user_id, _, platform), token in zip(PHONES, tokens, strict=True):
+    console.print("\n[bold]On their devices[/]")
+    for person, token in zip(PEOPLE, tokens, strict=True):
         phone = sandbox.phones.find(token)
         for received in phone.messages if phone else ():
-            notification = received.message.get("notification", {})
-            console.print(
-                f"  {user_id} ({platform}): [bold]{notification.get('title')}[/]: {notification.get('body')}"
-            )
+            shown = appearance(received)
+            console.print(f"  {person.user_id} ({person.device}): [bold]{shown.title}[/]: {shown.body}")
 
 
 def _print_addresses(base_url: str, sandbox: Sandbox, key: str) -> None:
