@@ -107,14 +107,14 @@ async def test_the_demo_shows_the_whole_way_and_a_second_one_finds_another_port(
 
     assert "new_customer v2" in shown
     assert "ada (an Android phone): New customer: Grace Hopper just signed up." in shown
-    assert "kerem (ios): Yeni müşteri: Grace Hopper az önce kaydoldu." in shown
+    assert "kerem (an iPhone): Yeni müşteri: Grace Hopper az önce kaydoldu." in shown
     assert await _paste(shown) == "accepted"
 
     second = await processes.start("demo", "--once", environment=environment)
     assert await second.end(within=60) == 0, second.log
     said = "\n".join(second.output)
     assert f"Port {environment['TOCSIN_HTTP__PORT']} is taken by another process" in said
-    assert "kerem (ios): Yeni müşteri" in said
+    assert "kerem (an iPhone): Yeni müşteri" in said
 
     first.signal(signal.SIGINT)
     assert await first.end() == 0, first.log

@@ -76,6 +76,13 @@ UNAVAILABLE = Kind(
     "The database or the key set does not answer; try again later, with the same idempotency key.",
 )
 
+WEBPUSH_UNAVAILABLE = Kind(
+    "webpush_unavailable",
+    404,
+    "Web Push is not set up",
+    "This installation sends no messages to browsers.",
+)
+
 KINDS: tuple[Kind, ...] = (
     MALFORMED_JSON,
     BAD_REQUEST,
@@ -93,6 +100,7 @@ KINDS: tuple[Kind, ...] = (
     INTERNAL_ERROR,
     NOT_READY,
     UNAVAILABLE,
+    WEBPUSH_UNAVAILABLE,
 )
 
 

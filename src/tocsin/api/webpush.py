@@ -7,15 +7,8 @@ from litestar import Request, get
 from litestar.response.base import ASGIResponse
 
 from tocsin.api.operations import AnyoneMay, Operation, Tag, declared
-from tocsin.api.problems import Kind, ProblemError
+from tocsin.api.problems import WEBPUSH_UNAVAILABLE, ProblemError
 from tocsin.api.replies import reply
-
-WEBPUSH_UNAVAILABLE = Kind(
-    "webpush_unavailable",
-    404,
-    "Web Push is not set up",
-    "This installation sends no messages to browsers.",
-)
 
 
 class WebPushKey(msgspec.Struct, frozen=True):
