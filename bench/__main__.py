@@ -16,7 +16,7 @@ from bench import broker, console, machine, plot, results_page
 from bench.contestants import CONTESTANTS
 from bench.contract import Contestant, Line
 from bench.goals import SUBJECT
-from bench.lines import LINES
+from bench.lines import OUTAGE_SECONDS, lines
 from bench.outcome import LeftOut, LineResult, Outcome
 from bench.process import ROOT, ProgramFailedError
 from bench.progress import tell
@@ -33,6 +33,7 @@ class Options(msgspec.Struct, frozen=True):
     messages: int
     rounds: int
     seconds: float
+    outage_seconds: float
     only: tuple[str, ...]
     json: bool
     keep_logs: Path | None
@@ -40,13 +41,19 @@ class Options(msgspec.Struct, frozen=True):
 
 def parse(arguments: Sequence[str]) -> Options:
     """Read the command line."""
-    names = [*(each.name for each in CONTESTANTS), *(each.name for each in LINES)]
+    names = [*(each.name for each in CONTESTANTS), *(each.name for each in lines())]
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
         "--messages", type=_positive, default=50_000, help="most messages a round (default: %(default)s)"
     )
     parser.add_argument(
         "--seconds", type=float, default=6.0, help="how long a round should last (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--outage-seconds",
+        type=float,
+        default=OUTAGE_SECONDS,
+        help="how long a provider is down in the line `outage` (default: %(default)s)",
     )
     parser.add_argument(
         "--rounds", type=_positive, default=3, help="rounds for each contestant (default: %(default)s)"
@@ -69,7 +76,7 @@ def parse(arguments: Sequence[str]) -> Options:
 async def run(options: Options, command: str, workdir: Path) -> Outcome:
     """Run the contestants and the lines that were asked for."""
     chosen = [each for each in CONTESTANTS if not options.only or each.name in options.only]
-    lines = [each for each in LINES if not options.only or each.name in options.only]
+    asked = [each for each in lines(options.outage_seconds) if not options.only or each.name in options.only]
     able, left_out = _able(chosen)
     for absent in left_out:
         tell(f"Left out: {absent.title}: {absent.reason}")
@@ -84,7 +91,7 @@ async def run(options: Options, command: str, workdir: Path) -> Outcome:
                 most=options.messages,
                 tell=tell,
             )
-        measured = [await _measure_line(line, stage) for line in lines]
+        measured = [await _measure_line(line, stage) for line in asked]
     return Outcome(
         date=dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         command=command,

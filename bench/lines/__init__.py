@@ -3,7 +3,21 @@
 from bench.contract import Line
 from bench.lines.accept import Accept
 from bench.lines.claim import ClaimCost
+from bench.lines.outage import ProviderDown
+from bench.lines.pace import SharedRate
 from bench.lines.planning import Planning
 from bench.lines.providers import Providers
 
-LINES: tuple[Line, ...] = (Accept(), ClaimCost(), Planning(), Providers())
+OUTAGE_SECONDS = 60.0
+
+
+def lines(outage_seconds: float = OUTAGE_SECONDS) -> tuple[Line, ...]:
+    """Give every line, in the order in which they run."""
+    return (
+        Accept(),
+        ClaimCost(),
+        Planning(),
+        Providers(),
+        ProviderDown(outage_seconds),
+        SharedRate(),
+    )

@@ -1,0 +1,96 @@
+"""A backlog that does not run dry: deliveries as accepting leaves them, put in by the database itself."""
+
+import asyncio
+import time
+
+import asyncpg
+
+from bench.process import ProgramFailedError
+
+CHUNK = 5_000
+LOOK_SECONDS = 0.2
+PATIENCE_SECONDS = 120.0
+
+ADD = """
+with accepted as (
+    insert into notifications (
+        id, producer, idempotency_key, fingerprint, type, version, audience, payload, accepted_at, expires_at
+    )
+    select
+        uuid7(), 'bench', 'key-' || number, '\\x00', 'new_customer', 2,
+        jsonb_build_object('users', jsonb_build_array('user-' || number % $3)),
+        jsonb_build_object('customer_name', 'Customer ' || number),
+        now(), now() + interval '1 day'
+    from generate_series($1::integer, $1 + $2::integer - 1) as number
+    returning id, audience -> 'users' ->> 0 as user_id, accepted_at
+),
+planned as (
+    insert into deliveries (id, notification_id, channel, user_id, state, due_at, created_at)
+    select uuid7(), id, 'push', user_id, 'pending', accepted_at, accepted_at
+    from accepted
+    returning id
+)
+select count(*), pg_notify(current_schema() || '_due', '')
+from planned
+"""
+
+WAITING = """
+select count(*)
+from (
+    select
+    from deliveries
+    where channel = 'push'
+        and state in ('scheduled', 'pending', 'retrying')
+        and due_at <= now()
+        and leased_until is null
+    limit $1
+) as due
+"""
+
+UNSETTLED = "select count(*) from deliveries where state in ('scheduled', 'pending', 'retrying')"
+
+
+class Backlog:
+    """Deliveries to the users `user-0` to `user-{people - 1}` in turn."""
+
+    def __init__(self, connection: asyncpg.Connection, people: int) -> None:
+        self._connection = connection
+        self._people = people
+        self._turn = asyncio.Lock()
+        self.accepted = 0
+        self._looks: list[int] = []
+
+    async def add(self, count: int) -> None:
+        """Put in some deliveries that are due now."""
+        async with self._turn:
+            await self._connection.fetchval(ADD, self.accepted, count, self._people)
+        self.accepted += count
+
+    async def keep_full(self, floor: int) -> None:
+        """Keep more than a number of deliveries due, until cancelled."""
+        while True:
+            async with self._turn:
+                due = int(await self._connection.fetchval(WAITING, floor))
+            self._looks.append(due)
+            if due < floor:
+                await self.add(CHUNK)
+            else:
+                await asyncio.sleep(LOOK_SECONDS)
+
+    def shortest(self) -> int:
+        """Tell the fewest deliveries that were found due since this was asked before."""
+        looks, self._looks = self._looks, []
+        return min(looks, default=0)
+
+    async def drained(self) -> None:
+        """Wait until every delivery is settled."""
+        fewest, since = self.accepted + 1, time.perf_counter()
+        while left := int(await self._connection.fetchval(UNSETTLED)):
+            if left < fewest:
+                fewest, since = left, time.perf_counter()
+            if time.perf_counter() - since > PATIENCE_SECONDS:
+                raise ProgramFailedError(
+                    f"{left} deliveries still wait, and no fewer than {PATIENCE_SECONDS:.0f} s ago; "
+                    "--keep-logs shows why"
+                )
+            await asyncio.sleep(LOOK_SECONDS)

@@ -1,0 +1,214 @@
+"""One provider down at full load: what that does to another, and what becomes of what was meant for it."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Sequence
+
+import asyncpg
+import msgspec
+
+from bench.backlog import Backlog
+from bench.contract import Arena, Reading
+from bench.controls import Controls
+from bench.goals import NONE, RATE_BESIDE_AN_OUTAGE
+from bench.process import ProgramFailedError
+from bench.progress import tell
+from bench.tocsin_server import SCHEMA, Phone, android, tocsin_server
+from tocsin.sandbox.apns_tokens import KEY_ID, TEAM_ID
+from tocsin.sandbox.faults import Outage
+from tocsin.sandbox.tally import SecondCount
+from tocsin.store.pool import connection_settings
+
+WORKERS = 2
+CONCURRENCY = 200
+"""Messages under way to each provider from each worker."""
+BACKLOG = 20_000
+WARM_UP = 5_000
+POLL_SECONDS = 0.1
+
+DOWN, OTHER = "fcm", "apns"
+
+BOOKS = """
+select
+    count(*) filter (where state = 'sent') as sent,
+    coalesce(sum(attempts) filter (where state = 'sent'), 0) as attempts,
+    max(attempts) as most_attempts
+from deliveries
+"""
+
+
+class Phase(msgspec.Struct, frozen=True):
+    """What came through in one stretch of time."""
+
+    seconds: float
+    down: int
+    other: int
+    requests_to_down: int
+    slowest_second: int
+    """The fewest messages that the other provider took within a whole second."""
+
+    @property
+    def rate(self) -> float:
+        """Give the messages a second of the provider that is never down."""
+        return self.other / self.seconds
+
+
+class ProviderDown:
+    name = "outage"
+    title = "One provider down"
+
+    def __init__(self, seconds: float = 60.0) -> None:
+        self._seconds = seconds
+
+    async def measure(self, arena: Arena) -> Sequence[Reading]:
+        async with contextlib.AsyncExitStack() as stack:
+            server = await stack.enter_async_context(
+                tocsin_server(
+                    arena,
+                    workers=WORKERS,
+                    concurrency=CONCURRENCY,
+                    phone_of=_phone,
+                    settings=apns_settings(arena, CONCURRENCY),
+                )
+            )
+            books = await asyncpg.connect(server.database_url, server_settings=connection_settings(SCHEMA))
+            stack.push_async_callback(books.close)
+            run = _Run(Controls(arena.control_url), Backlog(books, arena.numbers))
+            return await self._phases(run, books)
+
+    async def _phases(self, run: "_Run", books: asyncpg.Connection) -> Sequence[Reading]:
+        # Calm before and after: a machine that grows slower or faster meanwhile favours neither.
+        async with run.full_load():
+            before = await run.phase("before the outage", self._seconds / 2)
+            outage = await run.phase("in the outage", self._seconds, Outage(seconds=self._seconds))
+        recovered = await run.recovered()
+        await run.drained()
+        async with run.full_load():
+            after = await run.phase("after the outage", self._seconds / 2)
+        await run.drained()
+        calm = (before.other + after.other) / (before.seconds + after.seconds)
+        duplicates, distinct = await run.arrivals()
+        settled = await books.fetchrow(BOOKS)
+        return (
+            Reading(
+                "APNs while all is well",
+                calm,
+                "/s",
+                note=f"{before.rate:,.0f}/s before the outage and {after.rate:,.0f}/s after it; "
+                f"{min(before.slowest_second, after.slowest_second):,} in the slowest second",
+            ),
+            Reading(
+                "APNs while FCM answers 503",
+                outage.rate,
+                "/s",
+                note=f"for {outage.seconds:.0f} s; {outage.slowest_second:,} in the slowest second",
+            ),
+            Reading("APNs beside the outage", outage.rate / calm, "times", RATE_BESIDE_AN_OUTAGE),
+            Reading(
+                "FCM while all is well", (before.down + after.down) / (before.seconds + after.seconds), "/s"
+            ),
+            Reading("requests to FCM in the outage", outage.requests_to_down, "in all"),
+            Reading("from its end until FCM takes messages", recovered, "s"),
+            Reading(
+                "attempts spent on the outage",
+                settled["attempts"] - settled["sent"],
+                "in all",
+                note=f"of {settled['sent']:,} deliveries, at most {settled['most_attempts']} for one",
+            ),
+            Reading("lost", run.backlog.accepted - min(settled["sent"], distinct), "messages", NONE),
+            Reading("sent twice", duplicates, "messages", NONE),
+        )
+
+
+class _Run:
+    def __init__(self, controls: Controls, backlog: Backlog) -> None:
+        self.controls = controls
+        self.backlog = backlog
+
+    @contextlib.asynccontextmanager
+    async def full_load(self) -> AsyncIterator[None]:
+        """Keep a backlog for both, and wait until both get their share of it."""
+        async with asyncio.TaskGroup() as group:
+            filling = group.create_task(self.backlog.keep_full(BACKLOG))
+            for provider in (DOWN, OTHER):
+                await self._takes(provider, WARM_UP)
+            yield
+            filling.cancel()
+
+    async def phase(self, name: str, seconds: float, outage: Outage | None = None) -> Phase:
+        """Let it run for a while, with a fault or without, and see what came through."""
+        self.backlog.shortest()
+        down, other = await self.controls.stats(DOWN), await self.controls.stats(OTHER)
+        began = time.perf_counter()
+        if outage:
+            await self.controls.put_up(DOWN, outage)
+        await asyncio.sleep(seconds)
+        ended = time.perf_counter()
+        down_after, other_after = await self.controls.stats(DOWN), await self.controls.stats(OTHER)
+        shortest = self.backlog.shortest()
+        if not shortest:
+            raise ProgramFailedError(f"the backlog ran dry {name}: the load was not full")
+        phase = Phase(
+            seconds=ended - began,
+            down=down_after.delivered - down.delivered,
+            other=other_after.delivered - other.delivered,
+            requests_to_down=down_after.requests - down.requests,
+            slowest_second=_slowest(other.per_second, other_after.per_second),
+        )
+        tell(
+            f"outage     {name}: APNs {phase.rate:,.0f}/s, FCM {phase.down / phase.seconds:,.0f}/s in "
+            f"{phase.requests_to_down:,} requests, at least {shortest:,} due"
+        )
+        return phase
+
+    async def recovered(self) -> float:
+        """Tell how long after the outage the first message came through."""
+        began = time.perf_counter()
+        await self._takes(DOWN, 1)
+        seconds = time.perf_counter() - began
+        tell(f"outage     FCM takes messages again after {seconds:.1f} s")
+        return seconds
+
+    async def drained(self) -> None:
+        """Wait until nothing waits any more."""
+        began = time.perf_counter()
+        await self.backlog.drained()
+        tell(f"outage     nothing waits any more after {time.perf_counter() - began:.1f} s")
+
+    async def arrivals(self) -> tuple[int, int]:
+        """Count the duplicates and the different messages that came to both."""
+        both = await self.controls.stats(DOWN), await self.controls.stats(OTHER)
+        return sum(each.duplicates for each in both), sum(each.distinct_deliveries for each in both)
+
+    async def _takes(self, provider: str, count: int) -> None:
+        """Wait until a stand-in has taken so many more messages."""
+        due = (await self.controls.stats(provider)).delivered + count
+        # The control API has no way to wait.
+        while (await self.controls.stats(provider)).delivered < due:  # noqa: ASYNC110
+            await asyncio.sleep(POLL_SECONDS)
+
+
+def apns_settings(arena: Arena, concurrency: int) -> dict[str, str]:
+    """Set up APNs to be sent to the sandbox."""
+    return {
+        "TOCSIN_APNS__KEY_FILE": str(arena.apns_key_file),
+        "TOCSIN_APNS__KEY_ID": KEY_ID,
+        "TOCSIN_APNS__TEAM_ID": TEAM_ID,
+        "TOCSIN_APNS__TOPIC": "com.example.shop",
+        "TOCSIN_APNS__BASE_URL": arena.url,
+        "TOCSIN_APNS__CA_FILE": str(arena.ca_file),
+        "TOCSIN_APNS__MAX_CONCURRENCY": str(concurrency),
+    }
+
+
+def _phone(number: int) -> Phone:
+    """Give every second person a phone of Apple's."""
+    return Phone(OTHER, "ios", f"{number:064x}") if number % 2 else android(number)
+
+
+def _slowest(before: Sequence[SecondCount], after: Sequence[SecondCount]) -> int:
+    """Look at the whole seconds in between; one without any message is not listed at all."""
+    first, last = before[-1].second + 1, after[-1].second - 1
+    counts = {each.second: each.count for each in after}
+    return min((counts.get(second, 0) for second in range(first, last + 1)), default=0)
