@@ -40,7 +40,6 @@ from tocsin.store.kept_secrets import get_or_make
 from tocsin.store.migrate import migrate
 from tocsin.store.pool import Pool, open_pool
 
-
 VAPID_KEY = "vapid_private_key"
 
 

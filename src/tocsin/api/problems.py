@@ -83,6 +83,10 @@ WEBPUSH_UNAVAILABLE = Kind(
     "This installation sends no messages to browsers.",
 )
 
+UNKNOWN_PROVIDER = Kind(
+    "unknown_provider", 404, "There is no such provider", "The detail names the providers that are in use."
+)
+
 KINDS: tuple[Kind, ...] = (
     MALFORMED_JSON,
     BAD_REQUEST,
@@ -101,6 +105,7 @@ KINDS: tuple[Kind, ...] = (
     NOT_READY,
     UNAVAILABLE,
     WEBPUSH_UNAVAILABLE,
+    UNKNOWN_PROVIDER,
 )
 
 

@@ -10,7 +10,7 @@ from tocsin.api.auth import holder_of
 from tocsin.api.bodies import Checked, decode
 from tocsin.api.checks import not_blank
 from tocsin.api.operations import KeyMay, Operation, Tag, declared
-from tocsin.api.problems import BODY_TOO_LARGE, INVALID_BODY, MALFORMED_JSON, Kind, ProblemError
+from tocsin.api.problems import BODY_TOO_LARGE, INVALID_BODY, MALFORMED_JSON, UNKNOWN_PROVIDER, ProblemError
 from tocsin.api.queries import read_path
 from tocsin.api.replies import reply
 from tocsin.api.roles import Right
@@ -18,10 +18,6 @@ from tocsin.api.services import services_of
 from tocsin.domain.toggles import Note, toggle_of
 from tocsin.engine.providers import ProviderHealth, not_in_use, providers_health
 from tocsin.store import toggles
-
-UNKNOWN_PROVIDER = Kind(
-    "unknown_provider", 404, "There is no such provider", "The detail names the providers that are in use."
-)
 
 
 class PauseProvider(Checked, frozen=True, kw_only=True, forbid_unknown_fields=True):

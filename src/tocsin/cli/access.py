@@ -1,5 +1,7 @@
-"""How a one-off command reaches the database."""
+"""How a one-off command reaches the database, and in whose name."""
 
+import getpass
+import os
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -24,3 +26,12 @@ def with_pool(work: Callable[[Settings, Pool], Awaitable[Result]]) -> Result:
 
     with database(settings) as url:
         return uvloop.run(body(url))
+
+
+def system_user() -> str:
+    """Name who runs the command."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # A container may run under a number that has no name.
+        return f"uid {os.getuid()}"

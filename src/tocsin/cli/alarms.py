@@ -1,14 +1,12 @@
 """`tocsin alarms`."""
 
-import getpass
-import os
 from typing import Annotated
 from uuid import UUID
 
 import msgspec
 import typer
 
-from tocsin.cli.access import with_pool
+from tocsin.cli.access import system_user, with_pool
 from tocsin.cli.output import AsJson, complain, console, moment, print_json, table
 from tocsin.domain.toggles import LONGEST_NOTE, Note
 from tocsin.engine.clock import utc_now
@@ -62,7 +60,7 @@ def clear(
     as_json: AsJson = False,
 ) -> None:
     """Clear an alarm; if its cause is still there, it is raised anew."""
-    who = _name(_system_user() if by is None else by)
+    who = _name(system_user() if by is None else by)
 
     async def work(_: Settings, pool: Pool) -> AlarmRecord | None:
         async with pool.acquire() as connection:
@@ -85,11 +83,3 @@ def _name(text: str) -> str:
     except msgspec.ValidationError:
         complain(f"--by must be 1 to {LONGEST_NOTE} characters, without line breaks.")
         raise typer.Exit(2) from None
-
-
-def _system_user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        # A container may run under a number that has no name.
-        return f"uid {os.getuid()}"

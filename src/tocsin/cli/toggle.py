@@ -1,13 +1,11 @@
 """`tocsin toggle`."""
 
-import getpass
-import os
 from typing import Annotated
 
 import msgspec
 import typer
 
-from tocsin.cli.access import with_pool
+from tocsin.cli.access import system_user, with_pool
 from tocsin.cli.output import AsJson, complain, console, errors, moment, print_json, table
 from tocsin.compose import read_catalog
 from tocsin.domain.errors import CatalogError
@@ -102,7 +100,7 @@ def history(
 
 def _switch(name: str, *, enabled: bool, reason: str | None, by: str | None, as_json: bool) -> None:
     toggle = _read(name)
-    who = _checked("--by", _system_user() if by is None else by)
+    who = _checked("--by", system_user() if by is None else by)
     why = None if reason is None else _checked("--reason", reason)
 
     async def work(settings: Settings, pool: Pool) -> tuple[ToggleRow, list[str]]:
@@ -144,14 +142,6 @@ def _checked(option: str, text: str) -> str:
     except msgspec.ValidationError:
         complain(f"{option} must be 1 to {LONGEST_NOTE} characters, without line breaks.")
         raise typer.Exit(2) from None
-
-
-def _system_user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        # A container may run under a number that has no name.
-        return f"uid {os.getuid()}"
 
 
 def _state(enabled: bool) -> str:

@@ -84,8 +84,13 @@ where name = $1
 returning name
 """
 
+# What a circuit opened for is over when it closes. Other alarms of the provider, about devices or a key of
+# one platform, are not: somebody has to act on them.
 CLOSE = """
-with closed as (
+with reason as materialized (
+    select code from circuits where name = $1
+),
+closed as (
     update circuits
     set state = 'closed', openings = 0, changed_at = $2::timestamptz, ramp_from = $2, retry_at = null,
         probe_until = null, code = null, detail = null
@@ -97,6 +102,7 @@ recovered as (
     set cleared_at = $2, cleared_by = 'recovered'
     where cleared_at is null
         and provider in (select provider from closed)
+        and code in (select code from reason)
         and not exists (
             select
             from circuits as other
