@@ -8,6 +8,7 @@ from pathlib import Path
 from tools.docs.architecture_picture import architecture_picture
 from tools.docs.architecture_table import imports_page
 from tools.docs.cli_page import cli_page
+from tools.docs.errors_page import errors_page
 from tools.docs.fcm_page import fcm_page
 from tools.docs.logs_page import logs_page
 from tools.docs.settings_page import settings_page
@@ -21,6 +22,7 @@ FILES: Mapping[str, Callable[[], str]] = {
     "reference/cli.md": cli_page,
     "reference/states.md": states_page,
     "reference/fcm.md": fcm_page,
+    "reference/errors.md": errors_page,
     "reference/logs.md": logs_page,
     "reference/imports.md": imports_page,
     "pictures/states.svg": states_picture,

@@ -10,7 +10,7 @@ DUTIES: Mapping[str, tuple[str, str]] = {
     "compose": ("builds processes from settings;", "the only part that knows all"),
     "settings": ("one frozen tree from", "tocsin.toml and TOCSIN_*"),
     "api": ("HTTP: who asks, what they may,", "what they are told"),
-    "sandbox": ("stands in for FCM: virtual", "phones, scripted faults"),
+    "sandbox": ("stands in for every provider:", "virtual devices, scripted faults"),
     "engine": ("accept, claim, dispatch, settle:", "the way of a notification"),
     "store": ("Postgres: migrations, and the", "SQL beside its function"),
     "catalog": ("types and texts from a folder,", "proven before they are used"),

@@ -1,4 +1,4 @@
-"""The reference of FCM's answers and of error codes, from the tables that the code obeys."""
+"""The reference of FCM's answers, from the table that the code obeys."""
 
 from datetime import timedelta
 
@@ -44,9 +44,13 @@ def fcm_page() -> str:
         "[section `push`](../guides/catalog.md#how-a-push-looks) adds. More is `rejected` with the code "
         "`payload_too_large` before it is sent.",
         "## What to do about an error code",
-        "`last_error_code` of a delivery and `code` of an attempt hold these; `hint` holds the advice.",
-        table(["code", "advice"], ([code(name), advice] for name, advice in HINTS.items())),
+        "[Error codes](errors.md) has those that every provider gives too.",
+        table(["code", "advice"], ([code(name), HINTS[name]] for name in _own_codes())),
     )
+
+
+def _own_codes() -> list[str]:
+    return list(dict.fromkeys([*(rule.code for rule in RULES), "credentials_refused", "token_unavailable"]))
 
 
 def _row(rule: Rule) -> list[str]:

@@ -17,13 +17,26 @@ SECTIONS: Mapping[str, str] = {
     "devices": "Devices",
     "pool": "Database connections",
     "dispatch": "Workers",
+    "health": "When a provider is left alone",
+    "rates": "How fast a provider is sent to",
     "fcm": "Firebase Cloud Messaging",
+    "apns": "Apple Push Notification service",
+    "expo": "Expo",
+    "webpush": "Web Push",
+    "smtp": "E-mail",
+    "webhook": "Webhooks",
     "quiet_hours": "Quiet hours",
     "limits": "Limits",
     "toggles": "Toggles",
     "unsubscribe": "Leaving by a link",
     "log": "Logs",
 }
+
+CONCURRENCY = "Messages under way at once in each worker."
+CONNECT_TIMEOUT = "Seconds to wait for a connection."
+TIMEOUT = "Seconds a message may take in all."
+CA_FILE = "Certificates of an authority to trust besides the public ones, for a sandbox."
+RATE = "The most messages a second, from all workers together; 0 means no limit."
 
 MEANING: Mapping[str, str] = {
     "database_url": "The Postgres server to use. Left out, Tocsin runs its own under `data_dir`.",
@@ -54,16 +67,73 @@ MEANING: Mapping[str, str] = {
     "pool.size": "Connections each process keeps at most.",
     "pool.connect_timeout": "Seconds to wait for a connection.",
     "pool.command_timeout": "Seconds a statement may take.",
-    "dispatch.lease_seconds": "How long a worker's claim holds. At least `fcm.timeout` and 5 seconds.",
+    "dispatch.lease_seconds": "How long a worker's claim holds: at least twice the longest `timeout` of the "
+    "providers in use, and 5 seconds.",
     "dispatch.poll_seconds": "How often an idle worker looks by itself, should a wake-up be lost.",
     "dispatch.stop_seconds": "How long a stopping worker waits for what is under way.",
-    "fcm.credentials_file": "The JSON key of a Google service account. Left out, pushes are skipped.",
+    "health.window_seconds": "Over how long attempts are counted.",
+    "health.least_attempts": "How many attempts there must be within it before they count.",
+    "health.error_share": "Which share of them must have failed by the provider's fault.",
+    "health.rest_seconds": "How long it is left alone then; twice as long each time it fails again.",
+    "health.longest_rest_seconds": "How long at most, unless the provider itself asks for longer.",
+    "rates.fcm": RATE,
+    "rates.apns": RATE,
+    "rates.expo": RATE + " Expo takes 600 for each project.",
+    "rates.webpush": RATE,
+    "rates.smtp": RATE,
+    "rates.webhook": RATE,
+    "rates.ramp_seconds": "Within how many seconds a rate grows from a tenth to the whole after a provider "
+    "was left alone.",
+    "fcm.credentials_file": "The JSON key of a Google service account. Left out, FCM is not used.",
     "fcm.project_id": "The Firebase project. Left out: the service account's.",
     "fcm.base_url": "Where FCM is; change it for a [sandbox](../guides/sandbox.md) alone.",
-    "fcm.max_concurrency": "Messages under way at once in each worker.",
-    "fcm.connect_timeout": "Seconds to wait for a connection.",
-    "fcm.timeout": "Seconds a message may take in all.",
-    "fcm.ca_file": "A certificate authority to trust besides the public ones, for a sandbox.",
+    "fcm.max_concurrency": CONCURRENCY,
+    "fcm.connect_timeout": CONNECT_TIMEOUT,
+    "fcm.timeout": TIMEOUT,
+    "fcm.ca_file": CA_FILE,
+    "apns.key_file": "The `.p8` key that Apple handed out. Left out, APNs is not used.",
+    "apns.key_id": "The key's id, as Apple's page shows it.",
+    "apns.team_id": "The team's id, as Apple's page shows it.",
+    "apns.topic": "The app's bundle id.",
+    "apns.environment": "`sandbox` for apps that Xcode put on a phone, `production` for all others.",
+    "apns.base_url": "Where APNs is. Left out: Apple's address for the environment.",
+    "apns.max_concurrency": CONCURRENCY,
+    "apns.connect_timeout": CONNECT_TIMEOUT,
+    "apns.timeout": TIMEOUT,
+    "apns.ca_file": CA_FILE,
+    "expo.enabled": "Whether devices are reached by Expo.",
+    "expo.access_token": "An access token of an Expo account, where the project asks for one.",
+    "expo.base_url": "Where Expo is; change it for a [sandbox](../guides/sandbox.md) alone.",
+    "expo.max_concurrency": CONCURRENCY + " A request carries up to 100.",
+    "expo.connect_timeout": CONNECT_TIMEOUT,
+    "expo.timeout": TIMEOUT,
+    "expo.ca_file": CA_FILE,
+    "webpush.enabled": "Whether browsers are reached.",
+    "webpush.subject": "Where a push service finds you: `mailto:ops@example.com`, or a page as `https:`.",
+    "webpush.private_key_file": "A P-256 private key in PEM form. Left out, one is made on the first start "
+    "and kept in the database.",
+    "webpush.max_concurrency": CONCURRENCY,
+    "webpush.connect_timeout": CONNECT_TIMEOUT,
+    "webpush.timeout": TIMEOUT,
+    "webpush.ca_file": CA_FILE,
+    "webpush.allow_private_addresses": "Whether endpoints may lie within your own network; for a sandbox.",
+    "smtp.host": "The mail server. Left out, no mail is sent.",
+    "smtp.port": "Its port: 587 for `starttls`, 465 for `tls`.",
+    "smtp.security": "`none` speaks in plain text; with a password only to this machine.",
+    "smtp.username": "The account, if the server asks for one.",
+    "smtp.password": "Its password.",
+    "smtp.sender": "The address in `From`, such as `Acme <notify@acme.example>`.",
+    "smtp.reply_to": "Where answers go. Left out: to the sender.",
+    "smtp.connections": "Connections open at most in each worker, each for one mail at a time.",
+    "smtp.timeout": "Seconds a mail may take in all.",
+    "smtp.ca_file": CA_FILE,
+    "webhook.enabled": "Whether endpoints are called.",
+    "webhook.max_concurrency": CONCURRENCY,
+    "webhook.connect_timeout": CONNECT_TIMEOUT,
+    "webhook.timeout": TIMEOUT,
+    "webhook.ca_file": CA_FILE,
+    "webhook.allow_private_addresses": "Whether endpoints may lie within your own network.",
+    "webhook.user_agent": "What the sender calls itself.",
     "quiet_hours.enabled": "Whether people are left in peace outside their window.",
     "quiet_hours.start": "From when people may be disturbed, by their own clock.",
     "quiet_hours.end": "Until when.",
@@ -165,7 +235,9 @@ def _kind(kind: Any) -> str:
     if origin is Literal:
         return codes(arguments)
     if origin is dict:
-        return "a list of addresses for each type"
+        return f"for each: {_kind(arguments[1])}"
+    if origin is list:
+        return "list of addresses"
     return {str: "text", bool: "yes or no", int: "whole number", float: "number", Path: "path"}[kind]
 
 

@@ -95,21 +95,18 @@ def _from_scheduled(drawing: Drawing) -> set[Edge]:
 
 def _after(drawing: Drawing) -> set[Edge]:
     """Draw what may still happen to a settled delivery."""
-    sent, gone, pending = BOXES[State.SENT], BOXES[State.GONE], BOXES[State.PENDING]
+    sent, pending, again = BOXES[State.SENT], BOXES[State.PENDING], BOXES[State.RETRYING]
     drawing.arrow(across(sent, BOXES[State.DELIVERED]), later=True)
     drawing.text(BOXES[State.DELIVERED].x - 30, sent.y + 10, "receipt")
-    edge = sent.right + 34
-    drawing.arrow(
-        f"M{sent.right:g} {sent.bottom - 8:g}C{edge:g} {sent.bottom:g} {edge:g} {gone.y + 10:g} "
-        f"{gone.right:g} {gone.middle[1]:g}",
-        later=True,
-    )
+    x, y = again.middle[0], sent.y + 10
+    drawing.arrow(f"M{sent.x:g} {y:g}C{sent.x - 150:g} 10 {x + 12:g} 20 {x:g} {again.y:g}", later=True)
+    drawing.text(sent.x - 222, y + 2, "receipt: failed", anchor="end")
     for number, state in enumerate((State.REJECTED, State.DEAD)):
         drawing.arrow(_over_the_top(BOXES[state], pending, number), later=True)
     drawing.text(pending.middle[0] + 12, 44, "replay", anchor="start")
     return {
         (State.SENT, State.DELIVERED),
-        (State.SENT, State.GONE),
+        (State.SENT, State.RETRYING),
         (State.REJECTED, State.PENDING),
         (State.DEAD, State.PENDING),
     }

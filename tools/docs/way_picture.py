@@ -24,7 +24,7 @@ SENDING = (
     Step("claim", ("what is due, under a lease,", "with all that decides"), "engine.claim"),
     Step("decide", ("whether and when, and why;", "one for each device"), "engine.triage"),
     Step("prepare", ("render the texts in the", "person's language"), "engine.prepare"),
-    Step("send", ("HTTP/2 to FCM, no", "transaction held"), "engine.dispatch"),
+    Step("send", ("a lane for each provider,", "no transaction held"), "engine.lane"),
     Step("settle", ("outcome, attempt, device:", "guarded by the lease"), "engine.settle"),
 )
 WIDTH, HEIGHT, GAP, LEFT = 186, 86, 40, 32

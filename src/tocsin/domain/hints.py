@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 _REMOVED = "The app was removed or its token expired. The device is retired till it registers."
-_TOO_LARGE = "Shorten the templates or the payload. The detail tells how much the provider takes."
+_TOO_LARGE = "Shorten the templates or the payload: it is more than the provider takes."
 _TOO_OFTEN = "This one device gets too much at once. It is tried again by itself."
 _APPLES_KEY = (
     "Apple refuses the key. Check TOCSIN_APNS__KEY_FILE, TOCSIN_APNS__KEY_ID and TOCSIN_APNS__TEAM_ID."
@@ -110,7 +110,7 @@ HINTS: Mapping[str, str] = {
     "too_early": _PUSH_SERVICE_WAITS,
     "throttled": "The push service slows us down. It goes out later; no attempt is spent.",
     "too_many_requests": "The receiver was sent too much at once. It goes out later by itself.",
-    "address_refused": "The address is private, local or not https. If it may be, allow_private_addresses.",
+    "address_refused": "The address is private, local or not https. If that is meant, allow_private_addresses.",
     "redirected": "Redirects are not followed. Register the address that this one leads to.",
     "endpoint_gone": "The endpoint wants nothing more and is retired. Registering its URL brings it back.",
     "endpoint_refused": "The endpoint refuses the request. Its owner should look; it is tried again.",
@@ -143,9 +143,10 @@ SMTP_HINTS: Mapping[str, str] = {
 }
 """By reply code, enhanced status code, or a part of either: the most exact counts."""
 
-_NOT_THE_PROVIDER = "A status that the provider does not document: check proxies and base_url."
+_PROVIDER_FAILS = "The provider failed, or a proxy before it. It is tried again by itself."
+_NOT_THE_PROVIDER = "An answer that this provider does not give: check proxies and base_url."
 _SMTP = re.compile(r"(?P<reply>(?P<kind>[45])\d\d)(?: (?P<enhanced>(?P<subject>\d\.\d{1,3})\.\d{1,3}))?")
-_STATUS = re.compile(r"http_\d{3}", re.IGNORECASE)
+_STATUS = re.compile(r"http_(\d)\d\d", re.IGNORECASE)
 
 
 def hint(code: str | None) -> str | None:
@@ -156,7 +157,9 @@ def hint(code: str | None) -> str | None:
         return known
     if (answer := _SMTP.fullmatch(code)) is not None:
         return next(SMTP_HINTS[part] for part in _parts(answer) if part in SMTP_HINTS)
-    return _NOT_THE_PROVIDER if _STATUS.fullmatch(code) else None
+    if (status := _STATUS.fullmatch(code)) is not None:
+        return _PROVIDER_FAILS if status[1] == "5" else _NOT_THE_PROVIDER
+    return None
 
 
 def _parts(answer: re.Match[str]) -> Iterator[str]:

@@ -1,0 +1,71 @@
+"""The reference of error codes, with who gives them and what to do."""
+
+from collections.abc import Iterator, Mapping
+
+from tocsin.domain.hints import HINTS, SMTP_HINTS
+from tocsin.providers import apns_answers, expo_answers, fcm_answers, webhook_answers, webpush_answers
+from tools.docs.markdown import NONE, code, codes, page, table
+
+TABLES: Mapping[str, frozenset[str]] = {
+    "[FCM](fcm.md)": frozenset(rule.code for rule in fcm_answers.RULES),
+    "[APNs](apns.md)": frozenset(rule.code for rule in apns_answers.RULES),
+    "[Expo](expo.md)": frozenset(rule.code for rule in expo_answers.RULES) | {"unknown_error"},
+    "[Web Push](webpush.md)": frozenset(rule.code for rule in webpush_answers.RULES)
+    | {webpush_answers.KEY_MISMATCH},
+    "[webhooks](webhook.md)": frozenset(rule.code for rule in webhook_answers.RULES),
+}
+INTRO = (
+    "`last_error_code` of a delivery and `code` of an attempt hold these; `hint`, in `tocsin show` and over "
+    "HTTP, holds the advice. Codes in capitals or CamelCase are the provider's own words, the others are "
+    "Tocsin's. What each one leads to stands on the page of its provider."
+)
+STATUS = (
+    "`HTTP_502`, or `http_502` of Web Push, is a status that is in no table. From 500 on it is tried again by "
+    "itself; for others, check proxies on the way and the provider's `base_url`."
+)
+MAIL = (
+    "The code of a mail server's answer is its reply code, with the enhanced status code behind it if there "
+    "is one: `550 5.1.1`. The row that fits most exactly counts; `5.7.x` stands for every code that begins so. "
+    "[Mail servers' answers](smtp.md) has what each one leads to."
+)
+
+
+def errors_page() -> str:
+    """Write the page."""
+    if strange := set().union(*TABLES.values()) - HINTS.keys():
+        raise ValueError(f"no hint about {sorted(strange)}")
+    return page(
+        "Error codes",
+        INTRO,
+        table(["code", "in answers of", "what to do"], _rows()),
+        STATUS,
+        "## Mail servers",
+        MAIL,
+        table(["code", "what to do"], _mail_rows()),
+    )
+
+
+def _rows() -> Iterator[list[str]]:
+    """Give a row for each advice, in the order in which the hints are written."""
+    for advice, names in _by_advice(HINTS).items():
+        givers = [giver for giver, known in TABLES.items() if known & set(names)]
+        yield [codes(names), ", ".join(givers) or NONE, advice]
+
+
+def _mail_rows() -> Iterator[list[str]]:
+    for advice, names in _by_advice(SMTP_HINTS).items():
+        yield [", ".join(map(_shown, names)), advice]
+
+
+def _shown(name: str) -> str:
+    """Write a code for mail servers, with an x for what may be anything."""
+    if len(name) == 1:
+        return f"any other {code(f'{name}xx')}"
+    return code(f"{name}.x" if name.rpartition(" ")[2].count(".") == 1 else name)
+
+
+def _by_advice(hints: Mapping[str, str]) -> dict[str, list[str]]:
+    gathered: dict[str, list[str]] = {}
+    for name, advice in hints.items():
+        gathered.setdefault(advice, []).append(name)
+    return gathered
