@@ -241,7 +241,7 @@ def _print_phones(sandbox: Sandbox, tokens: list[str]) -> None:
 def _print_addresses(base_url: str, sandbox: Sandbox, key: str) -> None:
     console.print("\n[bold]Running[/]")
     console.print(f"  API       {base_url}  (OpenAPI at /openapi.json)")
-    console.print(f"  sandbox   {sandbox.http_url}/_sandbox/messages")
+    console.print(f"  sandbox   {sandbox.http_url}/  (phones, browsers and mailboxes, live)")
     console.print("\nSend one yourself:\n")
     intent = {
         "type": "new_customer",
