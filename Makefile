@@ -8,8 +8,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_WORKERS ?= 2
+BROWSERS := chromium chromium-browser google-chrome
+FIND_BROWSER := command -v $(BROWSERS) >/dev/null
 
-.PHONY: help run test check format bench lock clean
+.PHONY: help run test browser check format bench lock clean
 
 help: ## Show what can be made.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,8 +19,16 @@ help: ## Show what can be made.
 run: $(VENV)/server.done ## Start everything on embedded defaults and send a first notification.
 	@$(BIN)/tocsin demo
 
-test: $(VENV)/dev.done ## Run every test against real parts that it starts itself.
+test: $(VENV)/dev.done browser ## Run every test against real parts that it starts itself.
 	@$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal
+
+browser:
+	@if ! $(FIND_BROWSER) && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "Installing Chromium for the browser tests …"; \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } >/dev/null \
+			|| echo "Chromium could not be installed."; \
+	fi
+	@$(FIND_BROWSER) || echo "WARNING: THE BROWSER TESTS ARE LEFT OUT: none of $(BROWSERS) is installed."
 
 check: $(VENV)/dev.done ## Check format, lint, types, layers, migrations and docs.
 	$(BIN)/ruff format --check .
