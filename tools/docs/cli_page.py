@@ -35,6 +35,8 @@ def _below(name: str, command: Any) -> Iterator[Command]:
     if commands is None:
         yield Command(name, command)
         return
+    if command.invoke_without_command and command.params:
+        yield Command(name, command)
     for part, inner in commands.items():
         yield from _below(f"{name} {part}", inner)
 

@@ -20,13 +20,13 @@ INTRO = (
     "Tocsin's. What each one leads to stands on the page of its provider."
 )
 STATUS = (
-    "`HTTP_502`, or `http_502` of Web Push, is a status that is in no table. From 500 on it is tried again by "
-    "itself; for others, check proxies on the way and the provider's `base_url`."
+    "`HTTP_502`, or `http_502` of Web Push, is a status that is in no table. From 500 on it is tried again "
+    "by itself; for others, check proxies on the way and the provider's `base_url`."
 )
 MAIL = (
     "The code of a mail server's answer is its reply code, with the enhanced status code behind it if there "
-    "is one: `550 5.1.1`. The row that fits most exactly counts; `5.7.x` stands for every code that begins so. "
-    "[Mail servers' answers](smtp.md) has what each one leads to."
+    "is one: `550 5.1.1`. The row that fits most exactly counts; `5.7.x` stands for every code that begins "
+    "so. [Mail servers' answers](smtp.md) has what each one leads to."
 )
 
 

@@ -10,8 +10,8 @@ INTRO = (
 )
 PICTURE = "![The states of a delivery and the ways between them](../pictures/states.svg)"
 TODAY = (
-    "`delivered` comes of receipts, which today Expo alone [gives](expo.md#what-a-ticket-or-a-receipt-means). "
-    "A receipt that tells of a failure takes `sent` back, and what follows is settled like any attempt. "
+    "`delivered` comes of receipts, which today Expo alone [gives](expo.md#what-a-ticket-or-a-receipt-means)."
+    " A receipt that tells of a failure takes `sent` back, and what follows is settled like any attempt. "
     "Nothing leads from `dead` and `rejected` back to `pending` yet: replaying comes with a later version."
 )
 
