@@ -110,7 +110,7 @@ HINTS: Mapping[str, str] = {
     "too_early": _PUSH_SERVICE_WAITS,
     "throttled": "The push service slows us down. It goes out later; no attempt is spent.",
     "too_many_requests": "The receiver was sent too much at once. It goes out later by itself.",
-    "address_refused": "The address is not https, or leads into a local network: see allow_private_addresses.",
+    "address_refused": "The address is not https or leads into a local network: see allow_private_addresses.",
     "redirected": "Redirects are not followed. Register the address that this one leads to.",
     "endpoint_gone": "The endpoint wants nothing more and is retired. Registering its URL brings it back.",
     "endpoint_refused": "The endpoint refuses the request. Its owner should look; it is tried again.",
