@@ -38,7 +38,31 @@ class _Request:
         self.intents = intents
         self.answers: list[Answer | None] = [None] * len(intents)
         self.good: list[tuple[int, NewNotification]] = []
-        self.done: asyncio.Future[list[Answer | None]] = asyncio.get_running_loop().create_future()
+
+    def check(self, planner: Planner, now: datetime) -> None:
+        """Tell the good ones from the rest."""
+        for position, intent in enumerate(self.intents):
+            match intent:
+                case Unreadable(faults=faults):
+                    self.answers[position] = Invalid(faults)
+                case Intent():
+                    checked = planner.check(self.producer, intent, now)
+                    if isinstance(checked, NewNotification):
+                        self.good.append((position, checked))
+                    else:
+                        self.answers[position] = Invalid(checked)
+
+    def answered(self) -> list[Answer]:
+        """Give the answers, once all are there."""
+        return [answer for answer in self.answers if answer is not None]
+
+
+class _Waiting(_Request):
+    """A request whose caller waits until a writer comes by."""
+
+    def __init__(self, producer: str, source: str, intents: Sequence[Intent | Unreadable]) -> None:
+        super().__init__(producer, source, intents)
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
 class Acceptor:
@@ -48,31 +72,22 @@ class Acceptor:
         self._pool = pool
         self._planner = planner
         self._clock = clock
-        self._waiting: deque[_Request] = deque()
+        self._waiting: deque[_Waiting] = deque()
         self._writers: set[asyncio.Task[None]] = set()
 
     async def accept(
         self, producer: str, intents: Sequence[Intent | Unreadable], *, source: str = "http"
     ) -> list[Answer]:
         """Answer each intent, in order, once it is durable."""
-        request = _Request(producer, source, intents)
-        now = self._clock()
-        for position, intent in enumerate(intents):
-            match intent:
-                case Unreadable(faults=faults):
-                    request.answers[position] = Invalid(faults)
-                case Intent():
-                    checked = self._planner.check(producer, intent, now)
-                    if isinstance(checked, NewNotification):
-                        request.good.append((position, checked))
-                    else:
-                        request.answers[position] = Invalid(checked)
+        request = _Waiting(producer, source, intents)
+        request.check(self._planner, self._clock())
         self._waiting.append(request)
         if len(self._writers) < WRITERS:
             writer = asyncio.create_task(self._write_waiting())
             self._writers.add(writer)
             writer.add_done_callback(self._writers.discard)
-        return [answer for answer in await request.done if answer is not None]
+        await request.done
+        return request.answered()
 
     async def _write_waiting(self) -> None:
         # Yield once, so that callers woken by the same turn of the loop ride along.
@@ -87,7 +102,7 @@ class Acceptor:
             except Exception as error:  # noqa: BLE001 - whatever it is, those who wait are told
                 _fail(requests, error)
 
-    def _take(self) -> list[_Request]:
+    def _take(self) -> list[_Waiting]:
         taken = [self._waiting.popleft()]
         size = len(taken[0].intents)
         while self._waiting and size + len(self._waiting[0].intents) <= LARGEST_WRITE:
@@ -95,32 +110,52 @@ class Acceptor:
             taken.append(self._waiting.popleft())
         return taken
 
-    async def _write_apart(self, requests: Sequence[_Request]) -> None:
+    async def _write_apart(self, requests: Sequence[_Waiting]) -> None:
         for request in requests:
             try:
                 await self._write([request])
             except Exception as error:  # noqa: BLE001 - whatever it is, the one who waits is told
                 _fail([request], error)
 
-    async def _write(self, requests: Sequence[_Request]) -> None:
-        now = self._clock()
-        firsts = _first_of_each_key(requests)
+    async def _write(self, requests: Sequence[_Waiting]) -> None:
         # The accepting statement is a transaction by itself. What follows may fail without harm:
         # nobody was answered yet, and a producer that tries again is told of the duplicate.
         async with self._pool.acquire() as connection:
-            stored = await _store(connection, list(firsts.values()), now)
-            for request in requests:
-                for position, notification in request.good:
-                    request.answers[position] = _answer(notification, stored)
-            if refusals := [refusal for request in requests for refusal in _refusals(request, now)]:
-                await refused.record(connection, refusals)
+            await _write_all(connection, requests, self._clock())
         for request in requests:
             _report(request)
             if not request.done.done():
-                request.done.set_result(request.answers)
+                request.done.set_result(None)
 
 
-def _fail(requests: Sequence[_Request], error: BaseException) -> None:
+async def accept_within(
+    connection: Connection,
+    planner: Planner,
+    producer: str,
+    intents: Sequence[Intent | Unreadable],
+    now: datetime,
+    *,
+    source: str,
+) -> list[Answer]:
+    """Answer each intent, in order; all of it is durable when the caller's transaction is."""
+    request = _Request(producer, source, intents)
+    request.check(planner, now)
+    await _write_all(connection, [request], now)
+    _report(request)
+    return request.answered()
+
+
+async def _write_all(connection: Connection, requests: Sequence[_Request], now: datetime) -> None:
+    """Store what is good, record the rest, and fill in the answers."""
+    stored = await _store(connection, list(_first_of_each_key(requests).values()), now)
+    for request in requests:
+        for position, notification in request.good:
+            request.answers[position] = _answer(notification, stored)
+    if refusals := [refusal for request in requests for refusal in _refusals(request, now)]:
+        await refused.record(connection, refusals)
+
+
+def _fail(requests: Sequence[_Waiting], error: BaseException) -> None:
     for request in requests:
         if not request.done.done():
             request.done.set_exception(error)
