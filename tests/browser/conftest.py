@@ -2,10 +2,11 @@ import shutil
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright, expect
 
 from browser.visits import Visit
 from tocsin.sandbox import Sandbox
+from waiting import LONGEST_WAIT
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 
@@ -15,6 +16,7 @@ async def browser() -> AsyncIterator[Browser]:
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
         pytest.skip(f"BROWSER TESTS LEFT OUT: none of {', '.join(PROGRAMS)} is installed")
+    expect.set_options(timeout=LONGEST_WAIT * 1_000)
     async with async_playwright() as playwright:
         running = await playwright.chromium.launch(executable_path=program)
         yield running

@@ -7,7 +7,7 @@ const MOST_NOTICES = 20;
 
 const CHROME = {
   phone: () => "",
-  browser: () => "shop.example",
+  browser: () => "Your site",
   mailbox: (device) => device.target,
   endpoint: (device) => `POST /webhook/${device.target}`,
   topic: (device) => (device.targetKind === "condition" ? "Everyone who matches" : "Everyone who subscribed"),
@@ -151,7 +151,7 @@ export function title(message) {
 function from(message) {
   if (message.device === "mailbox") return senderName(message.look.sender ?? "");
   if (message.device === "endpoint") return "Event";
-  if (message.device === "browser") return "shop.example";
+  if (message.device === "browser") return "Your site";
   return "Your app";
 }
 
