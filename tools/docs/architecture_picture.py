@@ -11,6 +11,7 @@ DUTIES: Mapping[str, tuple[str, str]] = {
     "settings": ("one frozen tree from", "tocsin.toml and TOCSIN_*"),
     "api": ("HTTP: who asks, what they may,", "what they are told"),
     "sandbox": ("stands in for every provider:", "virtual devices, scripted faults"),
+    "ingress": ("intents that come another way:", "the outbox"),
     "engine": ("accept, claim, dispatch, settle:", "the way of a notification"),
     "store": ("Postgres: migrations, and the", "SQL beside its function"),
     "catalog": ("types and texts from a folder,", "proven before they are used"),
@@ -57,10 +58,13 @@ def _column(number: int, count: int) -> float:
 
 
 def _round_the_side(start: Box, end: Box, lane: int) -> str:
-    """Pass the layers between on the right, each import in a lane of its own."""
-    side = WIDTH - 16 - 14 * lane
-    y, end_y = start.middle[1] + 10, end.middle[1] - 10
+    """Pass the layers between on the right, each import in a lane of its own, and between the boxes else."""
+    side, apart = WIDTH - 16 - 14 * lane, 8 + 7 * lane
+    x, end_x = start.right - 10 - apart, end.right - 10 - apart
+    y, end_y = start.bottom + apart, end.y - apart
     return (
-        f"M{start.right:g} {y:g}L{side - 10:g} {y:g}Q{side:g} {y:g} {side:g} {y + 10:g}"
-        f"L{side:g} {end_y - 10:g}Q{side:g} {end_y:g} {side - 10:g} {end_y:g}L{end.right:g} {end_y:g}"
+        f"M{x:g} {start.bottom:g}L{x:g} {y - 6:g}Q{x:g} {y:g} {x + 6:g} {y:g}"
+        f"L{side - 10:g} {y:g}Q{side:g} {y:g} {side:g} {y + 10:g}"
+        f"L{side:g} {end_y - 10:g}Q{side:g} {end_y:g} {side - 10:g} {end_y:g}"
+        f"L{end_x + 6:g} {end_y:g}Q{end_x:g} {end_y:g} {end_x:g} {end_y + 6:g}L{end_x:g} {end.y:g}"
     )
