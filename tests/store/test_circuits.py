@@ -205,7 +205,7 @@ async def test_opening_closing_and_probing_at_once_leave_a_circuit_that_can_be_u
 
 async def test_closing_clears_the_alarms_of_its_provider_alone(pool: Pool) -> None:
     for provider in ("fcm", "apns"):
-        await trip(pool, name=provider)
+        await trip(pool, name=provider, code="UNAUTHENTICATED")
         await alarm(pool, provider)
 
     await close(pool, NOW + HOUR)
@@ -218,9 +218,18 @@ async def test_closing_clears_the_alarms_of_its_provider_alone(pool: Pool) -> No
     ]
 
 
+async def test_an_alarm_about_something_else_outlives_the_circuit(pool: Pool) -> None:
+    await trip(pool, code="UNAVAILABLE")
+    await alarm(pool, "fcm")
+
+    await close(pool)
+
+    assert await standing(pool) == ["fcm"]
+
+
 async def test_an_alarm_stands_until_the_last_host_of_its_provider_recovered(pool: Pool) -> None:
     for host in ("a", "b"):
-        await trip(pool, name=f"webpush/{host}.example")
+        await trip(pool, name=f"webpush/{host}.example", code="UNAUTHENTICATED")
     await alarm(pool, "webpush")
 
     await close(pool, name="webpush/a.example")
