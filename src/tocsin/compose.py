@@ -27,6 +27,10 @@ from tocsin.engine.toggles import Toggles, ToggleWatch
 from tocsin.engine.triage import Triage
 from tocsin.engine.wake import Wake
 from tocsin.engine.worker import Worker, WorkerSettings
+from tocsin.ingress.envelopes import reader
+from tocsin.ingress.handover import Handover
+from tocsin.ingress.outbox_settings import producer_of
+from tocsin.ingress.relay import Relay
 from tocsin.providers.apns import ApnsProvider
 from tocsin.providers.expo import ExpoProvider
 from tocsin.providers.fcm import FcmProvider
@@ -230,6 +234,37 @@ async def run_worker(settings: Settings, url: str, stop: asyncio.Event) -> None:
         )
         calm_the_collector()
         await worker.run(stop)
+
+
+async def run_relays(settings: Settings, url: str, stop: asyncio.Event) -> None:
+    """Carry what applications put into their outboxes until told to stop."""
+    catalog = read_catalog(settings)
+    async with migrated_pool(settings, url) as pool, known_toggles(settings, pool) as toggles:
+        acceptor = Acceptor(pool, planner(settings, catalog, toggles), utc_now)
+        relays = [
+            Relay(
+                name,
+                outbox,
+                handover=Handover(
+                    name,
+                    producer_of(name, outbox),
+                    read=reader(outbox, catalog),
+                    in_order=outbox.order == "aggregate",
+                    acceptor=acceptor,
+                    pool=pool,
+                    clock=utc_now,
+                ),
+                pool=settings.pool,
+                clock=utc_now,
+            )
+            for name, outbox in settings.outboxes.items()
+        ]
+        calm_the_collector()
+        watching = asyncio.create_task(ToggleWatch(toggles, url, settings.schema, settings.pool).run())
+        async with asyncio.TaskGroup() as running:
+            for relay in relays:
+                running.create_task(relay.run(stop))
+        watching.cancel()
 
 
 def calm_the_collector() -> None:

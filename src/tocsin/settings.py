@@ -23,6 +23,7 @@ from tocsin.engine.circuits import HealthSettings
 from tocsin.engine.dispatch import DispatchSettings
 from tocsin.engine.flags import TogglesSettings, toggles_settings_faults
 from tocsin.engine.pace import RatesSettings
+from tocsin.ingress.outbox_settings import OutboxSettings, outbox_settings_faults
 from tocsin.logs import LogSettings
 from tocsin.providers.apns import ApnsSettings, apns_settings_faults
 from tocsin.providers.expo import ExpoSettings, expo_settings_faults
@@ -64,6 +65,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     toggles: TogglesSettings = TogglesSettings()
     unsubscribe: UnsubscribeSettings = UnsubscribeSettings()
     log: LogSettings = LogSettings()
+    outboxes: dict[str, OutboxSettings] = {}
 
     def __repr__(self) -> str:
         """Tell nothing: an address may hold a password."""
@@ -160,12 +162,10 @@ def _build(
             faults.append(_unknown(where, fields))
             continue
         expected = fields[name].type
-        if isinstance(expected, type) and issubclass(expected, msgspec.Struct):
-            if not isinstance(value, Mapping):
-                faults.append(Fault(field=setting_name(where), code="type", message="must be a section"))
-                continue
-            below = _build(expected, value, where, faults)
-            values[name] = expected(**below)
+        if (section := _section(expected)) is not None:
+            values[name] = _build_section(section, value, where, faults)
+        elif (section := _named_sections(expected)) is not None:
+            values[name] = _build_sections(section, value, where, faults)
         else:
             try:
                 values[name] = _convert(value, expected)
@@ -173,6 +173,34 @@ def _build(
                 message = f"{error}".replace("`", "").partition(" - at")[0]
                 faults.append(Fault(field=setting_name(where), code="invalid", message=message))
     return values
+
+
+def _section(kind: Any) -> type[msgspec.Struct] | None:
+    return kind if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else None
+
+
+def _named_sections(kind: Any) -> type[msgspec.Struct] | None:
+    """Give what each section is where any number of them may be set, each under a name of its own."""
+    return _section(get_args(kind)[1]) if get_origin(kind) is dict else None
+
+
+def _build_section(
+    kind: type[msgspec.Struct], value: Any, path: tuple[str, ...], faults: list[Fault]
+) -> msgspec.Struct:
+    if not isinstance(value, Mapping):
+        faults.append(Fault(field=setting_name(path), code="type", message="must be a section"))
+        return kind()
+    return kind(**_build(kind, value, path, faults))
+
+
+def _build_sections(
+    kind: type[msgspec.Struct], value: Any, path: tuple[str, ...], faults: list[Fault]
+) -> dict[str, msgspec.Struct]:
+    if not isinstance(value, Mapping):
+        message = "must be a section with a section for each name"
+        faults.append(Fault(field=setting_name(path), code="type", message=message))
+        return {}
+    return {name: _build_section(kind, below, (*path, name), faults) for name, below in value.items()}
 
 
 def _convert(value: Any, expected: Any) -> Any:
@@ -217,6 +245,7 @@ def _contradictions(settings: Settings) -> Iterator[Fault]:
         *webpush_settings_faults(settings.webpush),
         *smtp_settings_faults(settings.smtp),
         *webhook_settings_faults(settings.webhook),
+        *outbox_settings_faults(settings.outboxes),
     ):
         named = setting_name(tuple(fault.field.split(".")))
         yield Fault(field=named, code=fault.code, message=fault.message)
