@@ -30,6 +30,8 @@ SECTIONS: Mapping[str, str] = {
     "toggles": "Toggles",
     "unsubscribe": "Leaving by a link",
     "log": "Logs",
+    "outboxes.NAME": "Outboxes",
+    "outboxes.NAME.columns": "The columns of an outbox",
 }
 
 CONCURRENCY = "Messages under way at once in each worker."
@@ -150,6 +152,27 @@ MEANING: Mapping[str, str] = {
     "unsubscribe.base_url": "Where the links point: this API as mail readers reach it.",
     "log.level": "The least that is logged.",
     "log.format": "`auto` is `console` on a terminal and `json` elsewhere.",
+    "outboxes.NAME.url": "The application's database, `postgresql://…`. `NAME` is a name of your own.",
+    "outboxes.NAME.schema": "The schema of the outbox table.",
+    "outboxes.NAME.table": "The outbox table.",
+    "outboxes.NAME.producer": "In whose name its intents are accepted. Left out: `NAME`.",
+    "outboxes.NAME.batch": "How many rows are read at once.",
+    "outboxes.NAME.poll_seconds": "How often it is looked at, should a wake-up be lost.",
+    "outboxes.NAME.order": "With `aggregate`, the rows of one aggregate are handed in one after the other.",
+    "outboxes.NAME.keep_days": "How many days published rows are kept; 0 means for good. Left out: 7 for "
+    "`intent`, for good otherwise.",
+    "outboxes.NAME.envelope": "What the rows hold.",
+    "outboxes.NAME.types": "For `fisa`: the type of the catalog for each type of the rows.",
+    "outboxes.NAME.columns.id": "The row's number.",
+    "outboxes.NAME.columns.payload": "What the row holds.",
+    "outboxes.NAME.columns.type": "The type of the row.",
+    "outboxes.NAME.columns.aggregate": "The kind of thing that the row is about.",
+    "outboxes.NAME.columns.aggregate_id": "Which one it is about.",
+    "outboxes.NAME.columns.created_at": "When it was written.",
+    "outboxes.NAME.columns.published_at": "When it was handed in.",
+    "outboxes.NAME.columns.failed_attempts": "How often that failed.",
+    "outboxes.NAME.columns.next_retry_at": "When it is tried next.",
+    "outboxes.NAME.columns.last_error": "Why it failed.",
 }
 
 
@@ -175,11 +198,17 @@ def every_setting(kind: type[msgspec.Struct] = Settings, path: tuple[str, ...] =
     """List the settings in the order they are declared."""
     for field in msgspec.structs.fields(kind):
         where = (*path, field.name)
-        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+        if _is_section(field.type):
             yield from every_setting(field.type, where)
+        elif get_origin(field.type) is dict and _is_section(get_args(field.type)[1]):
+            yield from every_setting(get_args(field.type)[1], (*where, "NAME"))
         else:
             default = field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
             yield Setting(where, field.type, default)
+
+
+def _is_section(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
 def settings_page() -> str:
@@ -211,7 +240,7 @@ def settings_page() -> str:
 
 
 def _row(setting: Setting) -> list[str]:
-    default = NONE if setting.default in (None, {}) else code(_shown(setting.default))
+    default = NONE if setting.default in (None, {}, "") else code(_shown(setting.default))
     return [
         f"{code(setting.path[-1])}<br>{code(setting.variable)}",
         _kind(setting.kind),
