@@ -14,7 +14,9 @@ from tocsin.cli import (
     devices,
     explain,
     keys,
+    outbox,
     providers,
+    relay,
     sandbox,
     send,
     serve,
@@ -35,6 +37,7 @@ app = typer.Typer(
 )
 
 serve.add_to(app)
+relay.add_to(app)
 send.add_to(app)
 show.add_to(app)
 explain.add_to(app)
@@ -46,6 +49,7 @@ app.add_typer(toggle.app, name="toggle")
 app.add_typer(providers.app, name="providers")
 app.add_typer(alarms.app, name="alarms")
 app.add_typer(suppressions.app, name="suppressions")
+app.add_typer(outbox.app, name="outbox")
 sandbox.add_to(app)
 demo.add_to(app)
 

@@ -33,7 +33,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def serve() -> None:
-    """Run everything: database (unless one is set), API and workers."""
+    """Run everything: database (unless one is set), API, workers, and a relay if outboxes are set."""
     settings = prepared_settings()
     embedded = None if settings.database_url else EmbeddedPostgres(data_dir(settings))
     with ExitStack() as exits:
@@ -54,7 +54,8 @@ def server_children(settings: Settings, url: str, **environment: str) -> list[Ch
     """List the processes of a server."""
     environment = {"TOCSIN_DATABASE_URL": url, **environment}
     workers = [Child(f"worker-{number + 1}", ["worker"], environment) for number in range(settings.workers)]
-    return [Child("api", ["api"], environment), *workers]
+    relays = [Child("relay", ["relay"], environment)] if settings.outboxes else []
+    return [Child("api", ["api"], environment), *workers, *relays]
 
 
 def grace(settings: Settings) -> float:
