@@ -5,6 +5,7 @@ import gc
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +23,9 @@ from tocsin.engine.accept import Acceptor
 from tocsin.engine.check import Planner
 from tocsin.engine.clock import utc_now
 from tocsin.engine.explain import Explainer
+from tocsin.engine.periodic import Scheduler
+from tocsin.engine.periodic_load import load_sources
+from tocsin.engine.periodic_run import RunTools
 from tocsin.engine.providers import ProviderInUse
 from tocsin.engine.toggles import Toggles, ToggleWatch
 from tocsin.engine.triage import Triage
@@ -210,13 +214,22 @@ async def open_api(settings: Settings, url: str) -> AsyncIterator[Litestar]:
 
 
 async def run_worker(settings: Settings, url: str, stop: asyncio.Event) -> None:
-    """Dispatch until told to stop."""
+    """Dispatch, and run what is periodic, until told to stop."""
     catalog = read_catalog(settings)
+    sources = load_sources(settings.periodic, catalog, utc_now())
     async with (
         migrated_pool(settings, url, lookups_only=True) as pool,
+        # Accepting wants other plans than dispatching does.
+        open_pool(url, settings.schema, settings.pool) as accepting,
         open_providers(settings, await kept_secrets(settings, pool)) as providers,
         known_toggles(settings, pool) as toggles,
     ):
+        run_tools = RunTools(
+            pool=accepting,
+            planner=planner(settings, catalog, toggles),
+            lease_for=timedelta(seconds=settings.periodic.lease_seconds),
+            clock=utc_now,
+        )
         worker = Worker(
             pool=pool,
             wake=Wake(url, settings.schema, settings.pool),
@@ -231,6 +244,7 @@ async def run_worker(settings: Settings, url: str, stop: asyncio.Event) -> None:
                 rates=settings.rates,
             ),
             clock=utc_now,
+            more=[Scheduler(sources, run_tools)],
         )
         calm_the_collector()
         await worker.run(stop)

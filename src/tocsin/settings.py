@@ -23,6 +23,8 @@ from tocsin.engine.circuits import HealthSettings
 from tocsin.engine.dispatch import DispatchSettings
 from tocsin.engine.flags import TogglesSettings, toggles_settings_faults
 from tocsin.engine.pace import RatesSettings
+from tocsin.engine.periodic import PeriodicSettings
+from tocsin.engine.periodic_load import periodic_settings_faults
 from tocsin.ingress.outbox_settings import OutboxSettings, outbox_settings_faults
 from tocsin.logs import LogSettings
 from tocsin.providers.apns import ApnsSettings, apns_settings_faults
@@ -54,6 +56,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     dispatch: DispatchSettings = DispatchSettings()
     health: HealthSettings = HealthSettings()
     rates: RatesSettings = RatesSettings()
+    periodic: PeriodicSettings = PeriodicSettings()
     fcm: FcmSettings = FcmSettings()
     apns: ApnsSettings = ApnsSettings()
     expo: ExpoSettings = ExpoSettings()
@@ -239,6 +242,7 @@ def _contradictions(settings: Settings) -> Iterator[Fault]:
         *quiet_hours_faults(settings.quiet_hours),
         *unsubscribe_settings_faults(settings.unsubscribe),
         *toggles_settings_faults(settings.toggles),
+        *periodic_settings_faults(settings.periodic),
         *fcm_settings_faults(settings.fcm),
         *apns_settings_faults(settings.apns),
         *expo_settings_faults(settings.expo),

@@ -1,7 +1,7 @@
 """One worker process: its duties, started and stopped together."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -21,6 +21,7 @@ from tocsin.engine.prune import Pruner
 from tocsin.engine.receipts import Receipts
 from tocsin.engine.release import Releaser
 from tocsin.engine.settle import Settler
+from tocsin.engine.sweep import Sweep
 from tocsin.engine.toggles import ToggleWatch
 from tocsin.engine.triage import Triage
 from tocsin.engine.verdict import BUSY, CIRCUIT
@@ -52,7 +53,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
 class Worker:
     """Runs until stopped: no new claims, sends under way finish and are settled.
 
-    `channels` names the providers by which each channel is sent.
+    `channels` names the providers by which each channel is sent; `more` are duties besides its own.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Worker:
         channels: Mapping[str, Mapping[str, Provider]],
         settings: WorkerSettings,
         clock: Clock,
+        more: Sequence[Duty] = (),
     ) -> None:
         self._clock = clock
         self._stop_seconds = settings.dispatch.stop_seconds
@@ -109,7 +111,9 @@ class Worker:
             if isinstance(provider, GivesReceipts)
         ]
         pruner = Pruner(pool, clock, settings.devices)
-        self._upkeep: list[Duty] = [wake, watch, releaser, pruner, self._circuits, *receipts]
+        served = frozenset(channel for channel, providers in channels.items() if providers)
+        sweep = Sweep(pool, served, clock)
+        self._upkeep: list[Duty] = [wake, watch, releaser, pruner, sweep, self._circuits, *receipts, *more]
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set and everything under way is settled, or the time for that is over."""
@@ -124,7 +128,8 @@ class Worker:
                 dispatcher.stop()
             try:
                 async with asyncio.timeout(self._stop_seconds):
-                    await asyncio.shield(asyncio.gather(*dispatching))
+                    for each in dispatching:
+                        await asyncio.shield(each)
                     self._settler.close()
                     await asyncio.shield(settling)
             except TimeoutError:
