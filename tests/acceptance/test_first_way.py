@@ -226,19 +226,19 @@ async def test_a_used_up_quota_defers_everything_and_spends_no_attempt(installat
 
     notification_id = await producer.notify(*phones)
     deferred = await producer.deliveries_in(notification_id, "scheduled")
-    await first.logged("provider paused")
+    await first.logged("circuit opened")
 
     assert {delivery["attempt_count"] for delivery in deferred} == {0}
-    assert {attempt["code"] for delivery in deferred for attempt in delivery["attempts"]} <= {
-        "QUOTA_EXCEEDED",
-        "provider_paused",
+    assert {attempt["code"] for delivery in deferred for attempt in delivery["attempts"]} == {
+        "QUOTA_EXCEEDED"
     }
     assert installation.sandbox.stats().answers["QUOTA_EXCEEDED"] <= len(phones)
 
-    # A minute passes: the quota is there again, and a worker that comes anew remembers no pause.
+    # A minute passes: the quota is there again, and the rest is over for a worker that comes anew too.
     installation.sandbox.faults.project_quota(None)
     await first.kill()
     await installation.pool.execute("update deliveries set due_at = due_at - interval '2 minutes'")
+    await installation.pool.execute("update circuits set retry_at = retry_at - interval '2 minutes'")
     await installation.start_worker()
 
     sent = await producer.deliveries_in(notification_id, "sent")

@@ -148,6 +148,11 @@ async def test_all_a_send_needs_is_read_at_the_claim(pool: Pool) -> None:
         "producer": "shop",
         "request_id": "r",
         "trace_id": "t",
+        "mailbox": None,
+        "suppressed": False,
+        "fallback_for": None,
+        "confirmed": False,
+        "awaited_at": None,
         "person": Person(
             timezone="Europe/Istanbul",
             gmt_offset_seconds=10_800,

@@ -379,11 +379,11 @@ async def test_the_deliveries_of_a_notification_are_read_in_the_order_made(pool:
 async def test_a_settlement_planned_while_the_tables_are_new_looks_rows_up_by_id(database_url: str) -> None:
     ids, texts = f"array['{UUID(int=1)}']::uuid[]", "array['x']"
     arguments = {
-        SETTLE_SENT: [ids, ids, texts, texts, ids, "array['{}'::jsonb]", "now()", texts],
+        SETTLE_SENT: [ids, ids, texts, texts, ids, "array['{}'::jsonb]", "array[now()]", "now()", texts],
         SETTLE_UNSENT: [
             *(ids, ids, texts, texts, "array[1]", "array[now()]"),
             *(texts, texts, texts, texts, texts, "array[now()]"),
-            *(ids, texts, "array['{}'::jsonb]", "array[true]", "now()", texts),
+            *(ids, texts, "array['{}'::jsonb]", "array[true]", "array[now()]", texts, "now()", texts),
         ],
     }
     async with (

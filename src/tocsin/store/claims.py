@@ -95,6 +95,8 @@ class ClaimedDelivery(msgspec.Struct, frozen=True):
 #   claimed  takes the lease; an expired lease counts as a lost attempt.
 # Then it reads what a decision needs, one row for each device that can be reached. A device that went
 # to another owner meanwhile is none of them: what was meant for one person never reaches another.
+# The limits keep each of those a look-up: without them the planner reads all that is suppressed, or walks the
+# due index for the latest time.
 # A claim need not outlive a crash of the server, since then nothing holds it any more: it does not wait
 # for the disk.
 CLAIM = """
@@ -162,28 +164,34 @@ select
     n.request_id,
     n.trace_id,
     case when claimed.channel = 'email' then coalesce(claimed.address, users.email) end,
-    claimed.channel = 'email' and exists (
-        select
+    claimed.channel = 'email' and (
+        select true
         from suppressed_addresses
         where suppressed_addresses.address = lower(coalesce(claimed.address, users.email))
-    ),
+        limit 1
+    ) is not null,
     claimed.fallback_for,
-    claimed.fallback_for is not null and exists (
-        select
-        from deliveries as first
-        where first.notification_id = claimed.notification_id
-            and first.user_id = claimed.user_id
-            and first.channel = claimed.fallback_for
-            and first.state in ('sent', 'delivered')
-    ),
+    claimed.fallback_for is not null and coalesce((
+        select bool_or(first.state in ('sent', 'delivered'))
+        from (
+            select deliveries.state
+            from deliveries
+            where deliveries.notification_id = claimed.notification_id
+                and deliveries.user_id = claimed.user_id
+                and deliveries.channel = claimed.fallback_for
+            limit 1000
+        ) as first
+    ), false),
     case when claimed.fallback_for is not null then (
-        select max(first.due_at)
-        from deliveries as first
-        where first.notification_id = claimed.notification_id
-            and first.user_id = claimed.user_id
-            and first.channel = claimed.fallback_for
-            and first.state = 'scheduled'
-            and first.due_at < 'infinity'
+        select max(first.due_at) filter (where first.state = 'scheduled' and first.due_at < 'infinity')
+        from (
+            select deliveries.state, deliveries.due_at
+            from deliveries
+            where deliveries.notification_id = claimed.notification_id
+                and deliveries.user_id = claimed.user_id
+                and deliveries.channel = claimed.fallback_for
+            limit 1000
+        ) as first
     ) end,
     users.timezone,
     users.gmt_offset_seconds,

@@ -141,10 +141,11 @@ async def held_by(connection: Connection) -> list[str]:
 
 
 async def release(
-    connection: Connection, holders: Sequence[str], now: datetime, limit: int = MOST_AT_ONCE
+    connection: Connection, holders: Sequence[str], now: datetime, limit: int | None = None
 ) -> int:
     """Let go of what is held by any of these, a bounded number at a time; tell how many."""
-    status: str = await connection.execute(RELEASE, holders, now, limit)
+    most = MOST_AT_ONCE if limit is None else limit
+    status: str = await connection.execute(RELEASE, holders, now, most)
     return int(status.rpartition(" ")[2])
 
 

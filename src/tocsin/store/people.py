@@ -34,7 +34,12 @@ select
             and state in ('scheduled', 'pending', 'retrying')
     ) as behind,
     users.email,
-    exists (select from suppressed_addresses where suppressed_addresses.address = lower(users.email)),
+    (
+        select true
+        from suppressed_addresses
+        where suppressed_addresses.address = lower(users.email)
+        limit 1
+    ) is not null,
     users.timezone,
     users.gmt_offset_seconds,
     users.allowed_window,
