@@ -30,6 +30,7 @@ SECTIONS: Mapping[str, str] = {
     "toggles": "Toggles",
     "unsubscribe": "Leaving by a link",
     "log": "Logs",
+    "periodic": "Periodic producers",
     "outboxes.NAME": "Outboxes",
     "outboxes.NAME.columns": "The columns of an outbox",
 }
@@ -152,6 +153,10 @@ MEANING: Mapping[str, str] = {
     "unsubscribe.base_url": "Where the links point: this API as mail readers reach it.",
     "log.level": "The least that is logged.",
     "log.format": "`auto` is `console` on a terminal and `json` elsewhere.",
+    "periodic.modules": "Python modules that declare periodic producers.",
+    "periodic.folder": "A folder of scans.",
+    "periodic.databases": "The databases that scans read, each under a name of your own.",
+    "periodic.lease_seconds": "How long a worker's hold on a run lasts if the worker dies.",
     "outboxes.NAME.url": "The application's database, `postgresql://…`. `NAME` is a name of your own.",
     "outboxes.NAME.schema": "The schema of the outbox table.",
     "outboxes.NAME.table": "The outbox table.",
@@ -240,7 +245,7 @@ def settings_page() -> str:
 
 
 def _row(setting: Setting) -> list[str]:
-    default = NONE if setting.default in (None, {}, "") else code(_shown(setting.default))
+    default = NONE if setting.default in (None, {}, [], "") else code(_shown(setting.default))
     return [
         f"{code(setting.path[-1])}<br>{code(setting.variable)}",
         _kind(setting.kind),
@@ -266,7 +271,7 @@ def _kind(kind: Any) -> str:
     if origin is dict:
         return f"for each: {_kind(arguments[1])}"
     if origin is list:
-        return "list of addresses"
+        return "list, with commas between"
     return {str: "text", bool: "yes or no", int: "whole number", float: "number", Path: "path"}[kind]
 
 
