@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 import asyncpg
 import msgspec
@@ -87,38 +87,32 @@ class ProviderDown:
         async with run.full_load():
             after = await run.phase("after the outage", self._seconds / 2)
         await run.drained()
-        calm = (before.other + after.other) / (before.seconds + after.seconds)
-        duplicates, distinct = await run.arrivals()
-        settled = await books.fetchrow(BOOKS)
-        return (
-            Reading(
-                "APNs while all is well",
-                calm,
-                "/s",
-                note=f"{before.rate:,.0f}/s before the outage and {after.rate:,.0f}/s after it; "
-                f"{min(before.slowest_second, after.slowest_second):,} in the slowest second",
-            ),
-            Reading(
-                "APNs while FCM answers 503",
-                outage.rate,
-                "/s",
-                note=f"for {outage.seconds:.0f} s; {outage.slowest_second:,} in the slowest second",
-            ),
-            Reading("APNs beside the outage", outage.rate / calm, "times", RATE_BESIDE_AN_OUTAGE),
-            Reading(
-                "FCM while all is well", (before.down + after.down) / (before.seconds + after.seconds), "/s"
-            ),
+        return [
+            *_rates(before, outage, after),
             Reading("requests to FCM in the outage", outage.requests_to_down, "in all"),
             Reading("from its end until FCM takes messages", recovered, "s"),
-            Reading(
-                "attempts spent on the outage",
-                settled["attempts"] - settled["sent"],
-                "in all",
-                note=f"of {settled['sent']:,} deliveries, at most {settled['most_attempts']} for one",
-            ),
-            Reading("lost", run.backlog.accepted - min(settled["sent"], distinct), "messages", NONE),
-            Reading("sent twice", duplicates, "messages", NONE),
-        )
+            *await run.fates(books),
+        ]
+
+
+def _rates(before: Phase, outage: Phase, after: Phase) -> Iterator[Reading]:
+    calm_seconds = before.seconds + after.seconds
+    calm = (before.other + after.other) / calm_seconds
+    yield Reading(
+        "APNs while all is well",
+        calm,
+        "/s",
+        note=f"{before.rate:,.0f}/s before the outage and {after.rate:,.0f}/s after it; "
+        f"{min(before.slowest_second, after.slowest_second):,} in the slowest second",
+    )
+    yield Reading(
+        "APNs while FCM answers 503",
+        outage.rate,
+        "/s",
+        note=f"for {outage.seconds:.0f} s; {outage.slowest_second:,} in the slowest second",
+    )
+    yield Reading("APNs beside the outage", outage.rate / calm, "times", RATE_BESIDE_AN_OUTAGE)
+    yield Reading("FCM while all is well", (before.down + after.down) / calm_seconds, "/s")
 
 
 class _Run:
@@ -176,10 +170,21 @@ class _Run:
         await self.backlog.drained()
         tell(f"outage     nothing waits any more after {time.perf_counter() - began:.1f} s")
 
-    async def arrivals(self) -> tuple[int, int]:
-        """Count the duplicates and the different messages that came to both."""
+    async def fates(self, books: asyncpg.Connection) -> Sequence[Reading]:
+        """Tell what became of every message, by Tocsin's books and by the sandbox's counts."""
+        settled = await books.fetchrow(BOOKS)
         both = await self.controls.stats(DOWN), await self.controls.stats(OTHER)
-        return sum(each.duplicates for each in both), sum(each.distinct_deliveries for each in both)
+        arrived = sum(each.distinct_deliveries for each in both)
+        return [
+            Reading(
+                "attempts spent on the outage",
+                settled["attempts"] - settled["sent"],
+                "in all",
+                note=f"of {settled['sent']:,} deliveries, at most {settled['most_attempts']} for one",
+            ),
+            Reading("lost", self.backlog.accepted - min(settled["sent"], arrived), "messages", NONE),
+            Reading("sent twice", sum(each.duplicates for each in both), "messages", NONE),
+        ]
 
     async def _takes(self, provider: str, count: int) -> None:
         """Wait until a stand-in has taken so many more messages."""
