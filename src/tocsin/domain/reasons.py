@@ -31,7 +31,7 @@ MEANING: Mapping[Reason, str] = {
     Reason.NO_DEVICE: "the person had no device that takes pushes when it was due",
     Reason.NO_ADDRESS: "no mail address of the person was known when it was due",
     Reason.NO_ENDPOINT: "the person had no webhook endpoint when it was due",
-    Reason.ADDRESS_SUPPRESSED: "the address is suppressed: mail to it came back, or an operator put it on the list",
+    Reason.ADDRESS_SUPPRESSED: "the address is suppressed: mail to it came back, or an operator said so",
     Reason.FAILOVER_NOT_NEEDED: "the channel it stands in for had reached the person",
     Reason.DEVICE_LOST: "the device was retired or its consent withdrawn before the next attempt",
     Reason.PROVIDER_UNAVAILABLE: "the device's provider is not set up",
