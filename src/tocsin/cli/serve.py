@@ -13,7 +13,7 @@ from tocsin.cli.output import AsJson, console, print_json
 from tocsin.cli.process import prepared_settings, run_until_stopped
 from tocsin.cli.supervisor import Child, run_tree
 from tocsin.compose import calm_the_collector, data_dir, database, open_api, run_worker
-from tocsin.settings import Settings
+from tocsin.settings import Settings, providers_in_use
 from tocsin.store.embedded import EmbeddedPostgres
 from tocsin.store.migrate import migrate as migrate_schema
 
@@ -79,10 +79,10 @@ def api(tied: Tied = False) -> None:
 def worker(tied: Tied = False) -> None:
     """Run one worker alone."""
     settings = prepared_settings()
-    if not settings.fcm.credentials_file:
+    if not providers_in_use(settings):
         _log.warning(
-            "no provider is set up: pushes will be skipped as channel_unavailable; "
-            "set TOCSIN_FCM__CREDENTIALS_FILE"
+            "no provider is set up: everything will be skipped as channel_unavailable; "
+            "set TOCSIN_FCM__CREDENTIALS_FILE, or the settings of another provider"
         )
     with database(settings) as url:
         run_until_stopped(lambda stop: run_worker(settings, url, stop), tied=tied)
