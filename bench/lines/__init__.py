@@ -7,6 +7,7 @@ from bench.lines.outage import ProviderDown
 from bench.lines.pace import SharedRate
 from bench.lines.planning import Planning
 from bench.lines.providers import Providers
+from bench.lines.relay import Relaying
 
 OUTAGE_SECONDS = 60.0
 
@@ -20,4 +21,5 @@ def lines(outage_seconds: float = OUTAGE_SECONDS) -> tuple[Line, ...]:
         Providers(),
         ProviderDown(outage_seconds),
         SharedRate(),
+        Relaying(),
     )
