@@ -15,6 +15,7 @@ from tocsin.cli import (
     explain,
     keys,
     outbox,
+    progress,
     providers,
     relay,
     sandbox,
@@ -48,6 +49,7 @@ app.add_typer(catalog.app, name="catalog")
 app.add_typer(toggle.app, name="toggle")
 app.add_typer(providers.app, name="providers")
 app.add_typer(alarms.app, name="alarms")
+app.add_typer(progress.app, name="progress")
 app.add_typer(suppressions.app, name="suppressions")
 app.add_typer(outbox.app, name="outbox")
 sandbox.add_to(app)
