@@ -1,0 +1,28 @@
+"""Where Tocsin is and who asks, checked before the first call."""
+
+from urllib.parse import urlsplit
+
+from tocsin.client.exchange import Secret
+
+
+def checked_base_url(base_url: str) -> str:
+    """Give the address without a trailing slash, or say what is wrong with it."""
+    parts = urlsplit(base_url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError(
+            f"base_url must be an http or https address such as http://127.0.0.1:8470, not {base_url!r}"
+        )
+    if parts.query or parts.fragment or parts.username is not None:
+        raise ValueError(
+            "base_url must be a bare address such as http://127.0.0.1:8470, without user, query or fragment"
+        )
+    return base_url.rstrip("/")
+
+
+def checked_secret(name: str, value: str) -> Secret:
+    """Give a key or token that can stand in a header, or say what is wrong without quoting it."""
+    if not value:
+        raise ValueError(f"{name} is empty; give the one that Tocsin knows the caller by")
+    if not (value.isascii() and value.isprintable()) or " " in value:
+        raise ValueError(f"{name} holds a space, a line break or another sign that no key has; strip it")
+    return Secret(value)
