@@ -1,0 +1,70 @@
+"""A whole Tocsin in one process: database, sandbox, API and worker, for as long as its caller lives.
+
+The only module of the client that knows the server; it runs by itself, never inside an application.
+"""
+
+import asyncio
+import secrets
+import sys
+from pathlib import Path
+
+import msgspec
+
+from tocsin.api.keys import create_key
+from tocsin.api.roles import Role
+from tocsin.api.server import serve_api
+from tocsin.cli.process import run_until_stopped
+from tocsin.cli.stand_ins import settings_for
+from tocsin.client.testing.started import Started
+from tocsin.compose import migrated_pool, open_api, run_worker
+from tocsin.engine.clock import utc_now
+from tocsin.logs import configure_logs
+from tocsin.sandbox import Sandbox, SandboxSettings
+from tocsin.settings import Settings, load_settings
+from tocsin.store.embedded import EmbeddedPostgres
+
+
+async def _serve(folder: Path, catalog: str, stop: asyncio.Event) -> None:
+    jwt_secret = secrets.token_hex(32)
+    # The application's own tocsin.toml may name a real database, so one that names nothing is read.
+    empty = folder / "tocsin.toml"
+    empty.touch()
+    embedded = EmbeddedPostgres(folder)
+    url = await asyncio.to_thread(embedded.start)
+    try:
+        async with Sandbox(SandboxSettings(folder=folder / "sandbox")) as sandbox:
+            settings = load_settings(
+                {
+                    **settings_for(sandbox, folder / "sandbox"),
+                    **({"TOCSIN_CATALOG": catalog} if catalog else {}),
+                    "TOCSIN_DATABASE_URL": url,
+                    "TOCSIN_HTTP__PORT": "0",
+                    "TOCSIN_AUTH__JWT_SECRET": jwt_secret,
+                    "TOCSIN_QUIET_HOURS__ENABLED": "false",
+                    "TOCSIN_LOG__LEVEL": "warning",
+                },
+                empty,
+            )
+            configure_logs(settings.log)
+            await _run(settings, url, stop, sandbox.http_url, jwt_secret)
+    finally:
+        await asyncio.to_thread(embedded.stop)
+
+
+async def _run(settings: Settings, url: str, stop: asyncio.Event, sandbox_url: str, jwt_secret: str) -> None:
+    async with migrated_pool(settings, url) as pool, pool.acquire() as connection:
+        key = (await create_key(connection, "tests", Role.ADMIN, utc_now())).secret
+
+    def announce(base_url: str) -> None:
+        started = Started(base_url=base_url, api_key=key, jwt_secret=jwt_secret, sandbox_url=sandbox_url)
+        sys.stdout.buffer.write(msgspec.json.encode(started) + b"\n")
+        sys.stdout.flush()
+
+    async with open_api(settings, url) as app, asyncio.TaskGroup() as group:
+        group.create_task(run_worker(settings, url, stop))
+        group.create_task(serve_api(app, settings.http, stop, announce))
+
+
+if __name__ == "__main__":
+    _folder, _catalog = sys.argv[1:]
+    run_until_stopped(lambda stop: _serve(Path(_folder), _catalog, stop), tied=True)

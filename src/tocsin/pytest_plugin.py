@@ -1,0 +1,43 @@
+"""Fixtures for the tests of applications that send by Tocsin; nothing is loaded until one is asked for."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tocsin.client.testing import FakeTocsin, RunningTocsin
+
+_CATALOG = "tocsin_catalog"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a project name its catalog."""
+    parser.addini(_CATALOG, "The catalog that tocsin_server loads; a folder beside the ini-file.", default="")
+
+
+@pytest.fixture
+def tocsin_fake() -> "Iterator[FakeTocsin]":
+    """Give a client that reaches no server and remembers what it was given."""
+    from tocsin.client.testing import FakeTocsin  # noqa: PLC0415 - only who asks for it pays for it
+
+    with FakeTocsin() as fake:
+        yield fake
+
+
+@pytest.fixture(scope="session")
+def tocsin_server(request: pytest.FixtureRequest) -> "Iterator[RunningTocsin]":
+    """Give a real Tocsin with its own database and stand-ins for the providers, one for the whole run."""
+    from tocsin.client.testing.server import missing_packages, running  # noqa: PLC0415 - as above
+
+    if missing := missing_packages():
+        pytest.fail(
+            f"tocsin_server needs the server's packages, and {', '.join(missing)} are not installed: "
+            "pip install 'tocsin[server]'",
+            pytrace=False,
+        )
+    named = request.config.getini(_CATALOG)
+    catalog = Path(request.config.rootpath, named) if named else None
+    with running(catalog) as server:
+        yield server
