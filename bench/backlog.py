@@ -59,6 +59,7 @@ class Backlog:
         self._turn = asyncio.Lock()
         self.accepted = 0
         self._looks: list[int] = []
+        self._enough = asyncio.Event()
 
     async def add(self, count: int) -> None:
         """Put in some deliveries that are due now."""
@@ -67,8 +68,9 @@ class Backlog:
         self.accepted += count
 
     async def keep_full(self, floor: int) -> None:
-        """Keep more than a number of deliveries due, until cancelled."""
-        while True:
+        """Keep about a number of deliveries due, until told that it is enough."""
+        self._enough.clear()
+        while not self._enough.is_set():
             async with self._turn:
                 due = int(await self._connection.fetchval(WAITING, floor))
             self._looks.append(due)
@@ -77,10 +79,24 @@ class Backlog:
             else:
                 await asyncio.sleep(LOOK_SECONDS)
 
-    def shortest(self) -> int:
-        """Tell the fewest deliveries that were found due since this was asked before."""
+    async def keep_coming(self, rate: float) -> None:
+        """Put in so many deliveries a second, whatever becomes of them, until told that it is enough."""
+        self._enough.clear()
+        began, before = time.perf_counter(), self.accepted
+        while not self._enough.is_set():
+            due = int(rate * (time.perf_counter() - began)) - (self.accepted - before)
+            if due > 0:
+                await self.add(due)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def enough(self) -> None:
+        """Let nothing more be put in; what is under way is put in whole, so that the count stays true."""
+        self._enough.set()
+
+    def shortest(self) -> int | None:
+        """Tell the fewest deliveries that were found due since this was asked before, if it was looked."""
         looks, self._looks = self._looks, []
-        return min(looks, default=0)
+        return min(looks, default=None)
 
     async def drained(self) -> None:
         """Wait until every delivery is settled."""

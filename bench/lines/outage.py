@@ -25,6 +25,8 @@ CONCURRENCY = 200
 """Messages under way to each provider from each worker."""
 BACKLOG = 20_000
 WARM_UP = 5_000
+CATCHING_UP_LOAD = 0.5
+"""Share of the full load that goes on coming while the messages held back are sent as well."""
 POLL_SECONDS = 0.1
 
 DOWN, OTHER = "fcm", "apns"
@@ -82,13 +84,24 @@ class ProviderDown:
         async with run.full_load():
             before = await run.phase("before the outage", self._seconds / 2)
             outage = await run.phase("in the outage", self._seconds, Outage(seconds=self._seconds))
-        recovered = await run.recovered()
+        coming = before.rate * CATCHING_UP_LOAD
+        async with run.load(2 * coming):
+            recovered = await run.recovered()
+            catching_up = await run.phase("while FCM catches up", self._seconds / 2)
         await run.drained()
         async with run.full_load():
             after = await run.phase("after the outage", self._seconds / 2)
         await run.drained()
         return [
             *_rates(before, outage, after),
+            Reading(
+                "APNs while FCM catches up",
+                catching_up.rate / coming,
+                "times",
+                RATE_BESIDE_AN_OUTAGE,
+                note=f"of {coming:,.0f} messages that come for it a second, {CATCHING_UP_LOAD:.0%} of what "
+                f"it took before; FCM takes {catching_up.down / catching_up.seconds:,.0f}/s",
+            ),
             Reading("requests to FCM in the outage", outage.requests_to_down, "in all"),
             Reading("from its end until FCM takes messages", recovered, "s"),
             *await run.fates(books),
@@ -124,11 +137,19 @@ class _Run:
     async def full_load(self) -> AsyncIterator[None]:
         """Keep a backlog for both, and wait until both get their share of it."""
         async with asyncio.TaskGroup() as group:
-            filling = group.create_task(self.backlog.keep_full(BACKLOG))
+            group.create_task(self.backlog.keep_full(BACKLOG))
             for provider in (DOWN, OTHER):
                 await self._takes(provider, WARM_UP)
             yield
-            filling.cancel()
+            self.backlog.enough()
+
+    @contextlib.asynccontextmanager
+    async def load(self, rate: float) -> AsyncIterator[None]:
+        """Let so many messages a second come, for both together."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.backlog.keep_coming(rate))
+            yield
+            self.backlog.enough()
 
     async def phase(self, name: str, seconds: float, outage: Outage | None = None) -> Phase:
         """Let it run for a while, with a fault or without, and see what came through."""
@@ -141,7 +162,7 @@ class _Run:
         ended = time.perf_counter()
         down_after, other_after = await self.controls.stats(DOWN), await self.controls.stats(OTHER)
         shortest = self.backlog.shortest()
-        if not shortest:
+        if shortest == 0:
             raise ProgramFailedError(f"the backlog ran dry {name}: the load was not full")
         phase = Phase(
             seconds=ended - began,
@@ -152,7 +173,7 @@ class _Run:
         )
         tell(
             f"outage     {name}: APNs {phase.rate:,.0f}/s, FCM {phase.down / phase.seconds:,.0f}/s in "
-            f"{phase.requests_to_down:,} requests, at least {shortest:,} due"
+            f"{phase.requests_to_down:,} requests"
         )
         return phase
 
