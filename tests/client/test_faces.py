@@ -1,0 +1,204 @@
+"""Both faces against a real server: its API, its worker, a real database and the sandbox."""
+
+import asyncio
+import os
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tocsin.client import (
+    Accepted,
+    Conflict,
+    ConflictError,
+    Duplicate,
+    ForbiddenError,
+    ForkedError,
+    Intent,
+    Invalid,
+    NotFoundError,
+    RefusedError,
+    Tocsin,
+    UnauthorizedError,
+)
+from tocsin.client.testing import RunningTocsin
+
+PAYLOAD = {"customer_name": "Ada"}
+TOMORROW = datetime.now(UTC) + timedelta(days=1)
+
+
+def test_what_is_sent_arrives_on_the_phone(
+    tocsin_server: RunningTocsin, client: Tocsin, user_id: str
+) -> None:
+    phone = tocsin_server.phone(user_id)
+
+    sent = client.send("new_customer", users=[user_id], payload=PAYLOAD)
+
+    assert isinstance(sent, Accepted)
+    [message] = phone.wait_for()
+    assert "Ada" in message.message["notification"]["body"]
+    shown = client.show(sent.notification_id)
+    assert [delivery.delivery_id for delivery in shown.deliveries] == [uuid.UUID(message.delivery_id or "")]
+    assert (shown.payload, shown.idempotency_key) == (PAYLOAD, sent.idempotency_key)
+
+
+async def test_the_face_for_event_loops_does_the_same(tocsin_server: RunningTocsin, user_id: str) -> None:
+    async with tocsin_server.async_client() as client:
+        sent = await client.send("new_customer", users=[user_id], payload=PAYLOAD, send_at=TOMORROW)
+        again = await client.send(
+            "new_customer",
+            users=[user_id],
+            payload=PAYLOAD,
+            send_at=TOMORROW,
+            idempotency_key=sent.idempotency_key,
+        )
+        explained = await client.explain("new_customer", users=[user_id], payload=PAYLOAD)
+        moved = await client.reschedule(sent.notification_id, TOMORROW + timedelta(hours=1))
+        cancelled = await client.cancel(sent.notification_id)
+        answers = await client.send_many([Intent("new_customer", users=[user_id], payload=PAYLOAD)] * 2)
+
+    assert again == Duplicate(notification_id=sent.notification_id, idempotency_key=sent.idempotency_key)
+    assert {route.recipient for route in explained.routes} == {f"user:{user_id}"}
+    assert (moved.rescheduled, cancelled.cancelled) == (len(explained.routes), len(explained.routes))
+    assert [answer.status for answer in answers] == ["accepted", "duplicate"]
+
+
+async def test_the_blocking_face_works_in_the_thread_of_a_running_loop(client: Tocsin, user_id: str) -> None:
+    assert asyncio.get_running_loop().is_running()
+
+    assert client.send("new_customer", users=[user_id], payload=PAYLOAD).status == "accepted"
+
+
+def test_a_batch_is_answered_one_by_one(client: Tocsin, user_id: str) -> None:
+    good = Intent("new_customer", users=[user_id], payload=PAYLOAD)
+    other = Intent("new_customer", users=["another"], payload=PAYLOAD, idempotency_key=good.idempotency_key)
+    unknown = Intent("no_such_type", users=[user_id])
+
+    accepted, duplicate, conflict, invalid = client.send_many([good, good, other, unknown])
+
+    assert isinstance(accepted, Accepted)
+    assert duplicate == Duplicate(
+        notification_id=accepted.notification_id, idempotency_key=good.idempotency_key
+    )
+    assert isinstance(conflict, Conflict)
+    assert isinstance(invalid, Invalid)
+    assert [fault.field for fault in invalid.errors] == ["type"]
+
+
+def test_more_than_a_batch_is_split_and_answered_in_order(client: Tocsin, user_id: str) -> None:
+    intents = [
+        Intent("new_customer", users=[user_id], payload=PAYLOAD, send_at=TOMORROW) for _ in range(1_500)
+    ]
+    intents[1_200] = Intent("no_such_type", users=[user_id])
+
+    answers = client.send_many(intents)
+
+    assert [answer.idempotency_key for answer in answers] == [intent.idempotency_key for intent in intents]
+    assert [at for at, answer in enumerate(answers) if answer.status != "accepted"] == [1_200]
+
+
+def test_what_is_refused_names_every_fault(client: Tocsin) -> None:
+    with pytest.raises(RefusedError, match="audience") as refused:
+        client.send("new_customer", payload={})
+
+    assert refused.value.code == "invalid_intent"
+    assert {fault.field for fault in refused.value.faults} >= {"audience"}
+
+
+def test_a_key_with_other_content_is_a_conflict(client: Tocsin, user_id: str) -> None:
+    sent = client.send("new_customer", users=[user_id], payload=PAYLOAD)
+
+    with pytest.raises(ConflictError) as conflict:
+        client.send("new_customer", users=["other"], payload=PAYLOAD, idempotency_key=sent.idempotency_key)
+
+    assert conflict.value.notification_id == sent.notification_id
+
+
+def test_it_is_taken_back_by_its_key(client: Tocsin, user_id: str) -> None:
+    sent = client.send("new_customer", users=[user_id], payload=PAYLOAD, send_at=TOMORROW)
+
+    assert client.cancel_by_key(sent.idempotency_key).cancelled > 0
+    with pytest.raises(NotFoundError, match="producer"):
+        client.cancel_by_key("no-such-key")
+
+
+def test_a_wrong_key_is_told_apart_and_never_shown(tocsin_server: RunningTocsin) -> None:
+    secret = f"tocsin_{'s' * 43}"
+    with Tocsin(tocsin_server.base_url, secret) as stranger:
+        with pytest.raises(UnauthorizedError) as unauthorized:
+            stranger.send("new_customer", users=["42"])
+        assert secret not in f"{stranger!r} {vars(stranger)!r} {unauthorized.value} {unauthorized.value!r}"
+
+
+def test_a_person_is_not_a_producer(tocsin_server: RunningTocsin, user_id: str) -> None:
+    with (
+        Tocsin(tocsin_server.base_url, tocsin_server.token_for(user_id)) as client,
+        pytest.raises((UnauthorizedError, ForbiddenError)),
+    ):
+        client.send("new_customer", users=[user_id], payload=PAYLOAD)
+
+
+def test_a_person_has_devices_and_choices(tocsin_server: RunningTocsin, client: Tocsin, user_id: str) -> None:
+    person = client.for_user(tocsin_server.token_for(user_id))
+
+    device = person.register_device(f"token-of-{user_id}", "ios", locale="tr-TR")
+    quiet = person.change_device(device.device_id, push_enabled=False)
+    chosen = person.change_preferences({"customers": {"push": False}})
+
+    assert (quiet.device_id, quiet.push_enabled) == (device.device_id, False)
+    assert chosen == person.preferences() == {"customers": {"push": False}}
+    assert person.change_preferences({"customers": None}) == {}
+    assert person.unregister_device(token=f"token-of-{user_id}").retired_reason == "unregistered"
+    assert person.devices() == []
+    assert [each.device_id for each in person.devices(include_retired=True)] == [device.device_id]
+
+
+def test_the_directory_keeps_whatever_a_user_id_holds(client: Tocsin) -> None:
+    user_id = "b?c=%3D#ü +;d"
+
+    stored = client.put_user(user_id, locale="tr", timezone="Europe/Istanbul")
+
+    assert client.get_user(user_id) == stored
+    assert (stored.user_id, stored.locale) == (user_id, "tr")
+
+
+def test_a_client_made_before_a_fork_works_after_it(tocsin_server: RunningTocsin) -> None:
+    """Fork in a process of its own, where no call was made before."""
+    code = f"""
+import os
+from tocsin.client import Tocsin
+client = Tocsin({tocsin_server.base_url!r}, os.environ["KEY"])
+child = os.fork()
+if child == 0:
+    status = client.send("new_customer", users=["42"], payload={PAYLOAD!r}).status
+    os._exit(0 if status == "accepted" else 1)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert _python(code, tocsin_server) == 0
+
+
+def test_a_call_before_a_fork_is_explained_after_it(tocsin_server: RunningTocsin) -> None:
+    code = f"""
+import os
+from tocsin.client import ForkedError, Tocsin
+client = Tocsin({tocsin_server.base_url!r}, os.environ["KEY"])
+client.send("new_customer", users=["42"], payload={PAYLOAD!r})
+child = os.fork()
+if child == 0:
+    try:
+        client.send("new_customer", users=["42"], payload={PAYLOAD!r})
+    except ForkedError:
+        os._exit(7)
+    os._exit(1)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert _python(code, tocsin_server) == 7
+    assert "after the fork" in str(ForkedError())
+
+
+def _python(code: str, server: RunningTocsin) -> int:
+    import subprocess
+    import sys
+
+    environment = {**os.environ, "KEY": server.api_key}
+    return subprocess.run([sys.executable, "-c", code], env=environment, timeout=60, check=False).returncode
