@@ -1,8 +1,8 @@
 """Tocsin's API as far as an application's tests meet it, answered from memory."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import unquote
 from uuid import UUID
 
 import msgspec
@@ -51,7 +51,7 @@ class InMemory:
             self.losses -= 1
             return Lost("it was told to be unreachable")
         call = request.call
-        section, *rest = call.path.removeprefix("/v1/").split("/")
+        section, *rest = map(unquote, call.path.removeprefix("/v1/").split("/"))
         body = call.body or b"{}"
         match section:
             case "notifications":
@@ -59,7 +59,7 @@ class InMemory:
             case "users":
                 return self._user(call.method, rest[0], body)
             case _:
-                return self._person(call.method, (section, *rest), request.secret.value, body)
+                return self._person(request, (section, *rest))
 
     def _notification(self, method: str, parts: list[str], body: bytes) -> Reply:
         match method, parts:
@@ -108,22 +108,23 @@ class InMemory:
         user = self.people.users.get(which)
         return _ok(user) if user else _problem(404, "not_found", _MISSING)
 
-    def _person(self, method: str, parts: tuple[str, ...], person: str, body: bytes) -> Reply:
-        people = self.people
-        fields: dict[str, Any] = msgspec.json.decode(body)
-        now = datetime.now(UTC)
-        retired = {"retired_at": now, "retired_reason": "unregistered"}
-        known: dict[tuple[str, ...], Callable[[], object]] = {
-            ("POST", "devices", "register"): lambda: people.register(person, fields),
-            ("POST", "devices", "unregister"): lambda: people.change(person, fields, **retired),
-            ("GET", "devices"): lambda: {"devices": list(people.devices.get(person, {}).values())},
-            ("GET", "preferences"): lambda: people.preferences.get(person, {}),
-            ("PATCH", "preferences"): lambda: people.choose(person, fields),
-        }
-        if (method, parts[0]) == ("PATCH", "devices"):
-            found: object = people.change(person, {"device_id": parts[1]}, **fields)
-        else:
-            found = known.get((method, *parts), lambda: None)()
+    def _person(self, request: Request, parts: tuple[str, ...]) -> Reply:
+        people, person, call = self.people, request.secret.value, request.call
+        fields: dict[str, Any] = msgspec.json.decode(call.body or b"{}")
+        found: object = None
+        match call.method, parts:
+            case "POST", ("devices", "register"):
+                found = people.register(person, fields)
+            case "POST", ("devices", "unregister"):
+                found = people.retire(person, fields)
+            case "GET", ("devices",):
+                found = {"devices": people.devices_of(person, include_retired=bool(call.query))}
+            case "PATCH", ("devices", which):
+                found = people.change(person, {"device_id": which}, **fields)
+            case "GET", ("preferences",):
+                found = people.preferences.get(person, {})
+            case "PATCH", ("preferences",):
+                found = people.choose(person, fields)
         return _ok(found) if found is not None else _problem(404, "not_found", _MISSING)
 
 

@@ -3,7 +3,6 @@
 import hashlib
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import unquote
 
 import msgspec
 
@@ -19,11 +18,11 @@ class People:
         self.devices: dict[str, dict[str, Device]] = {}
         self.preferences: dict[str, Preferences] = {}
 
-    def put_user(self, part: str, fields: dict[str, Any]) -> User:
+    def put_user(self, user_id: str, fields: dict[str, Any]) -> User:
         """Store what is known of a person."""
         names = ("email", "locale", "timezone", "gmt_offset_seconds", "allowed_window")
         known = {name: fields.get(name) for name in names}
-        user = User(user_id=unquote(part), updated_at=datetime.now(UTC), **known)
+        user = User(user_id=user_id, updated_at=datetime.now(UTC), **known)
         self.users[user.user_id] = user
         return user
 
@@ -54,6 +53,15 @@ class People:
         )
         self.devices.setdefault(person, {})[fields["token"]] = device
         return device
+
+    def retire(self, person: str, which: dict[str, Any]) -> Device | None:
+        """Retire one of a person's devices."""
+        return self.change(person, which, retired_at=datetime.now(UTC), retired_reason="unregistered")
+
+    def devices_of(self, person: str, *, include_retired: bool) -> list[Device]:
+        """List a person's devices."""
+        known = self.devices.get(person, {}).values()
+        return [device for device in known if include_retired or device.retired_at is None]
 
     def change(self, person: str, which: dict[str, Any], **changes: Any) -> Device | None:
         """Change one of a person's devices, named by its token or its id."""

@@ -1,0 +1,46 @@
+"""What importing the client brings in, and what it must not."""
+
+import subprocess
+import sys
+
+ALLOWED = {"msgspec", "pyreqwest", "tocsin", "typing_extensions"}
+
+
+def _loaded_by(statement: str) -> set[str]:
+    code = (
+        f"import sys; before = set(sys.modules)\n{statement}\n"
+        "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "print(*new - set(sys.stdlib_module_names))"
+    )
+    return set(subprocess.check_output([sys.executable, "-c", code], text=True, timeout=60).split())
+
+
+def test_the_client_needs_nothing_of_the_server() -> None:
+    assert _loaded_by("import tocsin.client") <= ALLOWED
+    assert _loaded_by("import tocsin.client.testing") <= ALLOWED
+
+
+def test_the_plug_in_costs_a_test_run_nothing() -> None:
+    loaded = _loaded_by("import pytest; before |= set(sys.modules); import tocsin.pytest_plugin")
+
+    assert loaded == {"tocsin"}
+
+
+def test_both_faces_have_the_same_calls() -> None:
+    from tocsin.client import AsyncPerson, AsyncTocsin, Person, Tocsin
+
+    def calls(face: type) -> set[str]:
+        return {name for name in dir(face) if not name.startswith("_")}
+
+    assert calls(Tocsin) == calls(AsyncTocsin)
+    assert calls(Person) == calls(AsyncPerson)
+
+
+def test_help_shows_the_words_of_an_intent() -> None:
+    import inspect
+
+    from tocsin.client import AsyncTocsin, Tocsin
+
+    for face in (Tocsin, AsyncTocsin):
+        assert {"type", "users", "payload", "send_at"} <= set(inspect.signature(face.send).parameters)
+        assert face.send.__doc__
