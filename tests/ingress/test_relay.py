@@ -6,8 +6,10 @@ import pytest
 
 from databases import SCHEMA
 from ingress.outboxes import Shop, Tocsin, intent
+from tocsin.ingress.handover import MOST_WAVES
 from tocsin.ingress.outbox_install import install
 from tocsin.ingress.outbox_settings import OutboxSettings
+from tocsin.ingress.outbox_table import inspect
 from tocsin.store.pool import PoolSettings, open_pool
 from waiting import found
 
@@ -23,6 +25,15 @@ select xact_rollback > 0
 from pg_stat_database
 where datname = current_database()
 """
+
+
+def _payload(value: str) -> str:
+    """Write an intent as text, with a value that no encoder would write."""
+    return (
+        '{"type": "new_customer", "audience": {"users": ["ada"]}, "payload": {"customer_name": '
+        + value
+        + "}}"
+    )
 
 
 async def test_what_is_committed_is_accepted_once_and_what_is_rolled_back_never(
@@ -136,6 +147,82 @@ async def test_a_changed_row_that_was_accepted_before_is_refused(shop: Shop, toc
         row = await shop.failed(row_id, 1)
 
     assert "holds this row's key with other content" in row["last_error"]
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        ("null", "Expected object, got null"),
+        ('{"type": 7}', "type: Expected str, got int"),
+        (_payload("[" * 5_000 + "]" * 5_000), "nested too deep"),
+        (f'"{"x" * 1_100_000}"', "more than 1000000 characters"),
+        (_payload("1e999"), "Number out of range"),
+        (_payload("1180591620717411303424"), "payload"),
+        (_payload('"\\ud800"'), "not JSON"),
+        (_payload('"\\u0000"'), "NUL"),
+        ("{", "not JSON"),
+        (None, "not JSON"),
+    ],
+    ids=[
+        "null",
+        "shape",
+        "deep",
+        "large",
+        "infinite",
+        "long number",
+        "half a character",
+        "NUL",
+        "cut",
+        "none",
+    ],
+)
+async def test_whatever_a_row_holds_it_stops_no_other(
+    bare_shop: Shop, tocsin: Tocsin, content: str | None, error: str
+) -> None:
+    await install(bare_shop.connection, "public", "tocsin_outbox")
+    # As a table of somebody else's may hold anything.
+    await bare_shop.connection.execute(
+        "alter table tocsin_outbox alter intent drop not null, alter intent type text using intent::text"
+    )
+    insert = "insert into tocsin_outbox (intent) values ($1), ($2) returning id"
+    rows = await bare_shop.connection.fetch(insert, content, _payload('"Ali Veli"'))
+    bad, good = (row["id"] for row in rows)
+
+    async with tocsin.relaying(OutboxSettings(url=bare_shop.url, poll_seconds=QUICK)):
+        row = await bare_shop.failed(bad, 1)
+
+    assert error in row["last_error"]
+    assert await tocsin.keys() == [str(good)]
+
+
+async def test_rows_are_found_by_the_index_of_those_that_wait(shop: Shop) -> None:
+    connection = shop.connection
+    await shop.publish()
+    await connection.execute(
+        "insert into tocsin_outbox (intent, aggregate_id) select intent, '17' from tocsin_outbox,"
+        " generate_series(1, 20000)"
+    )
+    await connection.execute("analyze tocsin_outbox")
+    await connection.execute("set plan_cache_mode = force_generic_plan")
+    table = await inspect(connection, OutboxSettings(url=shop.url))
+    await connection.execute(f"prepare take as {table.take}")
+
+    plan = await connection.fetch("explain execute take (now(), 500, '{}')")
+
+    written = "\n".join(row[0] for row in plan)
+    assert "Index Scan using tocsin_outbox_waiting" in written
+    assert "Sort" not in written
+
+
+async def test_many_rows_of_one_aggregate_do_not_keep_a_transaction_long(shop: Shop, tocsin: Tocsin) -> None:
+    settings = OutboxSettings(url=shop.url, order="aggregate", poll_seconds=3_600)
+    async with shop.connection.transaction():
+        ids = [await shop.publish(intent(), "order", "17") for _ in range(MOST_WAVES + 10)]
+
+    async with tocsin.relaying(settings):
+        await shop.all_published()
+
+    assert [int(key) for key in await tocsin.keys()] == ids
 
 
 async def test_several_relays_share_one_outbox(shop: Shop, tocsin: Tocsin) -> None:

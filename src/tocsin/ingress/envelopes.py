@@ -11,7 +11,7 @@ from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
 from tocsin.engine.answers import Unreadable
 from tocsin.ingress.outbox_settings import OutboxSettings
-from tocsin.ingress.outbox_table import Row
+from tocsin.ingress.outbox_table import LARGEST_TEXT, Row
 from tocsin.store.refused import LONGEST_CONTENT
 
 Reader: TypeAlias = Callable[[Row], Intent | Unreadable]
@@ -40,48 +40,61 @@ _SHOWN = ("org_id", "title", "body", "icon", "severity", "deep_link")
 
 
 def reader(settings: OutboxSettings, catalog: Catalog) -> Reader:
-    """Give what reads the rows of an outbox."""
+    """Give what reads the rows of an outbox; whatever one of them holds, it does not stop the rest."""
+    read = _envelope_reader(settings, catalog)
+
+    def guarded(row: Row) -> Intent | Unreadable:
+        if len(row.payload) > LARGEST_TEXT:
+            message = f"is more than {LARGEST_TEXT} characters as JSON"
+            return _unreadable(row, Fault(field="$", code="too_large", message=message))
+        try:
+            return read(row)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            return _unreadable(row, _fault(error))
+        except Exception as error:  # noqa: BLE001 - a row can hold anything
+            message = f"cannot be read ({type(error).__name__})"
+            return _unreadable(row, Fault(field="$", code="unreadable", message=message))
+
+    return guarded
+
+
+def _envelope_reader(settings: OutboxSettings, catalog: Catalog) -> Callable[[Row], Intent]:
     match settings.envelope:
         case "intent":
-            return read_intent
+            return _read_intent
         case "fisa":
-            return lambda row: read_fisa(row, settings.types, catalog)
+            return lambda row: _read_fisa(row, settings.types, catalog)
         case _:
             assert_never(settings.envelope)
 
 
-def read_intent(row: Row) -> Intent | Unreadable:
+def _read_intent(row: Row) -> Intent:
     """Read a row that holds an intent; its key is the row's id unless it brings its own."""
-    try:
-        fields = _fields.decode(row.payload)
-        if row.type is not None:
-            fields.setdefault("type", row.type)
-        own = fields.setdefault("idempotency_key", str(row.id))
-        if own != str(row.id) and isinstance(own, str) and own.isdecimal():
-            fault = Fault(field="idempotency_key", code="invalid", message="must not be a bare number")
-            return _unreadable(row, fault)
-        return msgspec.convert(fields, Intent)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return _unreadable(row, _fault(error))
+    fields = _fields.decode(row.payload)
+    if row.type is not None:
+        fields.setdefault("type", row.type)
+    own = fields.setdefault("idempotency_key", str(row.id))
+    if own != str(row.id) and isinstance(own, str) and own.isdecimal():
+        raise msgspec.ValidationError(
+            "A bare number is taken for an id of the outbox - at `$.idempotency_key`"
+        )
+    return msgspec.convert(fields, Intent)
 
 
-def read_fisa(row: Row, types: Mapping[str, str], catalog: Catalog) -> Intent | Unreadable:
+def _read_fisa(row: Row, types: Mapping[str, str], catalog: Catalog) -> Intent:
     """Read a row that holds an envelope of fisa's; its key is the row's id."""
-    try:
-        envelope = _fisa.decode(row.payload)
-        event = envelope.event_type or row.type or ""
-        kind = types.get(event, event.replace(".", "_"))
-        fields = {
-            "type": kind,
-            "audience": {"users": envelope.recipients},
-            "payload": _fitting(_payload(envelope), kind, catalog),
-            "idempotency_key": str(row.id),
-            "trace_id": envelope.correlation_id,
-            "occurred_at": _moment(envelope.created_at),
-        }
-        return msgspec.convert(fields, Intent)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return _unreadable(row, _fault(error))
+    envelope = _fisa.decode(row.payload)
+    event = envelope.event_type or row.type or ""
+    kind = types.get(event, event.replace(".", "_"))
+    fields = {
+        "type": kind,
+        "audience": {"users": envelope.recipients},
+        "payload": _fitting(_payload(envelope), kind, catalog),
+        "idempotency_key": str(row.id),
+        "trace_id": envelope.correlation_id,
+        "occurred_at": _moment(envelope.created_at),
+    }
+    return msgspec.convert(fields, Intent)
 
 
 def _payload(envelope: FisaEnvelope) -> dict[str, Any]:
@@ -108,7 +121,9 @@ def _fault(error: Exception) -> Fault:
     if not isinstance(error, msgspec.ValidationError):
         return Fault(field="$", code="malformed_json", message=f"is not JSON: {error}")
     message, _, place = str(error).partition(" - at `$")
-    return Fault(field=place.strip(".`") or "$", code="invalid", message=message.replace("`", ""))
+    # Within what is of no declared type, places are not named.
+    field = place.strip(".`") if "[...]" not in place else ""
+    return Fault(field=field or "$", code="invalid", message=message.replace("`", ""))
 
 
 def _unreadable(row: Row, fault: Fault) -> Unreadable:

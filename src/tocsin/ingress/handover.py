@@ -33,6 +33,8 @@ LADDER = Ladder(
 )
 ALARMING = 5
 LONGEST_ERROR = 1_000
+MOST_WAVES = 100
+"""However many rows of one aggregate wait, the application's transaction stays short."""
 
 # What the database says of one row's values. Everything else it may say is its own trouble.
 _ROW_FAULTS = (
@@ -71,11 +73,11 @@ class Handover:
         self._clock = clock
 
     async def hand_over(self, rows: Sequence[Row]) -> list[Fate]:
-        """Accept rows and tell what became of them; those held back are left out."""
+        """Accept rows and tell what became of them; those that have to wait are left out."""
         fates: list[Fate] = []
         failed: set[str | None] = set()
         try:
-            for wave in waves(rows) if self._in_order else [rows]:
+            for wave in waves(rows)[:MOST_WAVES] if self._in_order else [rows]:
                 going = [row for row in wave if row.ordering_key is None or row.ordering_key not in failed]
                 answers = await self._accept([self._read(row) for row in going])
                 for row, answer in zip(going, answers, strict=True):
@@ -95,10 +97,15 @@ class Handover:
             return []
         try:
             return await self._acceptor.accept(self._producer, intents, source="outbox")
-        except _ROW_FAULTS as error:
-            if len(intents) == 1:
-                return [Invalid([Fault(field="$", code="not_storable", message=str(error))])]
-        # One odd value must not fail the rows that happened to come with it.
+        except DATABASE_FAULTS as error:
+            if not isinstance(error, _ROW_FAULTS):
+                raise
+            failure: Exception = error
+        except Exception as error:  # noqa: BLE001 - a row can hold anything, and must not stop the rest
+            failure = error
+        if len(intents) == 1:
+            message = f"cannot be stored ({type(failure).__name__}: {failure})"
+            return [Invalid([Fault(field="$", code="not_storable", message=message)])]
         return [answer for intent in intents for answer in await self._accept([intent])]
 
     def _fate(self, row: Row, answer: Answer) -> Fate:

@@ -63,10 +63,12 @@ async def outbox_connection(url: str, settings: PoolSettings) -> AsyncIterator[a
             },
         )
     except CONNECTING_FAILED as error:
+        # What an address cannot be read for may be a part of its password.
+        reason = type(error).__name__ if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         raise DatabaseError(
-            f"The application's database does not answer ({type(error).__name__}: {error}). "
-            "Check the url of the outbox and that the server runs."
-        ) from error
+            f"The application's database does not answer ({reason}). "
+            "Check the url of the outbox, with special characters written as %XX, and that the server runs."
+        ) from None
     try:
         yield connection
     finally:

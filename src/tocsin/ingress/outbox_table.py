@@ -10,6 +10,8 @@ from tocsin.domain.faults import Fault
 from tocsin.ingress.outbox_settings import OutboxSettings
 from tocsin.store.pool import Connection
 
+LARGEST_TEXT = 1_000_000
+
 _COUNTING = frozenset({"smallint", "integer", "bigint"})
 _PAYLOADS = {"intent": "intent", "fisa": "payload"}
 _USUAL = {
@@ -28,7 +30,7 @@ where attrelid = to_regclass($1) and attnum > 0 and not attisdropped
 
 # What is held back comes as a list and not as a join, which would sort the whole backlog to keep its order.
 TAKE = """
-select {id}, {payload}::text, {kind}, coalesce({failed_attempts}, 0), {key}
+select {id}, left(coalesce({payload}::text, ''), {cut}), {kind}, coalesce({failed_attempts}, 0), {key}
 from {table}
 where {published_at} is null
     and ({next_retry_at} is null or {next_retry_at} <= $1::timestamptz)
@@ -154,6 +156,7 @@ def _table(name: str, columns: Mapping[str, str], there: Mapping[str, str]) -> T
     words = {meaning: quoted(column) for meaning, column in columns.items()}
     by_time = there[columns["id"]] not in _COUNTING and "created_at" in words
     words["table"] = name
+    words["cut"] = str(LARGEST_TEXT + 1)
     words["order"] = "{created_at}, {id}".format_map(words) if by_time else words["id"]
     words["key"] = _ordering_key(words)
     words["kind"] = f"{words['type']}::text" if "type" in words else "null::text"

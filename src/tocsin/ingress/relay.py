@@ -87,7 +87,8 @@ class Relay:
                     pruned = 0
                     while count := await outbox_rows.prune(connection, table, before, PRUNE_AT_ONCE):
                         pruned += count
-                _log.info("pruned an outbox", outbox=self._name, rows=pruned)
+                if pruned:
+                    _log.info("pruned an outbox", outbox=self._name, rows=pruned)
             except (DatabaseError, OutboxUnfitError, *DATABASE_FAULTS) as error:
                 _log.warning("pruning an outbox failed, trying again", outbox=self._name, error=str(error))
             await asyncio.sleep(PRUNE_SECONDS)
@@ -132,25 +133,27 @@ class Lane:
 
     async def _carry(self, connection: asyncpg.Connection, table: Table, stop: asyncio.Event) -> None:
         while not stop.is_set():
-            count = await self._batch(connection, table)
+            more = await self._batch(connection, table)
             self._pause = FIRST_PAUSE
-            if count < self._settings.batch:
+            if not more:
                 await self.bell.wait(self._settings.poll_seconds)
 
-    async def _batch(self, connection: asyncpg.Connection, table: Table) -> int:
-        """Take rows, accept them, mark them: killed anywhere in between, it is as if they were never taken.
+    async def _batch(self, connection: asyncpg.Connection, table: Table) -> bool:
+        """Take rows, accept them, mark them, and tell whether there may be more.
 
-        Only what was accepted stays, and is answered as a duplicate to whoever takes the rows next.
+        Killed anywhere in between, it is as if the rows were never taken. Only what was accepted stays, and
+        is answered as a duplicate to whoever takes them next.
         """
         async with connection.transaction():
             held: list[str] = []
             now = self._clock()
             if self._settings.order == "aggregate":
                 if not await outbox_rows.keep_order(connection, table):
-                    return 0
+                    return False
                 held = await outbox_rows.held_back(connection, table, now)
             rows = await outbox_rows.take(connection, table, now=now, limit=self._settings.batch, held=held)
-            if rows:
-                fates = await self._handover.hand_over(rows)
-                await outbox_rows.mark(connection, table, fates, self._clock())
-        return len(rows)
+            if not rows:
+                return False
+            fates = await self._handover.hand_over(rows)
+            await outbox_rows.mark(connection, table, fates, self._clock())
+        return len(rows) == self._settings.batch or len(fates) < len(rows)
