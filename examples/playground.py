@@ -1,0 +1,200 @@
+"""What every example has around it: Postgres, a sandbox with virtual phones, and Tocsin itself.
+
+The parts are the real ones. In production an application has the same calls and other addresses.
+"""
+
+import asyncio
+import os
+import secrets
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+import asyncpg
+import jwt
+import msgspec
+from pyreqwest.client import ClientBuilder
+from pyreqwest.exceptions import PyreqwestError
+
+from examples.telling import PATIENCE, StoryEndsError, say, until
+from tocsin.api.keys import create_key
+from tocsin.api.roles import Role
+from tocsin.cli.stand_ins import settings_for
+from tocsin.client import AsyncPerson, AsyncTocsin
+from tocsin.compose import migrated_pool
+from tocsin.engine.clock import utc_now
+from tocsin.ingress.outbox_install import install_sql
+from tocsin.sandbox import Sandbox, SandboxSettings
+from tocsin.sandbox.appearance import Appearance, appearance
+from tocsin.settings import Settings
+from tocsin.store.embedded import EmbeddedPostgres
+
+
+class Receiver(msgspec.Struct, frozen=True):
+    """A virtual phone or mailbox of somebody's."""
+
+    name: str
+    address: str
+    sandbox: Sandbox
+
+    def received(self) -> list[Appearance]:
+        """Give what has arrived so far, as it is shown."""
+        known = self.sandbox.phones.find(self.address)
+        return [appearance(received) for received in known.messages] if known else []
+
+    async def show(self, count: int) -> None:
+        """Wait for so many messages and show all there are, so that one too many is seen."""
+
+        async def arrived() -> bool:
+            return len(self.received()) >= count
+
+        await until(arrived, f"message {count} to arrive: {self.name}")
+        say(f"  {self.name}: {len(self.received())}")
+        for shown in self.received():
+            say(f"    {shown.title} | {shown.body.splitlines()[0]}")
+
+
+class Playground:
+    """Everything that runs beside the example; it stops when the example ends."""
+
+    def __init__(self, config: Path, folder: Path, sandbox: Sandbox, server_url: str) -> None:
+        self.sandbox = sandbox
+        self.base_url = f"http://127.0.0.1:{free_port()}"
+        self._server_url = server_url
+        self._jwt_secret = secrets.token_hex(32)
+        self._exits = AsyncExitStack()
+        self._settings = {
+            **settings_for(sandbox, folder),
+            "TOCSIN_CONFIG": str(config),
+            "TOCSIN_DATABASE_URL": server_url,
+            "TOCSIN_HTTP__PORT": self.base_url.rpartition(":")[2],
+            "TOCSIN_AUTH__JWT_SECRET": self._jwt_secret,
+            # An example works at any hour.
+            "TOCSIN_QUIET_HOURS__ENABLED": "false",
+            "TOCSIN_LOG__LEVEL": "warning",
+        }
+
+    async def create_database(self, name: str) -> str:
+        """Make a database for the application, beside Tocsin's own, with an outbox; give its address."""
+        url = urlsplit(self._server_url)._replace(path=f"/{name}").geturl()
+        await _execute(self._server_url, f"create database {name}")
+        # The same as `tocsin outbox install --url …`.
+        await _execute(url, install_sql())
+        return url
+
+    async def start_tocsin(self, **settings: str) -> None:
+        """Run `tocsin serve` until the example ends, and wait until it answers."""
+        process = await self.run(sys.executable, "-m", "tocsin.cli", "serve", **self._settings, **settings)
+        await answers(f"{self.base_url}/readyz", process)
+
+    async def key(self, name: str, role: Role = Role.PRODUCER) -> str:
+        """Make an API key, as `tocsin keys create` does."""
+        async with migrated_pool(Settings(), self._server_url) as pool, pool.acquire() as connection:
+            return (await create_key(connection, name, role, utc_now())).secret
+
+    async def client(self, producer: str) -> AsyncTocsin:
+        """Give a client with a key of its own."""
+        client = AsyncTocsin(self.base_url, await self.key(producer))
+        return await self._exits.enter_async_context(client)
+
+    def app(self, client: AsyncTocsin, owner: str) -> AsyncPerson:
+        """Give somebody's app after sign-in: it holds a token that names its owner."""
+        now = int(time.time())
+        claims = {"sub": owner, "iat": now, "exp": now + 3600}
+        return client.for_user(jwt.encode(claims, self._jwt_secret, "HS256"))
+
+    async def phone(
+        self, client: AsyncTocsin, owner: str, *, locale: str, provider: Literal["fcm", "expo"]
+    ) -> Receiver:
+        """Give somebody a phone, and let their app register it."""
+        mark = f"{owner}-{secrets.token_hex(8)}"
+        token = f"ExponentPushToken[{mark}]" if provider == "expo" else mark
+        await self.app(client, owner).register_device(token, "android", provider=provider, locale=locale)
+        return Receiver(f"phone of {owner}", token, self.sandbox)
+
+    async def run(self, *command: str, **environment: str) -> asyncio.subprocess.Process:
+        """Start a process that ends with the example."""
+        own = {name: value for name, value in os.environ.items() if not name.startswith("TOCSIN_")}
+        # In a session of its own, Ctrl-C reaches the example alone, which then stops the rest in order.
+        process = await asyncio.create_subprocess_exec(
+            *command, env=own | environment, start_new_session=True
+        )
+        self._exits.push_async_callback(_end, process)
+        return process
+
+    async def close(self) -> None:
+        """Stop what was started, the last one first."""
+        await self._exits.aclose()
+
+
+@asynccontextmanager
+async def playground(config: Path) -> AsyncIterator[Playground]:
+    """Start Postgres and the sandbox in a temporary folder; the settings of Tocsin come from a file."""
+    say("Starting Postgres, the sandbox and Tocsin …")
+    async with AsyncExitStack() as exits:
+        folder = exits.enter_context(_open_folder())
+        postgres = EmbeddedPostgres(folder)
+        url = await asyncio.to_thread(postgres.start)
+        exits.push_async_callback(asyncio.to_thread, postgres.stop)
+        sandbox = await exits.enter_async_context(Sandbox(SandboxSettings(folder=folder / "sandbox")))
+        made = Playground(config, folder / "sandbox", sandbox, url)
+        exits.push_async_callback(made.close)
+        yield made
+
+
+async def answers(url: str, process: asyncio.subprocess.Process) -> None:
+    """Wait until a process that was started answers at an address."""
+
+    async def look() -> bool:
+        if process.returncode is not None:
+            raise StoryEndsError(f"The process that should answer at {url} has ended.")
+        try:
+            await client.get(url).build().send()
+        except PyreqwestError:
+            return False
+        return True
+
+    async with ClientBuilder().error_for_status(True).build() as client:
+        await until(look, f"an answer from {url}")
+
+
+def free_port() -> int:
+    """Give a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def _open_folder() -> Iterator[Path]:
+    """Give a temporary folder that Postgres can enter, which as root runs as a user of its own."""
+    with tempfile.TemporaryDirectory(prefix="tocsin-example-") as made:
+        folder = Path(made)
+        folder.chmod(0o755)
+        yield folder
+
+
+async def _execute(url: str, statement: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is not None:
+        return
+    process.terminate()
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
