@@ -25,7 +25,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="An outbox of the settings.")]
+Name = Annotated[str | None, typer.Argument(metavar="NAME", help="An outbox of the settings.")]
 Url = Annotated[str | None, typer.Option(help="The application's database, postgresql://…")]
 SchemaName = Annotated[str, typer.Option(help="The schema that holds the outbox.")]
 TableName = Annotated[str, typer.Option("--table", help="The table that is the outbox.")]

@@ -129,22 +129,25 @@ class Handover:
         )
 
     async def _alarm(self, failures: Sequence[Failed]) -> None:
-        """Tell an operator of rows that have failed too often."""
-        for failure in failures:
-            log = _log.error if failure.attempts >= ALARMING else _log.warning
-            log(
-                "a row of an outbox was refused",
-                outbox=self._outbox,
-                row=str(failure.id),
-                attempts=failure.attempts,
-                retry_at=failure.retry_at.isoformat(),
-                error=failure.error,
-            )
+        """Log every refusal, and tell an operator of rows that have failed too often."""
         alarms: Counter[Alarm] = Counter()
         for failure in failures:
-            if failure.attempts >= ALARMING:
-                detail = f"row {failure.id} was refused {failure.attempts} times: {failure.error}"
-                alarms[Alarm(f"outbox:{self._outbox}", "row_refused", detail)] += 1
+            row, attempts, error = str(failure.id), failure.attempts, failure.error
+            if attempts < ALARMING:
+                _log.warning(
+                    "outbox row refused", outbox=self._outbox, row=row, attempts=attempts, error=error
+                )
+                continue
+            _log.error(
+                "outbox row refused again and again",
+                outbox=self._outbox,
+                row=row,
+                attempts=attempts,
+                error=error,
+                alarm=True,
+            )
+            detail = f"row {row} was refused {attempts} times: {error}"
+            alarms[Alarm(f"outbox:{self._outbox}", "row_refused", detail)] += 1
         if alarms:
             async with self._pool.acquire() as connection:
                 await raise_alarms(connection, alarms, self._clock())
