@@ -55,6 +55,20 @@ async def test_the_sql_can_be_printed_and_run_by_hand(bare_shop: Shop, folder: P
     assert checked.json == {"sales.told": {"faults": [], "hints": []}}
 
 
+async def test_one_that_does_not_answer_keeps_no_other_from_being_checked(shop: Shop, folder: Path) -> None:
+    away = "postgresql://app:hunter2@/x?host=/no/such/folder"
+    with (folder / "tocsin.toml").open("a") as settings:
+        settings.write(f'[outboxes.away]\nurl = "{away}"\n')
+
+    checked = _outbox(folder, "check")
+
+    assert checked.code == 1
+    assert "away cannot be relayed" in checked.said
+    assert "shop can be relayed." in checked.said
+    assert "hunter2" not in checked.said
+    assert shop.url not in checked.said
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

@@ -9,6 +9,7 @@ import uvloop
 
 from tocsin.cli.output import AsJson, complain, console, moment, print_json, table
 from tocsin.domain.errors import DatabaseError
+from tocsin.domain.faults import Fault
 from tocsin.ingress import outbox_install
 from tocsin.ingress.handover import ALARMING
 from tocsin.ingress.outbox_check import Findings
@@ -85,7 +86,7 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Find out whether outboxes can be relayed: server, columns, rights, index, function."""
-    found = _on_each(_chosen(name, url, schema, table_name), look_over)
+    found = _on_each(_chosen(name, url, schema, table_name), look_over, _unreachable)
     if as_json:
         print_json(found)
     else:
@@ -116,6 +117,10 @@ def status(
     for outbox, each in found.items():
         shown.add_row(outbox, str(each.waiting), moment(each.oldest), str(each.failed), str(each.alarming))
     console.print(shown, markup=False)
+
+
+def _unreachable(error: DatabaseError) -> Findings:
+    return Findings(faults=[Fault(field="url", code="unreachable", message=str(error))], hints=[])
 
 
 def _tell(outbox: str, findings: Findings) -> None:
@@ -152,12 +157,20 @@ def _chosen(
 def _on_each(
     outboxes: Mapping[str, OutboxSettings],
     work: Callable[[asyncpg.Connection, OutboxSettings], Awaitable[Result]],
+    otherwise: Callable[[DatabaseError], Result] | None = None,
 ) -> dict[str, Result]:
+    """Do some work on each outbox; `otherwise` says what it comes to where none can be done."""
+
     async def body() -> dict[str, Result]:
         done = {}
         for name, outbox in outboxes.items():
-            async with outbox_connection(outbox.url, PoolSettings()) as connection:
-                done[name] = await work(connection, outbox)
+            try:
+                async with outbox_connection(outbox.url, PoolSettings()) as connection:
+                    done[name] = await work(connection, outbox)
+            except DatabaseError as error:
+                if otherwise is None:
+                    raise
+                done[name] = otherwise(error)
         return done
 
     return uvloop.run(body())

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from tocsin.domain.faults import Fault
-from tocsin.ingress.outbox_install import OLDEST_SERVER, function_state
+from tocsin.ingress.outbox_install import OLDEST_SERVER, function_state, name_fault
 from tocsin.ingress.outbox_settings import OutboxSettings
 from tocsin.ingress.outbox_table import OutboxUnfitError, inspect, quoted
 from tocsin.store.pool import Connection
@@ -55,7 +55,7 @@ async def check(connection: Connection, settings: OutboxSettings) -> Findings:
             "No index holds the rows that wait, so each look reads the whole table: "
             f"create index concurrently on {table.name} ({order}) where {column} is null"
         )
-    if settings.envelope == "intent":
+    if settings.envelope == "intent" and name_fault(settings.schema, settings.table) is None:
         state = await function_state(connection, settings.schema, settings.table)
         if state != "current":
             hints.append(

@@ -32,19 +32,23 @@ def channel(schema: str, table: str) -> str | None:
     return name if len(name.encode()) <= LONGEST_CHANNEL else None
 
 
-def install_sql(schema: str = SCHEMA, table: str = TABLE) -> str:
-    """Write the SQL that installs an outbox."""
+def name_fault(schema: str, table: str) -> str | None:
+    """Say why an outbox cannot be installed under a name, if it cannot."""
     for what, name in (("schema", schema), ("table", table)):
         if not _PLAIN.fullmatch(name):
-            raise OutboxNameError(
+            return (
                 f"The {what} {name!r} must be lower-case letters, digits and underscores, at most 50, "
                 "not starting with a digit."
             )
     if channel(schema, table) is None:
-        raise OutboxNameError(
-            f"{schema}.{table} is too long a name: schema and table may have {LONGEST_CHANNEL - 1} "
-            "letters together."
-        )
+        return f"{schema}.{table} is too long: the two names may have {LONGEST_CHANNEL - 1} letters together."
+    return None
+
+
+def install_sql(schema: str = SCHEMA, table: str = TABLE) -> str:
+    """Write the SQL that installs an outbox."""
+    if message := name_fault(schema, table):
+        raise OutboxNameError(message)
     written = files("tocsin.ingress").joinpath("outbox.sql").read_text(encoding="utf-8")
     return written.replace(TABLE, table).replace(f"{SCHEMA}.", f"{schema}.")
 
