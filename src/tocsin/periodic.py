@@ -14,10 +14,10 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from tocsin.domain.intent import Intent
+from tocsin.domain.intent import Audience, Intent
 from tocsin.domain.schedule import CatchUp, Schedule
 
-__all__ = ["Checkpoint", "Intent", "Periodic", "Yielded", "periodic"]
+__all__ = ["Audience", "Checkpoint", "Intent", "Periodic", "Yielded", "periodic"]
 
 T = TypeVar("T")
 

@@ -35,8 +35,7 @@ new_customers:
 """
 MODULE = """
 import uuid
-from tocsin.periodic import Checkpoint, Intent, periodic
-from tocsin.domain.intent import Audience
+from tocsin.periodic import Audience, Checkpoint, Intent, periodic
 
 @periodic("* * * * * *", catch_up="all")
 async def ticks(checkpoint: Checkpoint):

@@ -311,6 +311,24 @@ async def test_invalid_intents_are_recorded_and_the_run_goes_on(periodic: Period
     ]
 
 
+async def test_what_the_database_refuses_is_recorded_and_the_rest_accepted(periodic: PeriodicStage) -> None:
+    await periodic.pool.execute("""
+        create function refuse() returns trigger language plpgsql
+        as $$ begin raise exception 'an odd value' using errcode = 'data_exception'; end $$;
+        create trigger odd before insert on notifications
+        for each row when (new.idempotency_key = 'number-2') execute function refuse();
+    """)
+    source = source_of(Feed(3))
+    await periodic.register(source)
+    await periodic.request()
+    await periodic.perform(source)
+
+    assert await periodic.keys() == ["number-1", "number-3"]
+    row = await periodic.progress()
+    assert (row.status, row.last_value, row.accepted, row.refused) == ("idle", 3, 2, 1)
+    assert "an odd value" in await periodic.pool.fetchval("select faults from refused_intents")
+
+
 @pytest.mark.parametrize(
     ("yielded", "said"),
     [
