@@ -253,6 +253,7 @@ async def test_a_failing_producer_backs_off_raises_an_alarm_and_leaves_others_al
     assert await periodic.perform(bad)
     row = await periodic.progress("bad")
     assert (row.status, row.failures, row.last_error, row.retry_at) == ("idle", 0, None, None)
+    assert await list_alarms(periodic.pool, cleared=False, before=NEWEST, limit=9) == []
     assert (await periodic.progress("good")).status == "idle"
 
 

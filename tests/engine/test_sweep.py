@@ -94,6 +94,9 @@ async def test_a_stall_of_a_quarter_of_an_hour_raises_an_alarm(pool: Pool, sweep
     assert levels == [["warning"], ["warning"], ["warning"], ["error"]]
     [alarm] = await sweeping.alarms()
     assert (alarm.provider, alarm.code) == ("channel:push", "overdue")
+    await pool.execute("update deliveries set state = 'sent'")
+    await sweeping()
+    assert await sweeping.alarms() == []
 
 
 async def test_a_backlog_that_is_worked_off_raises_none(pool: Pool, sweeping: Sweeping) -> None:

@@ -175,18 +175,17 @@ class Run:
                 _log.warning("renewing a lease failed, trying again", error=repr(error))
 
     async def _succeed(self) -> None:
-        async with self._tools.pool.acquire() as connection:
+        name, now = self._source.name, self._tools.clock()
+        async with self._tools.pool.acquire() as connection, connection.transaction():
             ended = await progress.succeed(
-                connection,
-                self._source.name,
-                self._lease,
-                next_run_at=self._claimed.next_run_at,
-                now=self._tools.clock(),
+                connection, name, self._lease, next_run_at=self._claimed.next_run_at, now=now
             )
+            if ended and self._failures >= ALARM_AFTER:
+                await progress.clear_recovered(connection, [_subject(name)], [ALARM_CODE], now)
         if ended:
             _log.info(
                 "periodic run ended",
-                producer=self._source.name,
+                producer=name,
                 scheduled_for=self._claimed.scheduled_for.isoformat(),
                 **msgspec.structs.asdict(self._counts),
             )
@@ -205,7 +204,7 @@ class Run:
         async with self._tools.pool.acquire() as connection, connection.transaction():
             failures = await progress.fail(connection, name, self._lease, retry_at=now + rest, error=said)
             if failures is not None and failures >= ALARM_AFTER:
-                alarm = Alarm(f"periodic:{name}", ALARM_CODE, f"failed {failures} times in a row: {said}")
+                alarm = Alarm(_subject(name), ALARM_CODE, f"failed {failures} times in a row: {said}")
                 await raise_alarms(connection, {alarm: 1}, now)
 
     async def _give_back(self) -> None:
@@ -214,6 +213,10 @@ class Run:
                 await progress.give_back(connection, self._source.name, self._lease)
         except DATABASE_FAULTS as error:
             _log.warning("giving a lease back failed, it will expire", error=repr(error))
+
+
+def _subject(name: str) -> str:
+    return f"periodic:{name}"
 
 
 def _counted(answers: Sequence[Answer]) -> Counts:

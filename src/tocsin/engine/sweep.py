@@ -31,6 +31,8 @@ STALLED_AFTER = timedelta(minutes=15)
 MOST_COUNTED = 10_000
 LEASE_FOR = timedelta(minutes=1)
 LOOK_SECONDS = 5.0
+OVERDUE = "overdue"
+UNSERVED = "channel_unserved"
 
 _CHANNELS: tuple[str, ...] = get_args(Channel)
 _log = structlog.stdlib.get_logger(__name__)
@@ -59,10 +61,10 @@ def judge(
         stalled = late_by > STALLED_AFTER and before.get(late.channel) == str(late.oldest)
         many = f"{late.count}{'+' if late.count >= MOST_COUNTED else ''} late by {late.channel}"
         said = f"{many}, the oldest since {late.due_at:%Y-%m-%d %H:%M:%SZ}"
-        code = "overdue" if stalled else None
+        code = OVERDUE if stalled else None
         if late.channel not in served:
             said += f"; no provider for {late.channel} is set up: set one up or cancel them"
-            code = "channel_unserved" if stalled else None
+            code = UNSERVED if stalled else None
         yield Finding(channel=late.channel, count=late.count, late_by=late_by, said=said, code=code)
 
 
@@ -110,8 +112,11 @@ class Sweep:
                 await wake(connection)
             for finding in findings:
                 _report(finding)
+            late = {finding.channel for finding in findings}
+            on_time = [_subject(channel) for channel in _CHANNELS if channel not in late]
+            await progress.clear_recovered(connection, on_time, [OVERDUE, UNSERVED], now)
             alarms = {
-                Alarm(f"channel:{finding.channel}", finding.code, finding.said): 1
+                Alarm(_subject(finding.channel), finding.code, finding.said): 1
                 for finding in findings
                 if finding.code
             }
@@ -134,6 +139,10 @@ class Sweep:
                 now=now,
                 note="; ".join(finding.said for finding in findings) or "nothing is late",
             )
+
+
+def _subject(channel: str) -> str:
+    return f"channel:{channel}"
 
 
 def _report(finding: Finding) -> None:

@@ -195,6 +195,12 @@ where name = $1
 returning name
 """
 
+RECOVER = """
+update alarms
+set cleared_at = $3, cleared_by = 'recovered'
+where cleared_at is null and provider = any($1::text[]) and code = any($2::text[])
+"""
+
 
 async def register(connection: Connection, given: Registration, now: datetime) -> None:
     """Make a producer known, or say that it still is."""
@@ -296,6 +302,13 @@ async def request_run(connection: Connection, name: str, now: datetime) -> bool:
 async def rewind(connection: Connection, name: str, value: Any) -> bool:
     """Set the checkpoint; false means that there is no such producer."""
     return bool(await connection.fetchval(REWIND, name, _written(value)))
+
+
+async def clear_recovered(
+    connection: Connection, subjects: Sequence[str], codes: Sequence[str], now: datetime
+) -> None:
+    """Clear the alarms about what went well again."""
+    await connection.execute(RECOVER, subjects, codes, now)
 
 
 def _written(value: Any) -> str | None:
