@@ -18,7 +18,7 @@ PROGRAMS = Path(__file__).parent / "installed"
 TOOLS = {"pip", "setuptools"}
 OUT_OF_REACH = ("No matching distribution", "Could not fetch", "Failed to establish", "ConnectionError")
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("installed")]
+pytestmark = pytest.mark.timeout(600)
 
 
 class Environment:
@@ -80,9 +80,9 @@ def light_packages(empty: Environment) -> set[str]:
 
 @pytest.fixture(scope="module")
 def with_frameworks(empty: Environment, light_packages: set[str]) -> Environment:
-    """Give the same environment with Celery and Flask in it."""
+    """Give the same environment with Celery, Flask and pytest in it."""
     assert light_packages
-    empty.install("celery", "flask")
+    empty.install("celery", "flask", "pytest")
     return empty
 
 
@@ -112,6 +112,27 @@ def test_the_command_line_says_how_to_get_the_server(empty: Environment) -> None
     assert done.returncode == 1
     assert "pip install 'tocsin[server]'" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_plug_in_works_there_as_far_as_it_can(with_frameworks: Environment, tmp_path: Path) -> None:
+    (tmp_path / "test_shop.py").write_text(
+        "def test_fake(tocsin_fake):\n"
+        "    tocsin_fake.send('t', users=['42'])\n"
+        "    tocsin_fake.only(type='t')\n"
+        "def test_server(tocsin_server):\n    pass\n"
+    )
+
+    done = subprocess.run(
+        [with_frameworks.bin / "pytest", "-q", tmp_path],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert "1 passed, 1 error" in done.stdout, done.stdout + done.stderr
+    assert "pip install 'tocsin[server]'" in done.stdout
 
 
 def test_a_flask_view_sends(

@@ -1,5 +1,6 @@
 """Queueing: sent soon and together, bounded, nothing lost without a word."""
 
+import asyncio
 import threading
 from collections.abc import Iterator
 
@@ -7,8 +8,9 @@ import pytest
 
 from tocsin.client import AsyncTocsin, QueueFullError, QueueLimits, Tocsin, UnavailableError, UnsentError
 from tocsin.client.exchange import Lost, Reply, Request
-from tocsin.client.testing import FakeTocsin, RunningTocsin
+from tocsin.client.testing import FakeTocsin
 from tocsin.client.testing.in_memory import InMemory
+from waiting import until
 
 NEVER = QueueLimits(bound=3, linger_seconds=3_600)
 
@@ -177,6 +179,47 @@ def test_many_threads_may_queue_at_once(line: Line) -> None:
     assert len(set(line.keys)) == len(line.keys) == 1_000
 
 
+def test_what_cannot_be_written_is_told_to_whoever_queues_it(line: Line, patient: Tocsin) -> None:
+    with pytest.raises(TypeError):
+        patient.queue("new_customer", users=["42"], payload={"when": object()})
+    key = patient.queue("new_customer", users=["42"])
+
+    patient.flush()
+
+    assert line.keys == [key]
+
+
+def test_what_happens_to_a_payload_later_does_not_count(line: Line, patient: Tocsin) -> None:
+    payload = {"customer_name": "Ada"}
+    patient.queue("new_customer", users=["42"], payload=payload)
+    payload["customer_name"] = "somebody else"
+
+    patient.flush()
+
+    [recorded] = line.memory.notifications.recorded
+    assert recorded.payload == {"customer_name": "Ada"}
+
+
+async def test_a_flush_that_is_cancelled_loses_nothing(line: Line) -> None:
+    stuck, reached = AsyncLine(line), asyncio.Event()
+
+    async def hang(_: Request) -> Reply:
+        reached.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with AsyncTocsin("http://tocsin.invalid", "key", queue_limits=NEVER, transport=stuck) as client:
+        keys = [await client.queue("new_customer", users=["42"]) for _ in range(2)]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(stuck, "carry", hang)
+            flushing = asyncio.create_task(client.flush())
+            await reached.wait()
+            flushing.cancel()
+            await asyncio.wait([flushing])
+
+    assert line.keys == keys
+
+
 async def test_an_event_loop_queues_the_same_way(line: Line) -> None:
     async with AsyncTocsin(
         "http://tocsin.invalid", "key", retries=0, queue_limits=NEVER, transport=AsyncLine(line)
@@ -204,32 +247,14 @@ async def test_an_event_loop_gives_back_what_could_not_be_sent(line: Line) -> No
     assert [intent.idempotency_key for intent in unsent.value.unsent] == [key]
 
 
-async def test_an_event_loop_sends_soon_without_being_asked(tocsin_server: RunningTocsin) -> None:
-    async with tocsin_server.async_client(queue_limits=QueueLimits(linger_seconds=0.01)) as client:
-        key = await client.queue("new_customer", users=["42"], payload={"customer_name": "Ada"})
-        await client.flush()
+async def test_an_event_loop_sends_soon_without_being_asked(line: Line) -> None:
+    limits = QueueLimits(linger_seconds=0.01)
+    async with AsyncTocsin(
+        "http://tocsin.invalid", "key", queue_limits=limits, transport=AsyncLine(line)
+    ) as client:
+        key = await client.queue("new_customer", users=["42"])
 
-        cancelled = await client.cancel_by_key(key)
-        assert (await client.show(cancelled.notification_id)).idempotency_key == key
-
-
-def test_what_a_program_forgot_to_close_is_sent_at_its_end(tocsin_server: RunningTocsin) -> None:
-    import os
-    import subprocess
-    import sys
-
-    code = f"""
-import os
-from tocsin.client import QueueLimits, Tocsin
-client = Tocsin({tocsin_server.base_url!r}, os.environ["KEY"], queue_limits=QueueLimits(linger_seconds=3600))
-print(client.queue("new_customer", users=["42"], payload={{"customer_name": "Ada"}}))
-"""
-    environment = {**os.environ, "KEY": tocsin_server.api_key}
-    key = subprocess.check_output([sys.executable, "-c", code], env=environment, timeout=60, text=True)
-
-    with tocsin_server.client() as client:
-        cancelled = client.cancel_by_key(key.strip())
-        assert client.show(cancelled.notification_id).idempotency_key == key.strip()
+        await until(lambda: line.keys == [key])
 
 
 def test_the_fake_counts_what_was_flushed(tocsin_fake: FakeTocsin) -> None:

@@ -11,6 +11,7 @@ from tocsin.client import (
     AsyncTocsin,
     Duplicate,
     Intent,
+    QueueLimits,
     RateLimitedError,
     RefusedError,
     Tocsin,
@@ -97,6 +98,7 @@ def test_a_batch_too_large_for_the_server_is_halved(tocsin_server: RunningTocsin
         (Say(404, b"<html>not here</html>"), UnreadableError),
         (Say(301, b"", {"Location": "https://elsewhere.example"}), UnreadableError),
         (Say(200, b"welcome"), UnreadableError),
+        (Say(200, b'{"status":"accepted"}'), UnreadableError),
     ],
 )
 def test_what_trying_again_cannot_mend_is_tried_once(said: Say, error: type[Exception]) -> None:
@@ -156,6 +158,12 @@ def test_nobody_listening_is_said_in_plain_words(user_id: str) -> None:
         (lambda: Tocsin("http://user:pw@host", "key"), "bare address"),
         (lambda: Tocsin("http://127.0.0.1:8470", ""), "empty"),
         (lambda: Tocsin("http://127.0.0.1:8470", "key\n"), "line break"),
+        (lambda: Tocsin("http://127.0.0.1:8470", "key", timeout=0), "timeout"),
+        (lambda: Tocsin("http://127.0.0.1:8470", "key", retries=-1), "retries"),
+        (
+            lambda: Tocsin("http://127.0.0.1:8470", "key", queue_limits=QueueLimits(bound=0)),
+            "room for at least 1",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_at_once(make: Callable[[], Tocsin], said: str) -> None:

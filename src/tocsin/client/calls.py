@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 from urllib.parse import quote
 from uuid import UUID
 
@@ -20,7 +21,8 @@ from tocsin.client.answers import (
     Taken,
     User,
 )
-from tocsin.client.exchange import Call, Plan
+from tocsin.client.errors import UnreadableError
+from tocsin.client.exchange import Call, Plan, Reply
 from tocsin.client.intents import Intent, Question, wire
 from tocsin.client.replies import read
 
@@ -28,6 +30,13 @@ LARGEST_BATCH = 1_000
 # A quarter of what a server takes by default; one that takes less is answered by halving.
 LARGEST_BATCH_BYTES = 1_048_576
 TOO_LARGE = 413
+
+
+class Prepared(NamedTuple):
+    """An intent, and how it is written on its way."""
+
+    intent: Intent
+    body: bytes
 
 
 class _Results(msgspec.Struct, frozen=True):
@@ -47,23 +56,39 @@ def send_many(intents: Sequence[Intent]) -> Plan[list[Answer]]:
 
     If Tocsin cannot be reached, hand the same intents in again: what was accepted is answered as duplicate.
     """
+    return (yield from send_prepared([prepare(intent) for intent in intents]))
+
+
+def send_prepared(prepared: Sequence[Prepared]) -> Plan[list[Answer]]:
+    """Hand in intents that are written already."""
     answers: list[Answer] = []
-    waiting = [intents[start:end] for start, end in cut([len(wire(each)) for each in intents])]
+    waiting = [prepared[start:end] for start, end in cut([len(each.body) for each in prepared])]
     waiting.reverse()
     while waiting:
         batch = waiting.pop()
-        body = b'{"notifications":[' + b",".join(map(wire, batch)) + b"]}"
+        body = b'{"notifications":[' + b",".join(each.body for each in batch) + b"]}"
         reply = yield Call("POST", "/v1/notifications/batch", body)
         if reply.status == TOO_LARGE and len(batch) > 1:
             middle = len(batch) // 2
             waiting += [batch[middle:], batch[:middle]]
             continue
-        results = read(reply, _Results).results
-        answers += [
-            msgspec.structs.replace(answer, idempotency_key=intent.idempotency_key)
-            for intent, answer in zip(batch, results, strict=True)
-        ]
+        answers += _answers(reply, batch)
     return answers
+
+
+def prepare(intent: Intent) -> Prepared:
+    """Write an intent down, so that nothing that happens to its payload later changes it."""
+    return Prepared(intent, wire(intent))
+
+
+def _answers(reply: Reply, batch: Sequence[Prepared]) -> list[Answer]:
+    results = read(reply, _Results).results
+    if len(results) != len(batch):
+        raise UnreadableError(reply.status, f"it answers {len(results)} intents of {len(batch)}")
+    return [
+        msgspec.structs.replace(answer, idempotency_key=each.intent.idempotency_key)
+        for each, answer in zip(batch, results, strict=True)
+    ]
 
 
 def cut(

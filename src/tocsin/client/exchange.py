@@ -76,6 +76,14 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     retries: int = 5
     backoff: Exponential = Exponential(timedelta(milliseconds=100), timedelta(seconds=5), 2.0, 0.5)
 
+    def __post_init__(self) -> None:
+        if self.timeout <= 0 or self.deadline <= 0:
+            raise ValueError(
+                f"timeout and deadline must be more than 0 s, not {self.timeout:g} and {self.deadline:g}"
+            )
+        if self.retries < 0:
+            raise ValueError(f"retries must be 0 or more, not {self.retries}")
+
 
 class Link(msgspec.Struct, frozen=True):
     """In whose name calls are made and with how much patience."""
