@@ -35,6 +35,8 @@ from tocsin.sandbox.appearance import Appearance, appearance
 from tocsin.settings import Settings
 from tocsin.store.embedded import EmbeddedPostgres
 
+FAULTS = 500
+
 
 class Receiver(msgspec.Struct, frozen=True):
     """A virtual phone or mailbox of somebody's."""
@@ -90,6 +92,7 @@ class Playground:
 
     async def start_tocsin(self, **settings: str) -> None:
         """Run `tocsin serve` until the example ends, and wait until it answers."""
+        say("Starting Tocsin …")
         process = await self.run(sys.executable, "-m", "tocsin.cli", "serve", **self._settings, **settings)
         await answers(f"{self.base_url}/readyz", process)
 
@@ -136,7 +139,7 @@ class Playground:
 @asynccontextmanager
 async def playground(config: Path) -> AsyncIterator[Playground]:
     """Start Postgres and the sandbox in a temporary folder; the settings of Tocsin come from a file."""
-    say("Starting Postgres, the sandbox and Tocsin …")
+    say("Starting Postgres and a sandbox …")
     async with AsyncExitStack() as exits:
         folder = exits.enter_context(_open_folder())
         postgres = EmbeddedPostgres(folder)
@@ -155,12 +158,12 @@ async def answers(url: str, process: asyncio.subprocess.Process) -> None:
         if process.returncode is not None:
             raise StoryEndsError(f"The process that should answer at {url} has ended.")
         try:
-            await client.get(url).build().send()
+            response = await client.get(url).build().send()
         except PyreqwestError:
             return False
-        return True
+        return response.status < FAULTS
 
-    async with ClientBuilder().error_for_status(True).build() as client:
+    async with ClientBuilder().build() as client:
         await until(look, f"an answer from {url}")
 
 

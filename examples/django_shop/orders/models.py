@@ -1,0 +1,20 @@
+"""What the shop keeps."""
+
+from django.db import models
+
+
+class Order(models.Model):
+    """Something that somebody has bought."""
+
+    email = models.EmailField()
+    item = models.CharField(max_length=200)
+    amount = models.DecimalField(max_digits=10, decimal_places=2)
+    shipped_at = models.DateTimeField(null=True)
+
+    class Meta:
+        """Names the app, because it stands in a folder of examples."""
+
+        app_label = "orders"
+
+    def __str__(self) -> str:
+        return f"Order {self.pk}"

@@ -1,0 +1,5 @@
+"""The application, for a server."""
+
+from django.core.wsgi import get_wsgi_application
+
+application = get_wsgi_application()
