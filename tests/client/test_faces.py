@@ -71,15 +71,13 @@ async def test_the_blocking_face_works_in_the_thread_of_a_running_loop(client: T
 
 def test_a_batch_is_answered_one_by_one(client: Tocsin, user_id: str) -> None:
     good = Intent("new_customer", users=[user_id], payload=PAYLOAD)
-    other = Intent("new_customer", users=["another"], payload=PAYLOAD, idempotency_key=good.idempotency_key)
+    other = Intent("new_customer", users=["another"], payload=PAYLOAD, idempotency_key=good.key)
     unknown = Intent("no_such_type", users=[user_id])
 
     accepted, duplicate, conflict, invalid = client.send_many([good, good, other, unknown])
 
     assert isinstance(accepted, Accepted)
-    assert duplicate == Duplicate(
-        notification_id=accepted.notification_id, idempotency_key=good.idempotency_key
-    )
+    assert duplicate == Duplicate(notification_id=accepted.notification_id, idempotency_key=good.key)
     assert isinstance(conflict, Conflict)
     assert isinstance(invalid, Invalid)
     assert [fault.field for fault in invalid.errors] == ["type"]
@@ -93,7 +91,7 @@ def test_more_than_a_batch_is_split_and_answered_in_order(client: Tocsin, user_i
 
     answers = client.send_many(intents)
 
-    assert [answer.idempotency_key for answer in answers] == [intent.idempotency_key for intent in intents]
+    assert [answer.idempotency_key for answer in answers] == [intent.key for intent in intents]
     assert [at for at, answer in enumerate(answers) if answer.status != "accepted"] == [1_200]
 
 

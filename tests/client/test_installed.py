@@ -26,11 +26,12 @@ class Environment:
 
     def __init__(self, folder: Path) -> None:
         self.bin = folder / "bin"
+        self._pip = [str(self.bin / "python"), "-m", "pip", "--disable-pip-version-check"]
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, timeout=120)
 
     def install(self, *what: str) -> None:
         done = subprocess.run(
-            [self.bin / "python", "-m", "pip", "install", "-q", "--disable-pip-version-check", *what],
+            [*self._pip, "install", "--quiet", "--no-compile", *what],
             capture_output=True,
             text=True,
             timeout=400,
@@ -43,7 +44,7 @@ class Environment:
         assert done.returncode == 0, done.stderr
 
     def packages(self) -> set[str]:
-        listed = self.run("python", "-m", "pip", "list", "--format=json", "--disable-pip-version-check")
+        listed = subprocess.check_output([*self._pip, "list", "--format=json"], text=True, timeout=60)
         return {package["name"] for package in json.loads(listed)} - TOOLS
 
     def run(self, program: str, *arguments: str, **environment: str) -> str:
@@ -160,7 +161,7 @@ def celery_worker(
     try:
         yield environment | {"WORKER_PID": str(worker.pid)}
     finally:
-        worker.send_signal(signal.SIGTERM)
+        worker.send_signal(signal.SIGQUIT)
         worker.wait(60)
 
 

@@ -44,3 +44,12 @@ def test_help_shows_the_words_of_an_intent() -> None:
     for face in (Tocsin, AsyncTocsin):
         assert {"type", "users", "payload", "send_at"} <= set(inspect.signature(face.send).parameters)
         assert face.send.__doc__
+
+
+def test_an_intent_has_a_key_of_its_own_unless_one_is_given() -> None:
+    from tocsin.client import Intent
+
+    made, other = Intent("t", idempotency_key=None), Intent("t")
+
+    assert made.idempotency_key == made.key != other.key
+    assert Intent("t", idempotency_key="order-1").key == "order-1"

@@ -138,7 +138,7 @@ def test_flushing_names_what_was_refused_once(line: Line, patient: Tocsin) -> No
         patient.flush()
 
     [refusal] = unsent.value.refused
-    assert (refusal.intent.idempotency_key, refusal.answer.status) == (bad, "invalid")
+    assert (refusal.intent.key, refusal.answer.status) == (bad, "invalid")
     assert line.keys == [good]
     patient.flush()
 
@@ -151,7 +151,7 @@ def test_closing_gives_back_what_could_not_be_sent(line: Line) -> None:
     with pytest.raises(UnsentError, match="can be sent again") as unsent:
         client.close()
 
-    assert [intent.idempotency_key for intent in unsent.value.unsent] == keys
+    assert [intent.key for intent in unsent.value.unsent] == keys
 
 
 def test_trouble_in_the_background_is_tried_again(line: Line) -> None:
@@ -244,7 +244,7 @@ async def test_an_event_loop_gives_back_what_could_not_be_sent(line: Line) -> No
     with pytest.raises(UnsentError) as unsent:
         await client.close()
 
-    assert [intent.idempotency_key for intent in unsent.value.unsent] == [key]
+    assert [intent.key for intent in unsent.value.unsent] == [key]
 
 
 async def test_an_event_loop_sends_soon_without_being_asked(line: Line) -> None:

@@ -71,7 +71,7 @@ def test_a_batch_whose_answer_was_lost_is_accepted_once(tocsin_server: RunningTo
         answers = producer.send_many(intents)
 
     assert [answer.status for answer in answers] == ["duplicate"] * 3
-    assert peer.keys == [intent.idempotency_key for intent in intents] * 2
+    assert peer.keys == [intent.key for intent in intents] * 2
 
 
 def test_a_batch_too_large_for_the_server_is_halved(tocsin_server: RunningTocsin, user_id: str) -> None:
@@ -83,7 +83,7 @@ def test_a_batch_too_large_for_the_server_is_halved(tocsin_server: RunningTocsin
     ):
         answers = producer.send_many(intents)
 
-    first, second, third, fourth = [intent.idempotency_key for intent in intents]
+    first, second, third, fourth = [intent.key for intent in intents]
     assert [answer.idempotency_key for answer in answers] == [first, second, third, fourth]
     assert {answer.status for answer in answers} == {"accepted"}
     assert peer.keys == [first, second, third, fourth, first, second, first, second, third, fourth]

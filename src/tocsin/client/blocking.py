@@ -58,7 +58,7 @@ def _queueing(made: Callable[P, Intent]) -> Callable[Concatenate["Tocsin", P], s
         """Queue an intent to be sent soon, together with others, and give its idempotency key."""
         intent = made(*args, **kwargs)
         self._queue.put(intent)
-        return intent.idempotency_key
+        return intent.key
 
     return shown_as(queue, made, "queue")
 

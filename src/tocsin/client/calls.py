@@ -45,7 +45,7 @@ class _Results(msgspec.Struct, frozen=True):
 
 def send(intent: Intent) -> Plan[Taken]:
     """Hand in what happened and who should know; the answer comes when it is durable."""
-    key = intent.idempotency_key
+    key = intent.key
     reply = yield Call("POST", "/v1/notifications", wire(intent), idempotency_key=key)
     taken: Taken = read(reply, Accepted | Duplicate)  # type: ignore[arg-type]  # a union is a type to msgspec
     return msgspec.structs.replace(taken, idempotency_key=key)
@@ -86,7 +86,7 @@ def _answers(reply: Reply, batch: Sequence[Prepared]) -> list[Answer]:
     if len(results) != len(batch):
         raise UnreadableError(reply.status, f"it answers {len(results)} intents of {len(batch)}")
     return [
-        msgspec.structs.replace(answer, idempotency_key=each.intent.idempotency_key)
+        msgspec.structs.replace(answer, idempotency_key=each.intent.key)
         for each, answer in zip(batch, results, strict=True)
     ]
 

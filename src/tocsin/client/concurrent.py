@@ -62,7 +62,7 @@ def _queueing(
         """Queue an intent to be sent soon, together with others, and give its idempotency key."""
         intent = made(*args, **kwargs)
         await self._queue.put(intent)
-        return intent.idempotency_key
+        return intent.key
 
     return shown_as(queue, made, "queue")
 

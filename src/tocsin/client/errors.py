@@ -153,7 +153,7 @@ class UnsentError(TocsinError):
             first = self.refused[0]
             parts.append(
                 f"{len(self.refused)} were refused, the first of them {first.intent.type} with the key "
-                f"{first.intent.idempotency_key}: {first.answer.why}"
+                f"{first.intent.key}: {first.answer.why}"
             )
         if self.unsent:
             parts.append(f"{len(self.unsent)} were not sent; they are in `unsent` and can be sent again")

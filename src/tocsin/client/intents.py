@@ -32,7 +32,7 @@ class Intent(_Typed, frozen=True, kw_only=True):
     topic: str | None = None
     condition: str | None = None
     payload: Mapping[str, Any] = {}
-    idempotency_key: str = msgspec.field(default_factory=new_key)
+    idempotency_key: str | None = None
     version: int | None = None
     send_at: datetime | None = None
     send_at_local: datetime | None = None
@@ -41,6 +41,16 @@ class Intent(_Typed, frozen=True, kw_only=True):
     request_id: str | None = None
     trace_id: str | None = None
     occurred_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        """Make a key, so that this very intent is accepted once however often it is sent."""
+        if self.idempotency_key is None:
+            msgspec.structs.force_setattr(self, "idempotency_key", new_key())
+
+    @property
+    def key(self) -> str:
+        """The idempotency key, given or made."""
+        return self.idempotency_key or ""
 
 
 class Question(Intent, frozen=True, kw_only=True):
