@@ -162,6 +162,8 @@ class Stage:
     ) -> AsyncIterator[asyncio.Event]:
         """Run a worker until the block ends; the event given stops it sooner."""
         toggles = Toggles()
+        async with self.pool.acquire() as connection:
+            await toggles.load(connection)
         channels = {
             name: {provider.name: provider for provider in by_name}
             for name, by_name in {channel: providers, **(others or {})}.items()

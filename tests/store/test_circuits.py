@@ -58,7 +58,8 @@ async def close(pool: Pool, now: datetime = NOW, name: str = "fcm") -> bool:
 
 async def slot(pool: Pool, count: int, rate: float, ramp_seconds: float = 0) -> float:
     async with pool.acquire() as connection:
-        return await grant(connection, "expo", count, rate, ramp_seconds)
+        granted = await grant(connection, "expo", count, rate, ramp_seconds)
+    return max(0.0, granted.begins - granted.now)
 
 
 async def alarm(pool: Pool, provider: str) -> None:

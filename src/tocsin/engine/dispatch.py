@@ -25,7 +25,7 @@ from tocsin.engine.pace import Pace
 from tocsin.engine.prepare import Preparer
 from tocsin.engine.settle import Settler
 from tocsin.engine.triage import Admitted, Triage
-from tocsin.engine.verdict import BUSY, handed_on, kept_back, paused, settlement, turned_away
+from tocsin.engine.verdict import handed_on, kept_back, paused, settlement, turned_away
 from tocsin.engine.wake import Bell
 from tocsin.store.deliveries import SentDelivery, UnsentDelivery
 from tocsin.store.holds import release
@@ -94,7 +94,7 @@ class Dispatcher:
                     patience=lease_for / 2,
                     ends=ends,
                     clock=tools.clock,
-                    freed=self._room.set,
+                    freed=self._freed,
                 )
                 for name, provider in providers.items()
             },
@@ -153,16 +153,18 @@ class Dispatcher:
             return None
 
     async def _feed(self) -> None:
-        """Take back what was turned away, where there is room again."""
+        """Take back what is held for a lane, as much as it has room for, so that others are not held up."""
         for lane in self.lanes:
-            if not lane.hungry:
-                continue
-            try:
-                async with self._pool.acquire() as connection:
-                    holder = f"{BUSY}{lane.provider.name}"
-                    lane.overflowed = bool(await release(connection, [holder], self._clock(), lane.room))
-            except DATABASE_FAULTS as error:
-                _log.warning("releasing failed, trying again", error=repr(error))
+            for holder in sorted(lane.owed) if lane.hungry else ():
+                try:
+                    async with self._pool.acquire() as connection:
+                        released = await release(connection, holder, self._clock(), lane.room)
+                except DATABASE_FAULTS as error:
+                    _log.warning("releasing failed, trying again", error=repr(error))
+                    break
+                if released:
+                    break
+                lane.owed.discard(holder)
 
     async def _dispatch(self, claim: Claim) -> None:
         """Decide about everything claimed and start to send what may leave."""
@@ -227,6 +229,11 @@ class Dispatcher:
             now=now,
             ask_after=lane.receipts_after,
         )
+
+    def _freed(self) -> None:
+        self._room.set()
+        if any(lane.hungry for lane in self.lanes):
+            self._bell.set()
 
     def _hand_on(self, ready: Ready) -> None:
         self._settler.put(handed_on(ready.aim, self._clock()))

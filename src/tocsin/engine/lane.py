@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from tocsin.engine.aim import Ready
 from tocsin.engine.circuits import Circuits
 from tocsin.engine.clock import Clock
 from tocsin.engine.pace import Pace
+from tocsin.engine.verdict import BUSY
 
 STUCK_SECONDS = 0.25
 """A lane that was full for so long no longer holds up what goes to others."""
@@ -52,7 +53,7 @@ class Lane:
         freed: Callable[[], None],
     ) -> None:
         self.provider = provider
-        self.overflowed = False
+        self.owed: set[str] = set()
         self._circuits = circuits
         self._pace = pace
         self._patience = patience
@@ -93,8 +94,8 @@ class Lane:
 
     @property
     def hungry(self) -> bool:
-        """Tell whether it can use again what it had to turn away."""
-        return self.overflowed and self.free * 2 >= self._room
+        """Tell whether it can use again what is held for want of room, or was while its circuit was open."""
+        return bool(self.owed) and self.free * 2 >= self._room
 
     def circuit_of(self, target: str) -> str:
         """Name the circuit that a message to this target goes through."""
@@ -119,7 +120,7 @@ class Lane:
             else:
                 self._waiting.append(Offered(each, circuit, now))
         if too_many:
-            self.overflowed = True
+            self.owed.add(f"{BUSY}{self.provider.name}")
         self._pump()
         return too_many, kept_back
 
@@ -147,11 +148,18 @@ class Lane:
                 self._start([self._waiting.popleft() for _ in range(count)], self._clock())
         elif self._waiting and (self._pumping is None or self._pumping.done()):
             self._pumping = asyncio.create_task(self._paced(self._pace))
+            self._keep(self._pumping)
 
     async def _paced(self, pace: Pace) -> None:
-        while count := self._startable():
+        """Send the next batch in its slot; a task of its own would leave a turn of the loop later."""
+        if count := self._startable():
             await pace.wait(count)
-            self._start([self._waiting.popleft() for _ in range(count)], self._clock())
+            batch, now = [self._waiting.popleft() for _ in range(count)], self._clock()
+            sending = self._sending(batch, now)
+            self._pumping = asyncio.create_task(self._paced(pace))
+            self._keep(self._pumping)
+            if sending is not None:
+                await sending
 
     def _startable(self) -> int:
         """Tell how many can leave together now."""
@@ -159,14 +167,20 @@ class Lane:
         return count if self._under_way + count <= self._room else 0
 
     def _start(self, batch: Sequence[Offered], now: datetime) -> None:
+        if (sending := self._sending(batch, now)) is not None:
+            self._keep(asyncio.create_task(sending))
+
+    def _sending(self, batch: Sequence[Offered], now: datetime) -> Coroutine[None, None, None] | None:
         """Send what was not kept waiting for too long: its lease must outlast the attempt."""
         if now - batch[0].since > self._patience:
             for each in batch:
                 self._ends.handed_on(each.ready)
             self._freed()
-            return
+            return None
         self._under_way += len(batch)
-        task = asyncio.create_task(self._send(batch, now))
+        return self._send(batch, now)
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

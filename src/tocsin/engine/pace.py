@@ -1,6 +1,7 @@
 """The pace of a provider: a rate that all workers share, slot by slot."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from typing import Annotated
@@ -17,6 +18,7 @@ from tocsin.store.pool import DATABASE_FAULTS, Pool
 MARGIN = 0.03
 LATEST = 0.015
 PATIENCE = 0.5
+DRIFT = 1e-4
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -45,7 +47,11 @@ class RatesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class Pace:
-    """Gives one worker its share of a provider's rate, in the order in which workers ask."""
+    """Gives one worker its share of a provider's rate, in the order in which workers ask.
+
+    Slots are told by the database's clock. How far that is ahead of this process's own shows in each
+    answer, too small by as long as the answer was on its way: so the largest of late counts.
+    """
 
     def __init__(
         self,
@@ -61,18 +67,27 @@ class Pace:
         self._rate = rate * (1 - MARGIN)
         self._ramp_seconds = ramp_seconds
         self._monotonic = monotonic
+        self._ahead = -math.inf
+        self._judged_at = monotonic()
 
     async def wait(self, count: int) -> None:
         """Return when this worker may send some messages."""
         while True:
             try:
                 async with self._pool.acquire() as connection:
-                    seconds = await grant(connection, self._provider, count, self._rate, self._ramp_seconds)
+                    slot = await grant(connection, self._provider, count, self._rate, self._ramp_seconds)
             except DATABASE_FAULTS as error:
                 _log.warning("no slot could be had, trying again", provider=self._provider, error=repr(error))
                 await asyncio.sleep(PATIENCE)
                 continue
-            begins = self._monotonic() + seconds
-            await asyncio.sleep(seconds)
+            begins = slot.begins - self._judge(slot.now)
+            await asyncio.sleep(max(0.0, begins - self._monotonic()))
             if self._monotonic() - begins <= LATEST:
                 return
+
+    def _judge(self, database_now: float) -> float:
+        """Tell by how much the database's clock is ahead; clocks drift, so an old finding fades."""
+        now = self._monotonic()
+        faded = self._ahead - (now - self._judged_at) * DRIFT
+        self._ahead, self._judged_at = max(faded, database_now - now), now
+        return self._ahead

@@ -38,12 +38,13 @@ class PeriodicSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class Scheduler:
-    """Looks every second for runs that are due or asked for."""
+    """Looks every second, and when a run has ended, for runs that are due or asked for."""
 
     def __init__(self, sources: Sequence[Source], tools: RunTools) -> None:
         self._sources = {source.name: source for source in sources}
         self._tools = tools
         self._running: set[str] = set()
+        self._ended = asyncio.Event()
         self._seen_at: datetime | None = None
 
     async def run(self) -> None:
@@ -56,7 +57,12 @@ class Scheduler:
                     await self._look(runs)
                 except DATABASE_FAULTS as error:
                     _log.warning("looking for periodic runs failed, trying again", error=repr(error))
-                await asyncio.sleep(LOOK_SECONDS)
+                try:
+                    async with asyncio.timeout(LOOK_SECONDS):
+                        await self._ended.wait()
+                except TimeoutError:
+                    continue
+                self._ended.clear()
 
     async def _look(self, runs: asyncio.TaskGroup) -> None:
         for row in await self._rows():
@@ -73,6 +79,7 @@ class Scheduler:
             await run.perform()
         finally:
             self._running.discard(name)
+            self._ended.set()
 
     async def _rows(self) -> list[ProgressRow]:
         now = self._tools.clock()

@@ -66,9 +66,10 @@ class Releaser:
             holders = await held_by(connection)
             released = await self._by_provider(connection, holders)
             on = [holder for holder in holders if self._is_toggle(holder) and self._is_on(holder)]
-            while on and (count := await release(connection, on, self._clock())):
-                released += count
-                self._wake.set()
+            for holder in on:
+                while count := await release(connection, holder, self._clock()):
+                    released += count
+                    self._wake.set()
             if IN_ORDER in holders:
                 keys = await keys_in_order(connection, self._after_row)
                 self._after_row = keys[-1] if keys else ""
@@ -85,7 +86,7 @@ class Releaser:
         released = 0
         for holder in holders:
             while holder.startswith((CIRCUIT, BUSY)) and (most := self._valve(holder)):
-                count = await release(connection, [holder], self._clock(), most)
+                count = await release(connection, holder, self._clock(), most)
                 released += count
                 if count < MOST_AT_ONCE:
                     break

@@ -144,10 +144,14 @@ class Worker:
         """Tell how much of what a circuit or a full lane holds this worker can use now."""
         if holder.startswith(CIRCUIT):
             circuit = holder.removeprefix(CIRCUIT)
-            if self._circuits.passes(circuit):
-                return MOST_AT_ONCE
-            rests_until = self._circuits.rests_until(circuit)
-            return int(rests_until is not None and rests_until <= self._clock())
-        name = holder.removeprefix(BUSY)
+            if not self._circuits.passes(circuit):
+                rests_until = self._circuits.rests_until(circuit)
+                return int(rests_until is not None and rests_until <= self._clock())
+            name = circuit.partition("/")[0]
+        else:
+            name = holder.removeprefix(BUSY)
         lanes = [lane for each in self._dispatchers for lane in each.lanes if lane.provider.name == name]
+        for lane in lanes:
+            # From now on it takes what it can use as soon as it has room, and not only at the next look.
+            lane.owed.add(holder)
         return sum(max(0, lane.free) for lane in lanes) if lanes else MOST_AT_ONCE

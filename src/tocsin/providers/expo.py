@@ -103,9 +103,8 @@ class ExpoProvider:
         self._send_url = base_url + SEND_PATH
         self._receipts_url = base_url + RECEIPTS_PATH
         self._settings = settings
-        # Batches may be of one message each, so there may be as many requests as messages.
         self._connections = Connections(
-            concurrency=settings.max_concurrency,
+            concurrency=-(-settings.max_concurrency // self.limits.batch),
             connect_timeout=settings.connect_timeout,
             timeout=settings.timeout,
             ca_file=settings.ca_file,
@@ -117,7 +116,8 @@ class ExpoProvider:
         return self._settings.max_concurrency
 
     async def prepare(self) -> None:
-        """Do nothing: there is no token to fetch ahead of the first message."""
+        """Connect ahead of the first message, by a question about nothing; faults show at the first send."""
+        await self._post(self._receipts_url, _encode({"ids": []}), self._deadline())
 
     async def send(self, batch: Sequence[Message], *, now: datetime) -> Sequence[Outcome]:
         """Hand over what fits, and say what became of each message."""

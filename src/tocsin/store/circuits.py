@@ -1,7 +1,7 @@
 """Circuits: which providers are left alone for now, and who may try them next."""
 
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -21,6 +21,13 @@ class CircuitRow(msgspec.Struct, frozen=True, kw_only=True):
     changed_at: datetime
     retry_at: datetime | None
     probe_until: datetime | None
+
+
+class Slot(NamedTuple):
+    """When some messages may leave, and what time it was when that was said, both by the database's clock."""
+
+    begins: float
+    now: float
 
 
 class Opening(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +122,8 @@ from closed
 
 # Slots follow each other without a gap, by the clock of the database, which all workers share. After a
 # rest the rate grows from a tenth to the whole within the ramp; a tenth is the least also where the
-# worker that closed the circuit is ahead of the database.
+# worker that closed the circuit is ahead of the database. A slot need not outlive a crash of the server:
+# waiting for the disk would only make the answer come late.
 GRANT = """
 with paced as (
     select
@@ -135,11 +143,12 @@ with paced as (
 insert into circuits as c (name, provider, changed_at, free_at)
 select $1, $1, clock_timestamp(), clock_timestamp() + paced.takes
 from paced
+cross join (select set_config('synchronous_commit', 'off', true)) as unhurried
 on conflict (name) do update
 set free_at = greatest(c.free_at, clock_timestamp()) + (excluded.free_at - excluded.changed_at)
 returning
-    extract(epoch from free_at - clock_timestamp())::double precision
-    - extract(epoch from (select takes from paced))::double precision
+    extract(epoch from free_at - (select takes from paced))::double precision,
+    extract(epoch from clock_timestamp())::double precision
 """
 
 FORGET = """
@@ -187,10 +196,9 @@ async def close_circuit(connection: Connection, name: str, now: datetime) -> boo
     return bool(await connection.fetchval(CLOSE, name, now))
 
 
-async def grant(connection: Connection, provider: str, count: int, rate: float, ramp_seconds: float) -> float:
-    """Reserve the next slot for some messages; tell in how many seconds it begins."""
-    wait: float = await connection.fetchval(GRANT, provider, float(count), rate, ramp_seconds)
-    return max(0.0, wait)
+async def grant(connection: Connection, provider: str, count: int, rate: float, ramp_seconds: float) -> Slot:
+    """Reserve the next slot for some messages."""
+    return Slot(*await connection.fetchrow(GRANT, provider, float(count), rate, ramp_seconds))
 
 
 async def forget_circuits(connection: Connection, before: datetime) -> None:

@@ -34,13 +34,14 @@ from holders
 where held_by is not null
 """
 
+# One holder at a time: with several the planner walks all deliveries by their ids, past those long sent.
 RELEASE = """
 update deliveries
 set due_at = $2, held_by = null
 where id in (
     select id
     from deliveries
-    where held_by = any($1::text[]) and state in ('scheduled', 'pending', 'retrying')
+    where held_by = $1 and state in ('scheduled', 'pending', 'retrying')
     order by id
     limit $3
     for update skip locked
@@ -140,12 +141,10 @@ async def held_by(connection: Connection) -> list[str]:
     return [row[0] for row in await connection.fetch(HELD_BY)]
 
 
-async def release(
-    connection: Connection, holders: Sequence[str], now: datetime, limit: int | None = None
-) -> int:
-    """Let go of what is held by any of these, a bounded number at a time; tell how many."""
+async def release(connection: Connection, holder: str, now: datetime, limit: int | None = None) -> int:
+    """Let go of what something holds, a bounded number at a time; tell how many."""
     most = MOST_AT_ONCE if limit is None else limit
-    status: str = await connection.execute(RELEASE, holders, now, most)
+    status: str = await connection.execute(RELEASE, holder, now, most)
     return int(status.rpartition(" ")[2])
 
 
