@@ -1,4 +1,4 @@
-"""The client's types and the server's are written apart, so that either can be installed alone; they agree."""
+"""The types of client and server are written apart, so that either stands alone, and agree."""
 
 import msgspec
 import pytest
