@@ -72,6 +72,35 @@ async def test_a_bounded_number_is_let_go_at_a_time_the_oldest_first(
         assert await release(connection, "type:a", NOW) == 0
 
 
+@pytest.mark.parametrize("analyzed", [False, True], ids=["fresh", "analyzed"])
+async def test_letting_go_looks_at_what_is_held_and_at_nothing_else(
+    database_url: str, *, analyzed: bool
+) -> None:
+    async with (
+        open_pool(database_url, SCHEMA, PoolSettings(), lookups_only=True) as pool,
+        pool.acquire() as connection,
+    ):
+        notification_id = await add_notification(connection)
+        await connection.execute(
+            "insert into deliveries (id, notification_id, channel, state, due_at, created_at)"
+            " select uuid7(), $1, 'push', 'sent', $2, $2 from generate_series(1, 20000)",
+            notification_id,
+            NOW,
+        )
+        for _ in range(3):
+            await add_delivery(connection, state="scheduled", held_by="circuit:fcm")
+        if analyzed:
+            await connection.execute("analyze")
+        await connection.execute("set plan_cache_mode = force_generic_plan")
+        await connection.execute(f"prepare letting_go as {holds.RELEASE}")
+        lines = await connection.fetch("explain execute letting_go('circuit:fcm', now(), 100)")
+
+    plan = "\n".join(line[0] for line in lines)
+    assert "deliveries_held" in plan
+    assert "Seq Scan" not in plan
+    assert "Index Cond: (held_by = $1)" in plan
+
+
 async def test_the_next_of_a_row_is_its_oldest_notification_with_all_its_devices(pool: Pool) -> None:
     oldest = await add_notification(pool)
     first = [await held(pool, "order", notification_id=oldest, ordering_key="row") for _ in range(2)]
