@@ -57,13 +57,22 @@ async def test_producers_are_listed(edge: Edge) -> None:
     }
 
 
-async def test_one_that_no_worker_knows_any_more_shows(edge: Edge) -> None:
+@pytest.mark.parametrize(
+    ("change", "state"),
+    [
+        ("seen_at = now() - interval '1 hour'", "unknown"),
+        ("status = 'running', leased_until = now() - interval '1 second'", "interrupted"),
+        ("status = 'running', leased_until = now() + interval '1 minute'", "running"),
+    ],
+)
+async def test_a_silent_stall_shows(edge: Edge, change: str, state: str) -> None:
     await known(edge)
-    await edge.pool.execute("update progress set seen_at = now() - interval '1 hour'")
+    # The changes are written above.
+    await edge.pool.execute(f"update progress set {change}")  # noqa: S608
 
     answer = await edge.http.get(PATH, headers=await edge.key(Role.VIEWER))
 
-    assert answer.json()["producers"][0]["state"] == "unknown"
+    assert answer.json()["producers"][0]["state"] == state
 
 
 async def test_a_run_is_asked_for(edge: Edge) -> None:
