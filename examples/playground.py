@@ -143,8 +143,9 @@ async def playground(config: Path) -> AsyncIterator[Playground]:
     async with AsyncExitStack() as exits:
         folder = exits.enter_context(_open_folder())
         postgres = EmbeddedPostgres(folder)
-        url = await asyncio.to_thread(postgres.start)
-        exits.push_async_callback(asyncio.to_thread, postgres.stop)
+        # Not in a thread, where an interrupt could leave it running with nobody to stop it.
+        url = postgres.start()
+        exits.callback(postgres.stop)
         sandbox = await exits.enter_async_context(Sandbox(SandboxSettings(folder=folder / "sandbox")))
         made = Playground(config, folder / "sandbox", sandbox, url)
         exits.push_async_callback(made.close)
