@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tocsin.domain.message import PushType
 from tocsin.domain.outcome import Defer, Gone, Rejected, Retry
+from tocsin.domain.retry_after import LONGEST
 from tocsin.providers.apns_answers import ALARM_REST, RULES, UNPROVEN, UPDATES_REST, Rule, classify
-from tocsin.providers.retry_after import LONGEST
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "apns.md"
 UNREADABLE = "the answer was not the JSON that APNs gives"

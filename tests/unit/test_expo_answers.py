@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tocsin.domain.outcome import Defer, Gone, Rejected, Retry
+from tocsin.domain.retry_after import LONGEST
 from tocsin.providers.expo import parts
 from tocsin.providers.expo_answers import (
     ALARM_REST,
@@ -18,7 +19,6 @@ from tocsin.providers.expo_answers import (
     classify_request,
     classify_word,
 )
-from tocsin.providers.retry_after import LONGEST
 
 TOKEN = "ExponentPushToken[s3cret]"
 

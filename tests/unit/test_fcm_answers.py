@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tocsin.domain.hints import HINTS
 from tocsin.domain.outcome import Defer, Gone, Rejected, Retry
+from tocsin.domain.retry_after import LONGEST, read_retry_after
 from tocsin.providers.fcm_answers import ALARM_REST, QUOTA_REST, RULES, classify
-from tocsin.providers.retry_after import LONGEST, read_retry_after
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 TOKEN_TEXT = "The registration token is not a valid FCM registration token"

@@ -14,7 +14,7 @@ import msgspec
 
 from tocsin.client.errors import RateLimitedError, UnavailableError
 from tocsin.domain.backoff import Exponential, delay
-from tocsin.providers.retry_after import read_retry_after
+from tocsin.domain.retry_after import read_retry_after
 
 T = TypeVar("T")
 

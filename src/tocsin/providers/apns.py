@@ -19,10 +19,10 @@ from tocsin.domain.errors import ProviderSetupError
 from tocsin.domain.faults import Fault
 from tocsin.domain.message import PLAIN, Limits, Look, Message
 from tocsin.domain.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
+from tocsin.domain.retry_after import read_retry_after
 from tocsin.providers.apns_answers import classify
 from tocsin.providers.apns_tokens import ProviderTokens, load_key
 from tocsin.providers.connections import Connections
-from tocsin.providers.retry_after import read_retry_after
 
 Environment = Literal["production", "sandbox"]
 

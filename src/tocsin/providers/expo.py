@@ -16,10 +16,10 @@ from tocsin.domain.errors import ProviderSetupError
 from tocsin.domain.faults import Fault
 from tocsin.domain.message import Limits, Message
 from tocsin.domain.outcome import Defer, Delivered, NotYet, Outcome, ReceiptOutcome, Rejected, Retry, Sent
+from tocsin.domain.retry_after import read_retry_after
 from tocsin.providers.connections import Connections
 from tocsin.providers.expo_answers import Split, Word, classify_request, classify_word
 from tocsin.providers.expo_message import LONGEST_TTL, PAYLOAD_BYTES, render
-from tocsin.providers.retry_after import read_retry_after
 
 SEND_PATH = "/--/api/v2/push/send"
 RECEIPTS_PATH = "/--/api/v2/push/getReceipts"

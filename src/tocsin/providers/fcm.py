@@ -19,11 +19,11 @@ from tocsin.domain.errors import ProviderSetupError
 from tocsin.domain.faults import Fault
 from tocsin.domain.message import PLAIN, Limits, Look, Message
 from tocsin.domain.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
+from tocsin.domain.retry_after import read_retry_after
 from tocsin.providers.connections import Connections
 from tocsin.providers.fcm_answers import ALARM_REST, classify
 from tocsin.providers.fcm_look import dress, look_size
 from tocsin.providers.google import AccessTokens, TokenUnavailableError
-from tocsin.providers.retry_after import read_retry_after
 
 T = TypeVar("T")
 

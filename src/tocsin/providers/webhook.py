@@ -17,9 +17,9 @@ from tocsin.domain.faults import Fault
 from tocsin.domain.ids import NotificationId
 from tocsin.domain.message import Limits, Message
 from tocsin.domain.outcome import Outcome, Rejected, Retry, Sent
+from tocsin.domain.retry_after import read_retry_after
 from tocsin.providers.guard import Guard, HostRefusedError, HostUnknownError
 from tocsin.providers.guarded_connections import GuardedConnections
-from tocsin.providers.retry_after import read_retry_after
 from tocsin.providers.webhook_answers import classify, is_taken
 
 PREVIOUS_KEY_LIVES = timedelta(days=1)

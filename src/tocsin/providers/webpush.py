@@ -18,9 +18,9 @@ from tocsin.domain.errors import ProviderSetupError
 from tocsin.domain.faults import Fault
 from tocsin.domain.message import Limits, Message
 from tocsin.domain.outcome import Gone, Outcome, Rejected, Retry, Sent
+from tocsin.domain.retry_after import read_retry_after
 from tocsin.providers.guard import Guard, HostRefusedError, HostUnknownError
 from tocsin.providers.guarded_connections import GuardedConnections, Reply
-from tocsin.providers.retry_after import read_retry_after
 from tocsin.providers.webpush_answers import TAKEN, classify
 from tocsin.providers.webpush_crypto import PLAINTEXT_BYTES, Vapid, encrypt
 from tocsin.providers.webpush_subscription import (

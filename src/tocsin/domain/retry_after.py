@@ -1,4 +1,4 @@
-"""The Retry-After header: how long a provider asks to be left alone."""
+"""The Retry-After header: how long a server asks to be left alone."""
 
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
