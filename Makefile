@@ -30,13 +30,15 @@ browser:
 	fi
 	@$(FIND_BROWSER) || echo "WARNING: THE BROWSER TESTS ARE LEFT OUT: none of $(BROWSERS) is installed."
 
-check: $(VENV)/dev.done ## Check format, lint, types, layers, migrations and docs.
+check: $(VENV)/dev.done ## Check format, lint, types, layers, migrations, catalogs and docs.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/squawk --config .squawk.toml src/tocsin/store/migrations/*.sql
 	$(BIN)/tocsin catalog check
+	$(BIN)/tocsin catalog check examples/gym/catalog
+	$(BIN)/tocsin catalog check examples/django_shop/catalog
 	$(BIN)/python -m tools.docs --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
