@@ -18,6 +18,12 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     format: Literal["auto", "console", "json"] = "auto"
 
 
+# Without the values of local variables, among which there are tokens and secrets.
+_TRACEBACKS = structlog.processors.ExceptionRenderer(
+    structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+)
+
+
 def configure_logs(settings: LogSettings) -> None:
     """Send structured logs, those of libraries too, to standard error."""
     people = sys.stderr.isatty() if settings.format == "auto" else settings.format == "console"
@@ -29,13 +35,15 @@ def configure_logs(settings: LogSettings) -> None:
         _drop_empty,
     ]
     renderer: Callable[..., Any] = (
-        structlog.dev.ConsoleRenderer() if people else structlog.processors.JSONRenderer(serializer=_as_json)
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+        if people
+        else structlog.processors.JSONRenderer(serializer=_as_json)
     )
     formatter = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=shared,
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-            *([] if people else [structlog.processors.dict_tracebacks]),
+            *([] if people else [_TRACEBACKS]),
             renderer,
         ],
     )

@@ -107,6 +107,56 @@ AUTH = base64.urlsafe_b64encode(bytes(16)).decode()
 SUBSCRIPTION = json.dumps({"endpoint": "https://push.example.com/1", "keys": {"p256dh": POINT, "auth": AUTH}})
 
 
+SPELT_OTHERWISE = (
+    json.dumps(
+        {
+            "keys": {"auth": AUTH.rstrip("="), "p256dh": POINT.rstrip("=")},
+            "expirationTime": None,
+            "endpoint": "https://push.example.com/1",
+        },
+        indent=1,
+    )
+    .replace("/", "\\/")
+    .replace("\n", " ")
+)
+
+
+@pytest.mark.parametrize(
+    ("provider", "token", "again"),
+    [
+        ("webpush", SUBSCRIPTION, SPELT_OTHERWISE),
+        ("apns", "00fc13adff785122", "00FC13ADFF785122"),
+        ("apns", "00FC13ADFF785122", "00fc13adff785122"),
+    ],
+)
+async def test_a_token_spelt_otherwise_moves_with_its_new_owner(
+    edge: Edge, provider: str, token: str, again: str
+) -> None:
+    first = (await register(edge, "ada", token, provider=provider)).json()
+    answer = await register(edge, "bob", again, provider=provider)
+
+    assert answer.status_code == 200
+    second = answer.json()
+    assert (second["device_id"], second["token_hash"]) == (first["device_id"], first["token_hash"])
+    assert await own(edge, "ada") == []
+    assert [device["device_id"] for device in await own(edge, "bob")] == [first["device_id"]]
+    assert await edge.pool.fetchval("select count(*) from devices") == 1
+
+
+@pytest.mark.parametrize(
+    ("provider", "token", "other"),
+    [
+        ("webpush", SUBSCRIPTION, SUBSCRIPTION.replace("/1", "/2")),
+        ("fcm", "cased:APA91bToken", "cased:apa91bToken"),
+    ],
+)
+async def test_tokens_that_differ_are_two_devices(edge: Edge, provider: str, token: str, other: str) -> None:
+    await register(edge, "ada", token, provider=provider)
+    await register(edge, "bob", other, provider=provider)
+
+    assert [len(await own(edge, user_id)) for user_id in ("ada", "bob")] == [1, 1]
+
+
 @pytest.mark.parametrize(
     ("provider", "token"),
     [

@@ -250,6 +250,15 @@ async def test_a_redirect_is_not_followed(rig: WebhookRig, status: int) -> None:
             ),
         ),
         (Refuse("HTTP_500"), Retry("endpoint_failed", "the endpoint answered 500")),
+        (
+            Refuse("HTTP_500", retry_after=30),
+            Retry(
+                "endpoint_failed",
+                "the endpoint answered 500",
+                timedelta(seconds=30),
+                speaks_against="target",
+            ),
+        ),
     ],
 )
 async def test_an_answer_is_understood(rig: WebhookRig, fault: Refuse, expected: Outcome) -> None:

@@ -1,6 +1,7 @@
 """The rules of devices: what a registration must look like and how many a person may keep."""
 
 import hashlib
+import re
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -18,6 +19,14 @@ Policy = Literal["many", "one_per_platform"]
 LONGEST_UNSEEN_DAYS = 36_500
 
 _SHORT_HASH = 12
+
+
+class _Subscription(msgspec.Struct, frozen=True):
+    endpoint: str
+
+
+_subscription = msgspec.json.Decoder(_Subscription)
+_HEXADECIMAL = re.compile(r"[0-9a-fA-F]+")
 
 
 class RetiredReason(StrEnum):
@@ -63,8 +72,21 @@ def device_settings_faults(settings: DeviceSettings) -> Iterator[Fault]:
 
 
 def token_hash(token: str) -> bytes:
-    """Digest a token: it names the device where the token itself must not appear."""
-    return hashlib.sha256(token.encode()).digest()
+    """Digest a token: it names the device where the token itself must not appear.
+
+    Two spellings of one token are one device: a subscription is known by its endpoint, and hexadecimal
+    has no case.
+    """
+    return hashlib.sha256(_identity(token).encode()).digest()
+
+
+def _identity(token: str) -> str:
+    if token.startswith("{"):
+        try:
+            return _subscription.decode(token).endpoint
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            return token
+    return token.lower() if _HEXADECIMAL.fullmatch(token) else token
 
 
 def short_hash(digest: bytes) -> str:

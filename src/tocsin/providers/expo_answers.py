@@ -33,13 +33,16 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 _CALLS_FOR_HELP: dict[str, Any] = {"outcome": "defer", "pauses": True, "alarm": True, "rest": ALARM_REST}
 
+# A message names one project, and a key of one platform: others are none the worse.
+_OF_ONE_PROJECT: dict[str, Any] = _CALLS_FOR_HELP | {"pauses": False}
+
 RULES = (
     Rule(about="message", code="DeviceNotRegistered", outcome="gone"),
     Rule(about="message", code="MessageTooBig", outcome="rejected"),
     Rule(about="message", code="DeveloperError", outcome="rejected"),
     Rule(about="message", code="MessageRateExceeded", outcome="retry", speaks_against="target"),
-    Rule(about="message", code="MismatchSenderId", **_CALLS_FOR_HELP),
-    Rule(about="message", code="InvalidCredentials", **_CALLS_FOR_HELP),
+    Rule(about="message", code="MismatchSenderId", **_OF_ONE_PROJECT),
+    Rule(about="message", code="InvalidCredentials", **_OF_ONE_PROJECT),
     Rule(about="message", code="ExpoError", outcome="retry"),
     Rule(about="message", code="ProviderError", outcome="retry"),
     Rule(about="request", status=400, code="PUSH_TOO_MANY_EXPERIENCE_IDS", outcome="split"),

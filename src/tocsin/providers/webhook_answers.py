@@ -72,6 +72,5 @@ def classify(status: int, retry_after: timedelta | None) -> Retry | Rejected | G
 
 
 def _against(rule: Rule, retry_after: timedelta | None) -> Literal["provider", "target"]:
-    """Hold nothing against a host that is busy and says when to come back: it is at work."""
-    is_busy = rule.code == "unavailable" and retry_after is not None
-    return "provider" if rule.against == "host" and not is_busy else "target"
+    """Hold nothing against a host that says when to come back: one endpoint may not speak for the others."""
+    return "provider" if rule.against == "host" and retry_after is None else "target"

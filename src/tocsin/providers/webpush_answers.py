@@ -64,7 +64,8 @@ def classify(status: int, detail: str, retry_after: timedelta | None) -> Retry |
             return Retry(rule.code, detail, retry_after)
         case "defer":
             after = rule.rest if retry_after is None else max(retry_after, SHORTEST_REST)
-            return Defer(rule.code, after, detail, alarm=rule.alarm)
+            # Whoever registers a subscription chooses what answers: a refusal speaks for that one alone.
+            return Defer(rule.code, after, detail, pauses=not rule.alarm, alarm=rule.alarm)
         case "rejected":
             return Rejected(rule.code, detail)
         case "gone":

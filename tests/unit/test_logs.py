@@ -1,0 +1,60 @@
+"""What is logged of an exception tells where it happened, and nothing of what was at hand there."""
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from tocsin.logs import LogSettings, configure_logs
+
+TOKEN = "ExponentPushToken[7c9f]"
+SECRET = "whsec_bm90IGEgc2VjcmV0"
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    yield
+    root.handlers = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+async def sign_and_send(token: str, secret: str) -> None:
+    headers = {"authorization": f"Bearer {secret}", "to": token}
+    raise RuntimeError(f"{len(headers)} headers could not be sent")
+
+
+async def logged(form: str, capsys: pytest.CaptureFixture[str], *, by_library: bool) -> str:
+    configure_logs(LogSettings(format="json" if form == "json" else "console"))
+    log = logging.getLogger("library") if by_library else structlog.stdlib.get_logger("provider")
+    try:
+        await sign_and_send(TOKEN, SECRET)
+    except RuntimeError:
+        log.exception("provider failed")
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("by_library", [False, True])
+@pytest.mark.parametrize("form", ["json", "console"])
+async def test_a_traceback_holds_neither_token_nor_secret(
+    form: str, capsys: pytest.CaptureFixture[str], *, by_library: bool
+) -> None:
+    said = await logged(form, capsys, by_library=by_library)
+
+    assert "provider failed" in said
+    assert "sign_and_send" in said
+    assert "2 headers could not be sent" in said
+    assert TOKEN not in said
+    assert SECRET not in said
+
+
+async def test_json_is_one_line_for_each_event(capsys: pytest.CaptureFixture[str]) -> None:
+    (line,) = (await logged("json", capsys, by_library=False)).splitlines()
+
+    (raised,) = json.loads(line)["exception"]
+    assert raised["exc_type"] == "RuntimeError"
+    assert [frame["name"] for frame in raised["frames"]] == ["logged", "sign_and_send"]
