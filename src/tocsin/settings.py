@@ -19,7 +19,7 @@ from tocsin.domain.intent import EmailAddress
 from tocsin.domain.limits import LimitsSettings
 from tocsin.domain.quiet_hours import QuietHoursSettings, quiet_hours_faults
 from tocsin.domain.unsubscribe import UnsubscribeSettings, unsubscribe_settings_faults
-from tocsin.engine.circuits import HealthSettings
+from tocsin.engine.circuits import HealthSettings, health_settings_faults
 from tocsin.engine.dispatch import DispatchSettings
 from tocsin.engine.flags import TogglesSettings, toggles_settings_faults
 from tocsin.engine.pace import RatesSettings
@@ -243,6 +243,7 @@ def _contradictions(settings: Settings) -> Iterator[Fault]:
         *unsubscribe_settings_faults(settings.unsubscribe),
         *toggles_settings_faults(settings.toggles),
         *periodic_settings_faults(settings.periodic),
+        *health_settings_faults(settings.health),
         *fcm_settings_faults(settings.fcm),
         *apns_settings_faults(settings.apns),
         *expo_settings_faults(settings.expo),

@@ -73,6 +73,10 @@ class StubProvider:
         """Answer nothing until `let_go` is set."""
         self.let_go.clear()
 
+    @property
+    def at_work(self) -> bool:
+        return self._at_once > 0
+
     def counts(self) -> Counter[UUID]:
         """Count how often each delivery came."""
         return Counter(message.delivery_id for message in self.arrived)

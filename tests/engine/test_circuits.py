@@ -3,13 +3,23 @@ from typing import Any
 
 import pytest
 
-from engine.stage import Stage, StubProvider, a_provider
+from engine.stage import Stage, StubProvider, a_provider, an_intent
 from tocsin.domain.outcome import Defer, Rejected, Retry
+from tocsin.engine.answers import Accepted
 from tocsin.engine.circuits import HealthSettings
 from waiting import found, until
 
-TOUCHY = HealthSettings(window_seconds=60, least_attempts=5, error_share=0.5, rest_seconds=30)
+TOUCHY = HealthSettings(window_seconds=60, least_attempts=5, failures_in_a_row=1_000, rest_seconds=30)
 HALF_A_MINUTE = timedelta(seconds=31)
+
+
+class Hosts(StubProvider):
+    """Reaches targets on hosts of their own."""
+
+    name = "webhook"
+
+    def host_of(self, target: str) -> str:
+        return target.split("/")[2]
 
 
 async def circuits(stage: Stage) -> dict[str, dict[str, Any]]:
@@ -101,6 +111,40 @@ async def test_a_try_that_fails_lets_it_rest_for_longer(stage: Stage) -> None:
 
     assert first["retry_at"] - first["changed_at"] == timedelta(seconds=30)
     assert second["retry_at"] - second["changed_at"] == timedelta(seconds=60)
+
+
+async def test_a_provider_that_is_seldom_used_is_left_alone_after_a_few_faults_in_a_row(stage: Stage) -> None:
+    """One message alone must not use up its attempts within seconds of an outage."""
+    provider = StubProvider()
+    await stage.device("ada")
+    provider.script("ada", *[Retry("UNAVAILABLE")] * 12)
+    async with stage.working(provider):
+        notification_id = await stage.accept("ada", type="step", payload={})
+        row = await in_state(stage, "fcm", "open")
+        for probes in range(1, 7):
+            stage.clock.advance(timedelta(minutes=2))
+            await until(lambda probes=probes: len(provider.arrived) >= 4 + probes)  # type: ignore[misc]
+        stage.clock.advance(timedelta(minutes=2))
+        (waiting,) = await stage.deliveries(notification_id)
+
+    assert row["code"] == "UNAVAILABLE"
+    assert (waiting["state"], waiting["attempts"]) == ("retrying", 4)
+
+
+async def test_faults_of_a_host_end_what_is_meant_for_it(stage: Stage) -> None:
+    """A stranger's host that never comes back must not be waited for for ever."""
+    hook = Hosts(concurrency=10)
+    await stage.device("ada", provider="webhook", token="https://gone.example/hook")
+    hook.script("https://gone.example/hook", *[Retry("network_error")] * 20)
+    async with stage.working(hook, channel="webhook"):
+        (answer,) = await stage.an_acceptor(frozenset({"webhook"})).accept(
+            "shop", [an_intent("ada", type="hook_only", payload={})]
+        )
+        assert isinstance(answer, Accepted)
+        for _ in range(6):
+            await until(lambda: not hook.at_work)
+            stage.clock.advance(timedelta(minutes=10))
+        await stage.settled(answer.notification_id, "dead")
 
 
 async def test_the_other_providers_go_on(stage: Stage) -> None:

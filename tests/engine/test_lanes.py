@@ -1,10 +1,25 @@
-from datetime import timedelta
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 from engine.stage import Stage, StubProvider, a_provider
+from tocsin.domain.message import Message
+from tocsin.domain.outcome import Outcome
 from tocsin.engine.dispatch import DispatchSettings
+from tocsin.engine.pace import RatesSettings
+from tocsin.store import toggles
 from waiting import found, until
 
 QUICK = DispatchSettings(poll_seconds=0.02, lease_seconds=30.0, stop_seconds=10.0)
+
+
+class Unhurried(StubProvider):
+    """Takes its time with each message, and never stands still."""
+
+    async def send(self, batch: Sequence[Message], *, now: datetime) -> Sequence[Outcome]:
+        outcomes = await super().send(batch, now=now)
+        await asyncio.sleep(0.04)
+        return outcomes
 
 
 async def test_a_slow_provider_does_not_hold_up_another(stage: Stage) -> None:
@@ -91,3 +106,55 @@ async def test_batches_are_as_large_as_the_provider_takes(stage: Stage) -> None:
         await stage.settled(await stage.accept("ada"), "sent")
 
     assert sorted(sizes) == [20, 50, 50]
+
+
+async def test_a_low_rate_is_slow_but_never_stands_still(stage: Stage) -> None:
+    """More can wait in a lane than its rate lets leave under one lease."""
+    provider = StubProvider(concurrency=100)
+    for number in range(60):
+        await stage.device(f"user{number}")
+        await stage.accept(f"user{number}", idempotency_key=f"{number}")
+    hasty = DispatchSettings(poll_seconds=0.02, lease_seconds=2.0, stop_seconds=10.0)
+    async with stage.working(provider, settings=hasty, rates=RatesSettings(fcm=20, ramp_seconds=0)):
+        await until(lambda: len(provider.arrived) == 60)
+
+    assert set(provider.counts().values()) == {1}
+    assert await stage.pool.fetchval("select max(attempts) from deliveries") == 1
+
+
+async def test_a_busy_provider_does_not_hold_up_another_though_it_moves(stage: Stage) -> None:
+    busy, other = Unhurried(concurrency=4), a_provider("apns")
+    for number in range(200):
+        await stage.device(f"user{number}")
+    await stage.device("ada", provider="apns")
+    for number in range(200):
+        await stage.accept(f"user{number}", idempotency_key=f"{number}")
+    async with stage.working(busy, other):
+        await until(lambda: len(busy.arrived) >= 20)
+        await stage.accept("ada")
+        await until(lambda: len(other.arrived) == 1)
+        arrived_meanwhile = len(busy.arrived)
+        await until(lambda: len(busy.arrived) == 200)
+
+    assert arrived_meanwhile < 150
+    assert set(busy.counts().values()) == {1}
+
+
+async def test_what_waits_for_its_slot_heeds_a_switch(stage: Stage) -> None:
+    provider = StubProvider(concurrency=100)
+    for number in range(20):
+        await stage.device(f"user{number}")
+        await stage.accept(f"user{number}", idempotency_key=f"{number}")
+    async with stage.working(provider, rates=RatesSettings(fcm=5, ramp_seconds=0)):
+        await until(lambda: len(provider.arrived) == 1)
+        async with stage.pool.acquire() as connection:
+            await toggles.change(
+                connection, "provider:fcm", enabled=False, reason=None, by="ada", now=stage.clock()
+            )
+
+        async def set_aside() -> bool:
+            held = await stage.pool.fetchval("select count(*) from deliveries where held_by = 'provider:fcm'")
+            return bool(held + len(provider.arrived) == 20)
+
+        await found(set_aside)
+        assert len(provider.arrived) < 15

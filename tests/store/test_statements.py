@@ -16,7 +16,7 @@ def statements() -> dict[str, str]:
     for module_info in pkgutil.iter_modules(tocsin.store.__path__, "tocsin.store."):
         module = importlib.import_module(module_info.name)
         for name, value in vars(module).items():
-            if name.isupper() and isinstance(value, str) and STATEMENT.match(value):
+            if name.isupper() and name[0] != "_" and isinstance(value, str) and STATEMENT.match(value):
                 found[f"{module_info.name.rpartition('.')[2]}.{name}"] = value
     return found
 

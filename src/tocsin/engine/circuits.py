@@ -7,6 +7,7 @@ or opens it anew, for longer.
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Annotated
 
@@ -14,6 +15,7 @@ import msgspec
 import structlog
 from msgspec import Meta
 
+from tocsin.domain.faults import Fault
 from tocsin.domain.outcome import Defer, Outcome, Rejected, Retry, Sent
 from tocsin.engine.clock import Clock
 from tocsin.store.circuits import (
@@ -39,15 +41,23 @@ class HealthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """When a provider counts as down and how long it is left alone then.
 
     A circuit opens when, within a window, at least `least_attempts` were made and at least `error_share`
-    of them failed by the provider's fault. It rests `rest_seconds`, twice as long each time that it opens
-    again, at most `longest_rest_seconds`.
+    of them failed by the provider's fault, or after `failures_in_a_row` without a success. It rests
+    `rest_seconds`, twice as long each time that it opens again, at most `longest_rest_seconds`.
     """
 
     window_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 10.0
     least_attempts: Annotated[int, Meta(ge=1, le=100_000)] = 10
     error_share: Annotated[float, Meta(gt=0, le=1)] = 0.5
+    failures_in_a_row: Annotated[int, Meta(ge=1, le=100_000)] = 4
     rest_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 5.0
     longest_rest_seconds: Annotated[float, Meta(gt=0, le=86_400)] = 60.0
+
+
+def health_settings_faults(settings: HealthSettings) -> Iterator[Fault]:
+    """Find what contradicts itself."""
+    if settings.longest_rest_seconds < settings.rest_seconds:
+        message = f"must be at least health.rest_seconds, which is {settings.rest_seconds:g}"
+        yield Fault(field="health.longest_rest_seconds", code="contradiction", message=message)
 
 
 class _Window:
@@ -71,7 +81,7 @@ class Circuits:
         self._span = timedelta(seconds=settings.window_seconds)
         self._open: dict[str, CircuitRow] = {}
         self._windows: dict[str, _Window] = {}
-        self._probing: set[str] = set()
+        self._in_a_row: Counter[str] = Counter()
         self._counts: Counter[Counted] = Counter()
         self._alarms: Counter[Alarm] = Counter()
         self._openings: dict[str, Opening] = {}
@@ -103,12 +113,11 @@ class Circuits:
         async with self._pool.acquire() as connection:
             taken = await take_probe(connection, name, now, now + PROBE_WITHIN)
         if taken:
-            self._probing.add(name)
             _log.info("circuit is tried", circuit=name)
         return taken
 
-    def note(self, name: str, provider: str, outcome: Outcome, now: datetime) -> None:
-        """Take in what an attempt through a circuit came to."""
+    def note(self, name: str, provider: str, outcome: Outcome, now: datetime, *, probe: bool = False) -> None:
+        """Take in what an attempt through a circuit came to; a probe decides about the circuit."""
         if isinstance(outcome, Sent):
             counted = self._sent.get(provider) or self._sent.setdefault(
                 provider, Counted(provider, "sent", "")
@@ -122,7 +131,7 @@ class Circuits:
         self._counts[counted] += 1
         if isinstance(outcome, Defer) and outcome.pauses:
             self._trip(name, provider, outcome, outcome.after, now)
-        elif name in self._probing:
+        elif probe:
             self._judge_probe(name, provider, outcome, failed=failed, now=now)
         else:
             self._weigh(name, provider, outcome, failed=failed, now=now)
@@ -169,6 +178,8 @@ class Circuits:
         self._open = {**{name: row for name, row in known.items() if name not in self._closings}, **fresh}
 
     def _weigh(self, name: str, provider: str, outcome: Outcome, *, failed: bool, now: datetime) -> None:
+        if not failed and self._in_a_row:
+            self._in_a_row.pop(name, None)
         window = self._windows.get(name)
         if window is None or now - window.began > self._span:
             if window is None and not failed:
@@ -176,23 +187,36 @@ class Circuits:
                 return
             window = self._windows[name] = _Window(now)
         window.total += 1
-        if not failed:
+        if not failed or not isinstance(outcome, Retry):
             return
         window.failed += 1
         settings = self._settings
-        if (
-            window.total >= settings.least_attempts
-            and window.failed >= settings.error_share * window.total
-            and isinstance(outcome, Retry)
-        ):
-            self._trip(name, provider, outcome, outcome.after or timedelta(), now)
+        often = (
+            window.total >= settings.least_attempts and window.failed >= settings.error_share * window.total
+        )
+        if often or self._is_silent(name, provider):
+            self._trip(name, provider, outcome, self._asked(outcome), now)
+
+    def _is_silent(self, name: str, provider: str) -> bool:
+        """Tell whether nothing but faults came for a while, however seldom it is used.
+
+        It is not asked of the hosts of strangers: what is meant for one that never comes back has to end.
+        """
+        if name != provider:
+            return False
+        self._in_a_row[name] += 1
+        return self._in_a_row[name] >= self._settings.failures_in_a_row
+
+    def _asked(self, outcome: Retry) -> timedelta:
+        """Bound how long a fault may ask to be left alone; only a quota or a credential may ask for more."""
+        longest = timedelta(seconds=self._settings.longest_rest_seconds)
+        return min(outcome.after or timedelta(), longest)
 
     def _judge_probe(
         self, name: str, provider: str, outcome: Outcome, *, failed: bool, now: datetime
     ) -> None:
-        self._probing.discard(name)
         if failed and isinstance(outcome, Retry):
-            self._trip(name, provider, outcome, outcome.after or timedelta(), now)
+            self._trip(name, provider, outcome, self._asked(outcome), now)
             return
         self._open.pop(name, None)
         self._openings.pop(name, None)
@@ -204,7 +228,7 @@ class Circuits:
         self, name: str, provider: str, outcome: Retry | Defer, after: timedelta, now: datetime
     ) -> None:
         self._windows.pop(name, None)
-        self._probing.discard(name)
+        self._in_a_row.pop(name, None)
         self._closings.discard(name)
         code, detail = outcome.code[:LONGEST_CODE], outcome.detail[:LONGEST_DETAIL]
         rest = timedelta(seconds=self._settings.rest_seconds)

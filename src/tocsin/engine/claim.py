@@ -1,15 +1,17 @@
 """Claiming in rounds: each claim goes on where the last one ended."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import msgspec
 
 from tocsin.domain.ids import LeaseId, new_lease_id
 from tocsin.engine.clock import Clock
-from tocsin.store.claims import START, ClaimedDelivery, Position, claim
+from tocsin.store.claims import START, ClaimedDelivery, Position, claim, claim_named, scout
 from tocsin.store.pool import Pool
 
 ROUND = timedelta(seconds=1)
+LOOK_AHEAD = 2_000
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -35,6 +37,7 @@ class Claimer:
         self._clock = clock
         self._after = START
         self._round_began: datetime | None = None
+        self._scouted = START
 
     async def claim(self, limit: int) -> Claim:
         """Take at most `limit` deliveries; none means that nothing is due."""
@@ -51,6 +54,29 @@ class Claimer:
             last = taken.deliveries[-1]
             self._after = Position(last.due_at, last.id)
         return taken
+
+    async def scout(self, providers: Sequence[str], limit: int) -> Claim:
+        """Look further ahead for what certain providers can be used for, and take it.
+
+        Which provider a delivery needs shows only by its person's devices. A backlog of one provider would
+        hold up the others, were there no look past it. Each look goes on where the last one ended.
+        """
+        now, lease = self._clock(), new_lease_id()
+        async with self._pool.acquire() as connection:
+            ids, self._scouted = await scout(
+                connection, self._channel, providers, now=now, after=self._scouted, look_at=LOOK_AHEAD
+            )
+            if not ids:
+                return Claim(lease, [])
+            deliveries = await claim_named(
+                connection,
+                self._channel,
+                lease=lease,
+                now=now,
+                until=now + self._lease_for,
+                ids=ids[:limit],
+            )
+        return Claim(lease, deliveries)
 
     async def _take(self, now: datetime, limit: int) -> Claim:
         lease = new_lease_id()

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated
@@ -12,14 +13,14 @@ from msgspec import Meta
 
 from tocsin.domain.catalog import Policies
 from tocsin.domain.message import Message, Provider
-from tocsin.domain.outcome import Outcome, Rejected
+from tocsin.domain.outcome import Outcome, Rejected, Retry
 from tocsin.engine.aim import Aim, Ready, aim_at, log_names
 from tocsin.engine.circuits import Circuits
 from tocsin.engine.claim import Claim, Claimer
 from tocsin.engine.clock import Clock
 from tocsin.engine.digest import Digests
 from tocsin.engine.gate import Gate, Target
-from tocsin.engine.lane import STUCK_SECONDS, Ends, Lane
+from tocsin.engine.lane import STUCK_SECONDS, Ends, Lane, Offered
 from tocsin.engine.lanes import Lanes
 from tocsin.engine.pace import Pace
 from tocsin.engine.prepare import Preparer
@@ -33,6 +34,9 @@ from tocsin.store.pool import DATABASE_FAULTS, Pool
 
 LARGEST_BACKLOG = 4_000
 """Outcomes that wait to be settled; with more, nothing new is claimed."""
+
+SCOUT_SECONDS = 0.1
+"""How often lanes with room look past the backlog of others."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -82,9 +86,11 @@ class Dispatcher:
         self._clock = tools.clock
         self._room = asyncio.Event()
         self._stopping = False
+        self._is_deep = False
+        self._scouted_at = 0.0
         lease_for = timedelta(seconds=tools.settings.lease_seconds)
         self._claimer = Claimer(tools.pool, channel, lease_for, tools.clock)
-        ends = Ends(self._answered, self._hand_on)
+        ends = Ends(self._answered, self._hand_on, self._barred)
         self.lanes = Lanes(
             {
                 name: Lane(
@@ -107,8 +113,10 @@ class Dispatcher:
         """Claim and send until told to stop, then wait for what is under way."""
         while not self._stopping:
             await self._feed()
+            await self._scout()
             free = await self._free_capacity()
             claim = await self._claim(free) if free else None
+            self._is_deep = claim is not None and len(claim.deliveries) >= free
             if claim is None or not claim.deliveries:
                 if not self._stopping:
                     await self._bell.wait(self._settings.poll_seconds)
@@ -118,6 +126,9 @@ class Dispatcher:
             except DATABASE_FAULTS as error:
                 # What was claimed stays under its lease, which ends by itself.
                 _log.warning("dispatching failed, left to the lease", error=repr(error))
+            except Exception:  # noqa: BLE001 - a mistake of ours with one delivery must not stop the others
+                # Its lease ends by itself, and what is taken over too often is buried.
+                _log.exception("dispatching failed, left to the lease")
         for lane in self.lanes:
             await lane.drain()
 
@@ -151,6 +162,23 @@ class Dispatcher:
         except DATABASE_FAULTS as error:
             _log.warning("claiming failed, trying again", error=repr(error))
             return None
+
+    async def _scout(self) -> None:
+        """Let idle lanes look past a backlog that is not theirs, every now and then."""
+        now = time.monotonic()
+        if not self._is_deep or now - self._scouted_at < SCOUT_SECONDS:
+            return
+        idle = self.lanes.idle()
+        if not idle:
+            return
+        self._scouted_at = now
+        try:
+            names = [lane.provider.name for lane in idle]
+            claim = await self._claimer.scout(names, sum(lane.free for lane in idle))
+            if claim.deliveries:
+                await self._dispatch(claim)
+        except DATABASE_FAULTS as error:
+            _log.warning("looking ahead failed, trying again", error=repr(error))
 
     async def _feed(self) -> None:
         """Take back what is held for a lane, as much as it has room for, so that others are not held up."""
@@ -219,8 +247,14 @@ class Dispatcher:
             self._settler.put(kept_back(ready.aim, circuit, why, now))
 
     def _answered(
-        self, lane: Lane, ready: Ready, outcome: Outcome, tried_at: datetime, now: datetime
+        self, lane: Lane, sent: Offered, outcome: Outcome, tried_at: datetime, now: datetime
     ) -> None:
+        ready = sent.ready
+        if sent.probe and isinstance(outcome, Retry) and not self._circuits.passes(lane.provider.name):
+            # It was sent to see whether the provider is back: that it is not costs the message nothing.
+            why = self._circuits.describe(sent.circuit)
+            self._settler.put(kept_back(ready.aim, sent.circuit, why, now))
+            return
         self._settle(
             ready.aim,
             outcome,
@@ -229,6 +263,18 @@ class Dispatcher:
             now=now,
             ask_after=lane.receipts_after,
         )
+
+    def _barred(self, lane: Lane, offered: Offered, now: datetime) -> bool:
+        """Set aside what waited in its lane while its provider was switched off or its circuit opened."""
+        name = lane.provider.name
+        if not self._triage.toggles.provider_on(name):
+            self._settler.put(paused(offered.ready.aim, name, now))
+            return True
+        if offered.probe or self._circuits.passes(offered.circuit):
+            return False
+        why = self._circuits.describe(offered.circuit)
+        self._settler.put(kept_back(offered.ready.aim, offered.circuit, why, now))
+        return True
 
     def _freed(self) -> None:
         self._room.set()

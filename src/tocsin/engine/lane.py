@@ -18,7 +18,13 @@ from tocsin.engine.pace import Pace
 from tocsin.engine.verdict import BUSY
 
 STUCK_SECONDS = 0.25
-"""A lane that was full for so long no longer holds up what goes to others."""
+"""A lane that was nearly full for so long no longer holds up what goes to others."""
+
+CLAIM_SHARE = 4
+"""A claim waits until a quarter of what it could take is free, so that claims stay large under load."""
+
+SHARERS = 4
+"""By how many the rate of a provider may be shared without anything waiting for too long."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -29,13 +35,15 @@ class Offered(NamedTuple):
     ready: Ready
     circuit: str
     since: datetime
+    probe: bool = False
 
 
 class Ends(NamedTuple):
     """What becomes of messages that a lane is done with."""
 
-    answered: Callable[["Lane", Ready, Outcome, datetime, datetime], None]
+    answered: Callable[["Lane", Offered, Outcome, datetime, datetime], None]
     handed_on: Callable[[Ready], None]
+    barred: Callable[["Lane", Offered, datetime], bool]
 
 
 class Lane:
@@ -62,8 +70,13 @@ class Lane:
         self._freed = freed
         self._host_of = provider.host_of if isinstance(provider, ManyHosts) else None
         self.receipts_after = provider.receipts_after if isinstance(provider, GivesReceipts) else None
-        self._room = max(provider.concurrency, provider.limits.batch)
         self._batch = provider.limits.batch
+        self._room = max(provider.concurrency, self._batch)
+        if pace is not None:
+            # What waits for its slot must get it while its lease lasts, even if other workers come first.
+            in_time = max(1, int(pace.rate * patience.total_seconds() / SHARERS))
+            self._batch = min(self._batch, in_time)
+            self._room = min(self._room, max(in_time, self._batch))
         self._waiting: deque[Offered] = deque()
         self._under_way = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -83,8 +96,8 @@ class Lane:
 
     @property
     def stuck(self) -> bool:
-        """Tell whether it has been full for a while."""
-        if self.free > 0:
+        """Tell whether it has been nearly full for a while, be it that it stands still or that it is slow."""
+        if self.free * CLAIM_SHARE >= self._room:
             self._full_since = None
             return False
         now = time.monotonic()
@@ -126,7 +139,7 @@ class Lane:
 
     def probe(self, ready: Ready, circuit: str, now: datetime) -> None:
         """Send one message at once, past everything that waits, to see whether its circuit may close."""
-        self._start([Offered(ready, circuit, now)], now)
+        self._start([Offered(ready, circuit, now, probe=True)], now)
 
     def stop(self) -> None:
         """Start nothing more; hand on what waits."""
@@ -152,6 +165,7 @@ class Lane:
 
     async def _paced(self, pace: Pace) -> None:
         """Send the next batch in its slot; a task of its own would leave a turn of the loop later."""
+        self._hand_on_stale()
         if count := self._startable():
             await pace.wait(count)
             batch, now = [self._waiting.popleft() for _ in range(count)], self._clock()
@@ -160,6 +174,12 @@ class Lane:
             self._keep(self._pumping)
             if sending is not None:
                 await sending
+
+    def _hand_on_stale(self) -> None:
+        """Give back what could not leave under its lease any more, before a slot is spent on it."""
+        now = self._clock()
+        while self._waiting and now - self._waiting[0].since > self._patience / 2:
+            self._ends.handed_on(self._waiting.popleft().ready)
 
     def _startable(self) -> int:
         """Tell how many can leave together now."""
@@ -171,14 +191,18 @@ class Lane:
             self._keep(asyncio.create_task(sending))
 
     def _sending(self, batch: Sequence[Offered], now: datetime) -> Coroutine[None, None, None] | None:
-        """Send what was not kept waiting for too long: its lease must outlast the attempt."""
-        if now - batch[0].since > self._patience:
-            for each in batch:
+        """Send what may still leave: its lease must outlast the attempt, and nothing came between."""
+        leaving = []
+        for each in batch:
+            if now - each.since > self._patience:
                 self._ends.handed_on(each.ready)
+            elif not self._ends.barred(self, each, now):
+                leaving.append(each)
+        if not leaving:
             self._freed()
             return None
-        self._under_way += len(batch)
-        return self._send(batch, now)
+        self._under_way += len(leaving)
+        return self._send(leaving, now)
 
     def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
@@ -195,8 +219,8 @@ class Lane:
             outcomes = [Retry("provider_failed", type(error).__name__)] * len(batch)
         answered_at = self._clock()
         for each, outcome in zip(batch, outcomes, strict=True):
-            self._circuits.note(each.circuit, provider.name, outcome, answered_at)
-            self._ends.answered(self, each.ready, outcome, now, answered_at)
+            self._circuits.note(each.circuit, provider.name, outcome, answered_at, probe=each.probe)
+            self._ends.answered(self, each, outcome, now, answered_at)
         self._under_way -= len(batch)
         self._pump()
         self._freed()

@@ -4,12 +4,9 @@ from collections.abc import Iterator, Mapping
 
 from tocsin.engine.circuits import Circuits
 from tocsin.engine.clock import Clock
-from tocsin.engine.lane import Lane
+from tocsin.engine.lane import CLAIM_SHARE, Lane
 
 MOST_CLAIMED = 1_000
-CLAIM_SHARE = 4
-"""A claim waits until a quarter of what it could take is free, so that claims stay large under load."""
-
 SMALLEST_SHARE = 0.02
 _WEIGHT = 0.2
 
@@ -61,6 +58,12 @@ class Lanes:
             free = min(int(lane.free / share) for lane, share in shares.items())
             room = min(int(lane.room / share) for lane, share in shares.items())
         return min(free, MOST_CLAIMED) if free >= max(1, min(room, MOST_CLAIMED) // CLAIM_SHARE) else 0
+
+    def idle(self) -> list[Lane]:
+        """List the lanes that could send while another is busy; none unless one is."""
+        usable = [lane for lane in self._lanes.values() if self._circuits.passes(lane.provider.name)]
+        idle = [lane for lane in usable if lane.free * 2 >= lane.room]
+        return idle if len(idle) < len(usable) else []
 
     def _probes(self) -> int:
         """Claim one for each circuit that may be tried, while nothing else can be sent."""

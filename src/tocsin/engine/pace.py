@@ -64,7 +64,7 @@ class Pace:
     ) -> None:
         self._pool = pool
         self._provider = provider
-        self._rate = rate * (1 - MARGIN)
+        self.rate = rate * (1 - MARGIN)
         self._ramp_seconds = ramp_seconds
         self._monotonic = monotonic
         self._ahead = -math.inf
@@ -75,7 +75,7 @@ class Pace:
         while True:
             try:
                 async with self._pool.acquire() as connection:
-                    slot = await grant(connection, self._provider, count, self._rate, self._ramp_seconds)
+                    slot = await grant(connection, self._provider, count, self.rate, self._ramp_seconds)
             except DATABASE_FAULTS as error:
                 _log.warning("no slot could be had, trying again", provider=self._provider, error=repr(error))
                 await asyncio.sleep(PATIENCE)

@@ -77,7 +77,11 @@ class Receipts:
             )
         if not tickets:
             return 0
-        answers = await self._source.receipts([ticket.message_id for ticket in tickets], now=now)
+        try:
+            answers = await self._source.receipts([ticket.message_id for ticket in tickets], now=now)
+        except Exception as error:  # noqa: BLE001 - a provider's own mistake must not stop the worker
+            _log.exception("provider failed", provider=self._name)
+            answers = Retry("provider_failed", type(error).__name__)
         now = self._clock()
         if isinstance(answers, Sequence):
             await self._take_in(tickets, answers, lease, now)

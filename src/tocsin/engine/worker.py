@@ -29,6 +29,8 @@ from tocsin.engine.wake import Wake
 from tocsin.store.holds import MOST_AT_ONCE
 from tocsin.store.pool import Pool
 
+TRY_WITH = 20
+
 _log = structlog.stdlib.get_logger(__name__)
 
 
@@ -142,16 +144,17 @@ class Worker:
 
     def _may_let_go(self, holder: str) -> int:
         """Tell how much of what a circuit or a full lane holds this worker can use now."""
-        if holder.startswith(CIRCUIT):
-            circuit = holder.removeprefix(CIRCUIT)
-            if not self._circuits.passes(circuit):
-                rests_until = self._circuits.rests_until(circuit)
-                return int(rests_until is not None and rests_until <= self._clock())
-            name = circuit.partition("/")[0]
-        else:
-            name = holder.removeprefix(BUSY)
+        circuit = holder.removeprefix(CIRCUIT).removeprefix(BUSY)
+        name = circuit.partition("/")[0]
         lanes = [lane for each in self._dispatchers for lane in each.lanes if lane.provider.name == name]
+        if not lanes:
+            # Its provider is set up no more: the claim says so.
+            return MOST_AT_ONCE
+        if not self._circuits.passes(circuit):
+            rests_until = self._circuits.rests_until(circuit)
+            # One of them tries it. The first may be too old to be sent, so there are some more.
+            return TRY_WITH if rests_until is not None and rests_until <= self._clock() else 0
         for lane in lanes:
             # From now on it takes what it can use as soon as it has room, and not only at the next look.
             lane.owed.add(holder)
-        return sum(max(0, lane.free) for lane in lanes) if lanes else MOST_AT_ONCE
+        return sum(max(0, lane.free) for lane in lanes)

@@ -91,6 +91,13 @@ where name = $1
 returning name
 """
 
+END_RESTS = """
+update circuits
+set retry_at = least(retry_at, $2)
+where provider = $1 and state = 'open'
+returning name
+"""
+
 # What a circuit opened for is over when it closes. Other alarms of the provider, about devices or a key of
 # one platform, are not: somebody has to act on them.
 CLOSE = """
@@ -153,7 +160,9 @@ returning
 
 FORGET = """
 delete from circuits
-where state = 'closed' and changed_at < $1 and (free_at is null or free_at < $1)
+where changed_at < $1
+    and (free_at is null or free_at < $1)
+    and (state = 'closed' or coalesce(probe_until, retry_at, changed_at) < $1)
 """
 
 
@@ -188,6 +197,11 @@ async def take_probe(connection: Connection, name: str, now: datetime, until: da
     return await connection.fetchval(TAKE_PROBE, name, now, until) is not None
 
 
+async def end_rests(connection: Connection, provider: str, now: datetime) -> list[str]:
+    """Let every open circuit of a provider be tried now, and name them."""
+    return sorted(row["name"] for row in await connection.fetch(END_RESTS, provider, now))
+
+
 async def close_circuit(connection: Connection, name: str, now: datetime) -> bool:
     """Close a circuit and tell whether it was not closed before.
 
@@ -202,5 +216,5 @@ async def grant(connection: Connection, provider: str, count: int, rate: float, 
 
 
 async def forget_circuits(connection: Connection, before: datetime) -> None:
-    """Delete the circuits that have been closed and idle for long."""
+    """Delete the circuits that nobody has used for long, closed or not."""
     await connection.execute(FORGET, before)

@@ -99,7 +99,7 @@ class ClaimedDelivery(msgspec.Struct, frozen=True):
 # due index for the latest time.
 # A claim need not outlive a crash of the server, since then nothing holds it any more: it does not wait
 # for the disk.
-CLAIM = """
+_NEXT = """
 with due as materialized (
     select id, lease is not null as rescued
     from deliveries
@@ -112,6 +112,21 @@ with due as materialized (
     limit $7
     for update skip locked
 ),
+"""
+_NAMED = """
+with due as materialized (
+    select id, lease is not null as rescued
+    from deliveries
+    where id = any($5::uuid[])
+        and channel = $1
+        and state in ('scheduled', 'pending', 'retrying')
+        and due_at <= $2
+        and (leased_until is null or leased_until <= $2)
+    order by id
+    for update skip locked
+),
+"""
+_TAKEN = """
 claimed as (
     update deliveries as d
     set lease = $3,
@@ -222,6 +237,34 @@ left join devices
 order by claimed.due_at, claimed.id, devices.last_seen_at desc
 """
 
+CLAIM = _NEXT + _TAKEN
+CLAIM_NAMED = _NAMED + _TAKEN
+
+# Looks ahead in the due index, past what waits for others, for people with a device of certain providers.
+SCOUT = """
+select looked_at.due_at, looked_at.id, (
+    select true
+    from devices
+    where devices.user_id = looked_at.user_id
+        and devices.retired_at is null
+        and devices.push_enabled
+        and devices.provider = any($5::text[])
+        and (looked_at.device_id is null or devices.id = looked_at.device_id)
+    limit 1
+) is not null as wanted
+from (
+    select due_at, id, user_id, device_id
+    from deliveries
+    where channel = $1
+        and state in ('scheduled', 'pending', 'retrying')
+        and due_at <= $2
+        and (due_at, id) > ($3, $4)
+        and (leased_until is null or leased_until <= $2)
+    order by channel, due_at, id
+    limit $6
+) as looked_at
+"""
+
 _PERSON_AT = 31
 _DEVICE_AT = 36
 
@@ -238,6 +281,35 @@ async def claim(
 ) -> list[ClaimedDelivery]:
     """Take a lease on the next deliveries that are due, at most `limit`, in order."""
     rows = await connection.fetch(CLAIM, channel, now, lease, until, after.due_at, after.id, limit)
+    return [_claimed(list(same)) for _, same in groupby(rows, key=_first)]
+
+
+async def scout(
+    connection: Connection,
+    channel: str,
+    providers: Sequence[str],
+    *,
+    now: datetime,
+    after: Position,
+    look_at: int,
+) -> tuple[list[UUID], Position]:
+    """Name due deliveries that some providers can be used for, among the next ones; tell where to go on."""
+    rows = await connection.fetch(SCOUT, channel, now, after.due_at, after.id, providers, look_at)
+    ended = len(rows) < look_at
+    return [row[1] for row in rows if row[2]], START if ended else Position(rows[-1][0], rows[-1][1])
+
+
+async def claim_named(
+    connection: Connection,
+    channel: str,
+    *,
+    lease: LeaseId,
+    now: datetime,
+    until: datetime,
+    ids: Sequence[UUID],
+) -> list[ClaimedDelivery]:
+    """Take a lease on deliveries by name, as far as they are due and free."""
+    rows = await connection.fetch(CLAIM_NAMED, channel, now, lease, until, ids)
     return [_claimed(list(same)) for _, same in groupby(rows, key=_first)]
 
 
