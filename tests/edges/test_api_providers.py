@@ -221,7 +221,29 @@ async def test_an_operator_pauses_and_resumes_a_provider(edge: Edge) -> None:
     ]
 
 
-@pytest.mark.parametrize("action", ["pause", "resume"])
+async def test_every_open_circuit_of_a_provider_is_tried_when_an_operator_says_so(edge: Edge) -> None:
+    for name in ("webhook/a.example", "webhook/b.example", "fcm"):
+        await trip(edge, name, after=60 * MINUTE)
+
+    answer = await call(edge, "webhook/try", await edge.key(Role.OPERATOR))
+
+    assert answer.status_code == 200
+    providers = await shown(edge)
+    assert answer.json() == providers["webhook"]
+    assert {circuit["retry_at"] for circuit in answer.json()["circuits"]} == {"2026-03-01T12:00:30Z"}
+    assert providers["fcm"]["retry_at"] == "2026-03-01T13:00:00Z"
+    async with edge.pool.acquire() as connection:
+        assert await take_probe(connection, "webhook/b.example", NOW + 30 * SECOND, NOW + MINUTE)
+        assert not await take_probe(connection, "fcm", NOW + 30 * SECOND, NOW + MINUTE)
+
+
+async def test_a_provider_in_use_is_tried_without_effect(edge: Edge) -> None:
+    answer = await call(edge, "expo/try", await edge.key(Role.OPERATOR))
+
+    assert (answer.status_code, answer.json()["state"], answer.json()["circuits"]) == (200, "closed", [])
+
+
+@pytest.mark.parametrize("action", ["pause", "resume", "try"])
 async def test_a_provider_that_is_not_in_use_is_told_with_those_that_are(edge: Edge, action: str) -> None:
     answer = await call(edge, f"apns/{action}", await edge.key(Role.OPERATOR))
 
@@ -250,10 +272,11 @@ async def test_a_wrong_body_pauses_nothing(edge: Edge, body: Any, wrong: dict[st
     ("role", "sees", "pauses"),
     [(Role.PRODUCER, 403, 403), (Role.VIEWER, 200, 403), (Role.OPERATOR, 200, 200), (Role.ADMIN, 200, 200)],
 )
-async def test_who_may_see_and_who_may_pause(edge: Edge, role: Role, sees: int, pauses: int) -> None:
+async def test_who_may_see_and_who_may_act(edge: Edge, role: Role, sees: int, pauses: int) -> None:
     headers = await edge.key(role)
 
     assert (await edge.http.get(PATH, headers=headers)).status_code == sees
     assert (await call(edge, "fcm/pause", headers)).status_code == pauses
     assert (await call(edge, "fcm/resume", headers)).status_code == pauses
+    assert (await call(edge, "fcm/try", headers)).status_code == pauses
     assert (await edge.http.get(PATH)).status_code == 401

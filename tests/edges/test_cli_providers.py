@@ -10,7 +10,7 @@ from edges.command_line import Ran, run
 from rows import NOW, add_delivery, add_waiting
 from tocsin.domain.ids import uuid7
 from tocsin.engine.clock import utc_now
-from tocsin.store.circuits import Opening, open_circuit
+from tocsin.store.circuits import Opening, open_circuit, take_probe
 from tocsin.store.health import Alarm, Counted, count_outcomes, raise_alarms
 from tocsin.store.pool import Pool
 from tocsin.store.toggles import history, off
@@ -122,8 +122,37 @@ async def test_a_provider_is_paused_and_resumed_by_its_toggle(operator: Operator
     ]
 
 
+async def test_a_provider_that_was_mended_is_tried_at_once(operator: Operator, pool: Pool) -> None:
+    opening = Opening(
+        name="fcm",
+        provider="fcm",
+        code="UNAUTHENTICATED",
+        detail="the key was revoked",
+        after=timedelta(hours=1),
+        rest=timedelta(seconds=5),
+        longest=timedelta(minutes=1),
+    )
+    async with pool.acquire() as connection:
+        await open_circuit(connection, opening, utc_now())
+
+    tried = await operator.runs("providers", "try", "fcm")
+    as_json = await operator.runs("providers", "try", "fcm", "--json")
+    other = await operator.runs("providers", "try", "expo")
+
+    assert (tried.code, tried.err, tried.said) == (0, "", "Tried with the next message: fcm")
+    assert as_json.json == {"provider": "fcm", "circuits": ["fcm"]}
+    assert (other.code, other.said) == (0, "No circuit of expo is open.")
+    async with pool.acquire() as connection:
+        assert await take_probe(connection, "fcm", utc_now(), utc_now() + timedelta(minutes=1))
+
+
 async def test_what_is_not_in_use_is_told_with_what_is(operator: Operator, pool: Pool) -> None:
-    for arguments in (["show", "apns"], ["pause", "apns", "--reason", "x"], ["resume", "apns"]):
+    for arguments in (
+        ["show", "apns"],
+        ["pause", "apns", "--reason", "x"],
+        ["resume", "apns"],
+        ["try", "apns"],
+    ):
         ran = await operator.runs("providers", *arguments)
         assert ran.code == 1
         assert ran.said == "error: There is no provider 'apns' in use; in use are fcm, expo."

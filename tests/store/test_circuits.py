@@ -12,6 +12,7 @@ from tocsin.store.circuits import (
     CircuitRow,
     Opening,
     close_circuit,
+    end_rests,
     every_circuit,
     forget_circuits,
     grant,
@@ -160,6 +161,23 @@ async def test_one_worker_alone_may_try_a_rested_circuit(pool: Pool) -> None:
     assert taken.count(True) == 1
     row = (await troubled(pool))["fcm"]
     assert (row.state, row.probe_until) == ("half_open", rested + 60 * SECOND)
+
+
+async def test_only_the_rests_of_one_provider_end_and_no_probe_is_doubled(pool: Pool) -> None:
+    for name in ("webhook/a", "webhook/b", "webhook/c", "webpush/a"):
+        await trip(pool, name=name, after=HOUR)
+    await trip(pool, name="webhook/rested")
+    assert await probe(pool, NOW + HOUR, "webhook/b")
+    await close(pool, name="webhook/c")
+
+    async with pool.acquire() as connection:
+        assert await end_rests(connection, "webhook", NOW + 9 * SECOND) == ["webhook/a", "webhook/rested"]
+        circuits = await troubled(connection)
+
+    assert circuits["webhook/a"].retry_at == NOW + 9 * SECOND
+    assert circuits["webhook/rested"].retry_at == NOW + 5 * SECOND
+    assert not await probe(pool, NOW + 9 * SECOND, "webhook/b")
+    assert not await probe(pool, NOW + 9 * SECOND, "webpush/a")
 
 
 async def test_a_probe_whose_worker_died_is_taken_over_by_one_other(pool: Pool) -> None:

@@ -72,6 +72,7 @@ ROUTES = (
     providers.list_providers,
     providers.pause_provider,
     providers.resume_provider,
+    providers.try_provider,
     progress.list_progress,
     progress.run_producer,
     progress.rewind_producer,

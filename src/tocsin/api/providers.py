@@ -1,4 +1,4 @@
-"""The operator's calls about providers: how they do, and pausing them."""
+"""The operator's calls about providers: how they do, pausing them, and trying them at once."""
 
 from typing import Any, ClassVar
 
@@ -16,8 +16,9 @@ from tocsin.api.replies import reply
 from tocsin.api.roles import Right
 from tocsin.api.services import services_of
 from tocsin.domain.toggles import Note, toggle_of
-from tocsin.engine.providers import ProviderHealth, not_in_use, providers_health
+from tocsin.engine.providers import ProviderHealth, ProviderInUse, not_in_use, providers_health
 from tocsin.store import toggles
+from tocsin.store.circuits import end_rests
 
 
 class PauseProvider(Checked, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -93,21 +94,46 @@ async def resume_provider(request: Request[Any, Any, Any]) -> ASGIResponse:
     return await _switched(request, enabled=True)
 
 
-async def _switched(request: Request[Any, Any, Any], *, enabled: bool) -> ASGIResponse:
-    services, holder = services_of(request), holder_of(request)
-    name = read_path(request, "name")
-    if unknown := not_in_use(name, services.providers):
+@post(
+    "/v1/admin/providers/{name:str}/try",
+    status_code=200,
+    opt=declared(
+        Operation(
+            tag=Tag.ADMIN,
+            summary="Let a provider that is left alone be tried now; what is mended need not wait",
+            access=KeyMay(Right.CHANGE_TOGGLES),
+            answers={200: ProviderHealth},
+            problems=(UNKNOWN_PROVIDER,),
+        )
+    ),
+)
+async def try_provider(request: Request[Any, Any, Any]) -> ASGIResponse:
+    """End the rest of every open circuit of a provider."""
+    services, asked_for = services_of(request), _asked_for(request)
+    async with services.pool.acquire() as connection:
+        await end_rests(connection, asked_for.name, services.clock())
+        (shown,) = await providers_health(connection, [asked_for], services.clock())
+    return reply(shown)
+
+
+def _asked_for(request: Request[Any, Any, Any]) -> ProviderInUse:
+    in_use, name = services_of(request).providers, read_path(request, "name")
+    if unknown := not_in_use(name, in_use):
         raise ProblemError(UNKNOWN_PROVIDER, unknown)
+    return next(provider for provider in in_use if provider.name == name)
+
+
+async def _switched(request: Request[Any, Any, Any], *, enabled: bool) -> ASGIResponse:
+    services, holder, asked_for = services_of(request), holder_of(request), _asked_for(request)
     wanted = decode(await request.body() or b"{}", PauseProvider)
-    asked_for = [provider for provider in services.providers if provider.name == name]
     async with services.pool.acquire() as connection:
         await toggles.change(
             connection,
-            toggle_of(name),
+            toggle_of(asked_for.name),
             enabled=enabled,
             reason=wanted.reason,
             by=f"{holder.producer} (key {holder.key_id})",
             now=services.clock(),
         )
-        (shown,) = await providers_health(connection, asked_for, services.clock())
+        (shown,) = await providers_health(connection, [asked_for], services.clock())
     return reply(shown)

@@ -20,9 +20,12 @@ from tocsin.engine.providers import (
     providers_health,
 )
 from tocsin.settings import Settings, load_settings
+from tocsin.store.circuits import end_rests
 from tocsin.store.pool import Pool
 
-app = typer.Typer(help="How the providers in use do; pause one and resume it.", invoke_without_command=True)
+app = typer.Typer(
+    help="How the providers in use do; pause one, resume it, try it.", invoke_without_command=True
+)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A provider in use, e.g. fcm.")]
 
@@ -100,6 +103,24 @@ def resume(
     """Resume a paused provider: what waited goes on."""
     _check_in_use(name, load_settings())
     toggle.on(toggle_of(name), reason=reason, by=by, as_json=as_json)
+
+
+@app.command("try")
+def try_now(name: Name, as_json: AsJson = False) -> None:
+    """Let a provider that is left alone be tried now, when what was wrong with it is mended."""
+    _check_in_use(name, load_settings())
+
+    async def work(_: Settings, pool: Pool) -> list[str]:
+        async with pool.acquire() as connection:
+            return await end_rests(connection, name, utc_now())
+
+    tried = with_pool(work)
+    if as_json:
+        print_json({"provider": name, "circuits": tried})
+    elif tried:
+        console.print(f"Tried with the next message: {', '.join(tried)}", markup=False, soft_wrap=True)
+    else:
+        console.print(f"No circuit of {name} is open.", markup=False)
 
 
 def _check_in_use(name: str, settings: Settings) -> None:
