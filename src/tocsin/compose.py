@@ -206,6 +206,7 @@ async def open_api(settings: Settings, url: str) -> AsyncIterator[Litestar]:
                 devices=settings.devices,
                 http=settings.http,
                 unsubscribe=settings.unsubscribe,
+                webhook=settings.webhook,
                 webpush_key=public_key_of(secrets.vapid_key) if secrets.vapid_key else None,
             ),
             catalog,

@@ -3,8 +3,10 @@ from typing import Any
 
 import pytest
 
-from edges.edge import Edge, faults, person
+from edges.edge import Edge, faults, person, running, services
 from tocsin.api.roles import Role
+from tocsin.providers.webhook import WebhookSettings
+from tocsin.store.pool import Pool
 
 URL = "https://hooks.example.com/tocsin?shop=7"
 PATH = "/v1/users/ada/webhooks"
@@ -84,6 +86,40 @@ async def test_what_cannot_be_called_is_refused(edge: Edge, url: object) -> None
     answer = await edge.http.post(PATH, json={"url": url}, headers=await edge.key(Role.PRODUCER))
 
     assert (answer.status_code, faults(answer)) == (422, {"url": "invalid"})
+
+
+PRIVATE = [
+    "https://127.0.0.1/hook",
+    "https://0x7f000001/hook",
+    "https://10.0.0.8:8443/hook",
+    "https://[::1]/hook",
+    "https://[::ffff:169.254.169.254]/latest/meta-data",
+    "https://localhost/hook",
+    "https://LOCALHOST/hook",
+    "https://db.internal/hook",
+    "https://redis/hook",
+]
+
+
+@pytest.mark.parametrize("url", PRIVATE)
+async def test_an_address_within_a_private_network_is_refused(edge: Edge, url: str) -> None:
+    answer = await edge.http.post(PATH, json={"url": url}, headers=await edge.key(Role.PRODUCER))
+
+    assert (answer.status_code, faults(answer)) == (422, {"url": "address_refused"})
+    assert "TOCSIN_WEBHOOK__ALLOW_PRIVATE_ADDRESSES" in answer.text
+    assert await edge.pool.fetchval("select count(*) from devices") == 0
+
+
+async def test_private_addresses_are_registered_where_the_settings_allow_it(pool: Pool) -> None:
+    allowed = WebhookSettings(allow_private_addresses=True)
+    async with running(services(pool, webhook=allowed)) as edge:
+        headers = await edge.key(Role.PRODUCER)
+
+        assert [(await added(edge, headers, url))["url"] for url in PRIVATE] == PRIVATE
+
+
+async def test_a_name_is_registered_wherever_it_leads_at_present(edge: Edge) -> None:
+    await added(edge, await edge.key(Role.PRODUCER), "https://nobody.invalid/hook")
 
 
 async def test_a_retired_endpoint_is_listed_only_when_asked_for(edge: Edge) -> None:

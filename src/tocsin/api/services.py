@@ -13,6 +13,7 @@ from tocsin.engine.accept import Acceptor
 from tocsin.engine.clock import Clock
 from tocsin.engine.explain import Explainer
 from tocsin.engine.providers import ProviderInUse
+from tocsin.providers.webhook import WebhookSettings
 from tocsin.store.pool import Pool
 
 
@@ -29,6 +30,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     devices: DeviceSettings = DeviceSettings()
     unsubscribe: UnsubscribeSettings = UnsubscribeSettings()
     http: HttpSettings = HttpSettings()
+    webhook: WebhookSettings = WebhookSettings()
     webpush_key: str | None = None
 
 

@@ -35,8 +35,9 @@ LARGEST_BODY = 65_536
 
 EndpointUrl = Annotated[str, Meta(min_length=1, max_length=2_048, pattern=r"^[!-~]+\Z")]
 
-# Where a name leads is judged at each send: it may lead elsewhere by then.
+# Whether an address may be private is a setting; a body is read without any.
 _shape = Guard(allow_private=True)
+_ALLOW_PRIVATE = "TOCSIN_WEBHOOK__ALLOW_PRIVATE_ADDRESSES"
 _NO_ENDPOINT = "This person has no such endpoint."
 
 
@@ -113,6 +114,11 @@ async def add_webhook(request: Request[Any, Any, Any]) -> ASGIResponse:
     """Give a person an endpoint."""
     services = services_of(request)
     wanted = decode(await request.body(), AddWebhook)
+    # Where a name leads is judged at each send: it may lead elsewhere by then.
+    guard = Guard(allow_private=services.webhook.allow_private_addresses)
+    if fault := guard.fault(wanted.url):
+        message = f"{fault}; register an address of the public Internet, or set {_ALLOW_PRIVATE}=true"
+        raise faulty(INVALID_BODY, [Fault(field="url", code="address_refused", message=message)])
     secret = new_secret()
     added = await endpoints.add(services.pool, _user_id(request), wanted.url, secret, services.clock())
     match added:
