@@ -496,6 +496,12 @@ GOOD = SmtpSettings(host="mail.acme.example", sender=SENDER)
         ({"password": "p"}, ["smtp.username"]),
         ({"username": "u", "password": "p", "security": "none"}, ["smtp.security"]),
         ({"username": "u", "password": "p", "security": "none", "host": "10.0.0.1"}, ["smtp.security"]),
+        ({"port": 465, "security": "tls"}, []),
+        ({"port": 465, "security": "none"}, []),
+        ({"port": 2465}, []),
+        ({"port": 587, "security": "tls"}, []),
+        ({"port": 465}, ["smtp.security"]),
+        ({"ca_file": Path("/nowhere/ca.pem")}, ["smtp.ca_file"]),
         ({"host": None, "sender": None, "username": "u"}, []),
     ],
 )

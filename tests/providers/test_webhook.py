@@ -360,5 +360,15 @@ def test_a_name_that_no_header_can_hold_is_a_fault(agent: str) -> None:
     assert (fault.field, fault.code) == ("webhook.user_agent", "invalid")
 
 
+def test_certificates_that_are_not_there_are_a_fault(tmp_path: Path) -> None:
+    missing = tmp_path / "ca.pem"
+
+    (fault,) = webhook_settings_faults(WebhookSettings(ca_file=missing))
+    missing.touch()
+
+    assert (fault.field, fault.message) == ("webhook.ca_file", f"{missing} is not a file")
+    assert list(webhook_settings_faults(WebhookSettings(ca_file=missing))) == []
+
+
 def test_the_settings_as_they_come_have_no_fault() -> None:
-    assert webhook_settings_faults(WebhookSettings()) == []
+    assert list(webhook_settings_faults(WebhookSettings())) == []

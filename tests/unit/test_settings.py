@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from tocsin.domain.errors import SettingsError
-from tocsin.settings import Settings, default_data_dir, load_settings
+from tocsin.settings import Settings, default_data_dir, load_settings, setting_name
 
 SECRET = "a secret of at least thirty-two bytes"
 
@@ -153,6 +153,34 @@ def test_every_fault_is_named_at_once(toml: Path) -> None:
         "workers (TOCSIN_WORKERS)",
         "http.port (TOCSIN_HTTP__PORT)",
     }
+
+
+@pytest.mark.parametrize("provider", ["fcm", "apns", "expo", "webpush", "smtp", "webhook"])
+def test_certificates_that_are_not_there_are_named_before_anything_starts(
+    provider: str, tmp_path: Path
+) -> None:
+    missing = tmp_path / "ca.pem"
+    environ = {
+        "TOCSIN_WEBPUSH__ENABLED": "true",
+        "TOCSIN_WEBPUSH__SUBJECT": "mailto:ops@shop.example",
+        "TOCSIN_SMTP__HOST": "mail.shop.example",
+        "TOCSIN_SMTP__SENDER": "notify@shop.example",
+    }
+
+    faults = _faults(environ | {f"TOCSIN_{provider.upper()}__CA_FILE": str(missing)})
+
+    assert faults == {setting_name((provider, "ca_file")): f"{missing} is not a file"}
+
+
+def test_a_port_for_tls_alone_does_not_begin_in_plain_text() -> None:
+    environ = {
+        "TOCSIN_SMTP__HOST": "mail.shop.example",
+        "TOCSIN_SMTP__SENDER": "notify@shop.example",
+        "TOCSIN_SMTP__PORT": "465",
+    }
+
+    assert "must be 'tls' with smtp.port 465" in _faults(environ)[setting_name(("smtp", "security"))]
+    assert load_settings(environ | {"TOCSIN_SMTP__SECURITY": "tls"}).smtp.port == 465
 
 
 def test_every_contradiction_is_named_at_once() -> None:

@@ -152,6 +152,18 @@ def test_settings_are_checked_when_web_push_is_on() -> None:
         assert codes(enabled=True, subject=right) == []
 
 
+def test_certificates_that_are_not_there_are_a_fault(tmp_path: Path) -> None:
+    here, missing = tmp_path / "here.pem", tmp_path / "missing.pem"
+    here.touch()
+
+    def fields(**settings: Any) -> list[str]:
+        return [fault.field for fault in webpush_settings_faults(WebPushSettings(**settings))]
+
+    assert fields(enabled=True, subject=SUBJECT, ca_file=missing) == ["webpush.ca_file"]
+    assert fields(enabled=True, ca_file=missing) == ["webpush.subject", "webpush.ca_file"]
+    assert fields(enabled=True, subject=SUBJECT, ca_file=here) == []
+
+
 def test_a_key_or_subject_that_is_missing_stops_the_start(tmp_path: Path) -> None:
     with pytest.raises(ProviderSetupError, match="TOCSIN_WEBPUSH__SUBJECT"):
         WebPushProvider(WebPushSettings(), PEM)

@@ -32,6 +32,7 @@ from tocsin.providers.smtp_mail import Envelope, Mailbox, read_mailbox, write_ma
 from tocsin.providers.smtp_pool import PoolSettings, SmtpConnection, SmtpPool
 
 _UNREADABLE = -1
+_TLS_PORT = 465
 
 
 class SmtpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -75,6 +76,13 @@ def smtp_settings_faults(settings: SmtpSettings) -> Iterator[Fault]:
     if settings.security == "none" and settings.password is not None and not _is_loopback(settings.host):
         message = "must be 'starttls' or 'tls' when a password is sent to another machine"
         yield Fault(field="smtp.security", code="insecure", message=message)
+    if settings.security == "starttls" and settings.port == _TLS_PORT:
+        message = (
+            f"must be 'tls' with smtp.port {_TLS_PORT}, where a server speaks TLS from the first byte on"
+        )
+        yield Fault(field="smtp.security", code="contradiction", message=message)
+    if settings.ca_file is not None and not settings.ca_file.is_file():
+        yield Fault(field="smtp.ca_file", code="missing", message=f"{settings.ca_file} is not a file")
 
 
 class SmtpProvider:

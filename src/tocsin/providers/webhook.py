@@ -45,13 +45,14 @@ class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     user_agent: str = "Tocsin"
 
 
-def webhook_settings_faults(settings: WebhookSettings) -> Sequence[Fault]:
+def webhook_settings_faults(settings: WebhookSettings) -> Iterator[Fault]:
     """Name what cannot be used."""
     agent = settings.user_agent
     if not agent.strip() or not agent.isascii() or not agent.isprintable():
         message = f"{agent!r} must be printable ASCII text, such as Tocsin or Example-Shop/2.0"
-        return [Fault(field="webhook.user_agent", code="invalid", message=message)]
-    return []
+        yield Fault(field="webhook.user_agent", code="invalid", message=message)
+    if settings.ca_file is not None and not settings.ca_file.is_file():
+        yield Fault(field="webhook.ca_file", code="missing", message=f"{settings.ca_file} is not a file")
 
 
 def new_secret() -> str:

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import re
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -56,18 +56,19 @@ class WebPushSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     allow_private_addresses: bool = False
 
 
-def webpush_settings_faults(settings: WebPushSettings) -> Sequence[Fault]:
+def webpush_settings_faults(settings: WebPushSettings) -> Iterator[Fault]:
     """Name what is missing or contradicts itself."""
     field = "webpush.subject"
     if not settings.enabled:
-        return []
+        return
     if settings.subject is None:
         message = "is required: push services want to know whom to ask, as mailto:you@example.com"
-        return [Fault(field=field, code="missing", message=message)]
-    if not re.fullmatch(r"mailto:[^@\s]+@[^@\s]+\.[^@\s]+|https://[^\s/]+\.[^\s]+", settings.subject):
+        yield Fault(field=field, code="missing", message=message)
+    elif not re.fullmatch(r"mailto:[^@\s]+@[^@\s]+\.[^@\s]+|https://[^\s/]+\.[^\s]+", settings.subject):
         message = f"{settings.subject!r} must be mailto: and an address, or https:// and a page"
-        return [Fault(field=field, code="invalid", message=message)]
-    return []
+        yield Fault(field=field, code="invalid", message=message)
+    if settings.ca_file is not None and not settings.ca_file.is_file():
+        yield Fault(field="webpush.ca_file", code="missing", message=f"{settings.ca_file} is not a file")
 
 
 def read_private_key_file(path: Path) -> str:
