@@ -77,8 +77,10 @@ MEANING: Mapping[str, str] = {
     "health.window_seconds": "Over how long attempts are counted.",
     "health.least_attempts": "How many attempts there must be within it before they count.",
     "health.error_share": "Which share of them must have failed by the provider's fault.",
+    "health.failures_in_a_row": "How many failures without a success between count too, however far apart; "
+    "not for hosts of webhooks and browsers.",
     "health.rest_seconds": "How long it is left alone then; twice as long each time it fails again.",
-    "health.longest_rest_seconds": "How long at most, unless the provider itself asks for longer.",
+    "health.longest_rest_seconds": "How long at most, unless a quota or refused credentials ask for longer.",
     "rates.fcm": RATE,
     "rates.apns": RATE,
     "rates.expo": RATE + " Expo takes 600 for each project.",
