@@ -140,7 +140,7 @@ async def test_a_token_spelt_otherwise_moves_with_its_new_owner(
     assert (second["device_id"], second["token_hash"]) == (first["device_id"], first["token_hash"])
     assert await own(edge, "ada") == []
     assert [device["device_id"] for device in await own(edge, "bob")] == [first["device_id"]]
-    assert await edge.pool.fetchval("select count(*) from devices") == 1
+    assert [row["token"] for row in await edge.pool.fetch("select token from devices")] == [again]
 
 
 @pytest.mark.parametrize(

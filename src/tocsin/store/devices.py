@@ -110,6 +110,7 @@ on conflict (token_hash) do update
 set user_id = excluded.user_id,
     provider = excluded.provider,
     platform = excluded.platform,
+    token = excluded.token,
     token_kind = excluded.token_kind,
     locale = case when device.user_id = excluded.user_id
         then coalesce(excluded.locale, device.locale) else excluded.locale end,

@@ -1,12 +1,12 @@
 """The people of a stand-in: the directory, and the devices and choices of whoever holds a token."""
 
-import hashlib
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from tocsin.client.answers import Device, Preferences, User
+from tocsin.domain.devices import short_hash, token_hash
 from tocsin.domain.ids import uuid7
 
 
@@ -36,7 +36,7 @@ class People:
             user_id=person,
             provider=fields["provider"],
             platform=fields["platform"],
-            token_hash=hashlib.sha256(fields["token"].encode()).hexdigest()[:12],
+            token_hash=short_hash(token_hash(fields["token"])),
             token_kind=fields["token_kind"],
             locale=fields.get("locale"),
             timezone=fields.get("timezone"),
