@@ -39,6 +39,11 @@ async def held(stage: Stage, holder: str) -> int:
     return count
 
 
+async def spent(stage: Stage, attempts: int) -> bool:
+    """Tell whether the only delivery has so many attempts behind it."""
+    return bool(await stage.pool.fetchval("select attempts = $1 from deliveries", attempts))
+
+
 async def broken(stage: Stage, provider: StubProvider, people: int = 5) -> None:
     """Let a provider fail often enough for its circuit to open."""
     for number in range(people):
@@ -119,12 +124,16 @@ async def test_a_provider_that_is_seldom_used_is_left_alone_after_a_few_faults_i
     await stage.device("ada")
     provider.script("ada", *[Retry("UNAVAILABLE")] * 12)
     async with stage.working(provider):
-        notification_id = await stage.accept("ada", type="step", payload={})
+        notification_id = await stage.accept("ada", type="plain", payload={})
+        for tries in (1, 2, 3):
+            await until(lambda tries=tries: len(provider.arrived) == tries)  # type: ignore[misc]
+            await found(lambda tries=tries: spent(stage, tries))  # type: ignore[misc]
+            stage.clock.advance(timedelta(seconds=15))
         row = await in_state(stage, "fcm", "open")
         for probes in range(1, 7):
             stage.clock.advance(timedelta(minutes=2))
             await until(lambda probes=probes: len(provider.arrived) >= 4 + probes)  # type: ignore[misc]
-        stage.clock.advance(timedelta(minutes=2))
+            await found(lambda: held(stage, "circuit:fcm"))
         (waiting,) = await stage.deliveries(notification_id)
 
     assert row["code"] == "UNAVAILABLE"

@@ -41,8 +41,9 @@ class HealthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """When a provider counts as down and how long it is left alone then.
 
     A circuit opens when, within a window, at least `least_attempts` were made and at least `error_share`
-    of them failed by the provider's fault, or after `failures_in_a_row` without a success. It rests
-    `rest_seconds`, twice as long each time that it opens again, at most `longest_rest_seconds`.
+    of them failed by the provider's fault, or after `failures_in_a_row` without a success, if they took
+    as long as a rest. It rests `rest_seconds`, twice as long each time that it opens again, at most
+    `longest_rest_seconds`.
     """
 
     window_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 10.0
@@ -71,6 +72,16 @@ class _Window:
         self.failed = 0
 
 
+class _Streak:
+    """Faults without a success in between; where much is sent, a few in a row are chance."""
+
+    __slots__ = ("began", "faults")
+
+    def __init__(self, began: datetime) -> None:
+        self.began = began
+        self.faults = 0
+
+
 class Circuits:
     """What this worker knows of every circuit, and what it has yet to tell."""
 
@@ -81,7 +92,7 @@ class Circuits:
         self._span = timedelta(seconds=settings.window_seconds)
         self._open: dict[str, CircuitRow] = {}
         self._windows: dict[str, _Window] = {}
-        self._in_a_row: Counter[str] = Counter()
+        self._in_a_row: dict[str, _Streak] = {}
         self._counts: Counter[Counted] = Counter()
         self._alarms: Counter[Alarm] = Counter()
         self._openings: dict[str, Opening] = {}
@@ -194,18 +205,20 @@ class Circuits:
         often = (
             window.total >= settings.least_attempts and window.failed >= settings.error_share * window.total
         )
-        if often or self._is_silent(name, provider):
+        if often or self._is_silent(name, provider, now):
             self._trip(name, provider, outcome, self._asked(outcome), now)
 
-    def _is_silent(self, name: str, provider: str) -> bool:
+    def _is_silent(self, name: str, provider: str, now: datetime) -> bool:
         """Tell whether nothing but faults came for a while, however seldom it is used.
 
         It is not asked of the hosts of strangers: what is meant for one that never comes back has to end.
         """
         if name != provider:
             return False
-        self._in_a_row[name] += 1
-        return self._in_a_row[name] >= self._settings.failures_in_a_row
+        streak = self._in_a_row.setdefault(name, _Streak(now))
+        streak.faults += 1
+        lasts = now - streak.began >= timedelta(seconds=self._settings.rest_seconds)
+        return lasts and streak.faults >= self._settings.failures_in_a_row
 
     def _asked(self, outcome: Retry) -> timedelta:
         """Bound how long a fault may ask to be left alone; only a quota or a credential may ask for more."""
