@@ -2,11 +2,15 @@ import asyncio
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+import pytest
+
 from engine.stage import Stage, StubProvider, a_provider
 from tocsin.domain.message import Message
-from tocsin.domain.outcome import Outcome
+from tocsin.domain.outcome import Outcome, Rejected
 from tocsin.engine.dispatch import DispatchSettings
+from tocsin.engine.gate import Target
 from tocsin.engine.pace import RatesSettings
+from tocsin.engine.prepare import Preparer
 from tocsin.store import toggles
 from waiting import found, until
 
@@ -158,3 +162,25 @@ async def test_what_waits_for_its_slot_heeds_a_switch(stage: Stage) -> None:
 
         await found(set_aside)
         assert len(provider.arrived) < 15
+
+
+async def test_a_mistake_with_one_delivery_stops_no_worker(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cannot be dispatched is left to its lease, whichever way it was claimed."""
+    prepare, failed = Preparer.prepare, []
+
+    def failing(self: Preparer, target: Target) -> Message | Rejected:
+        if target.device.token == "odd":
+            failed.append(target)
+            raise RuntimeError("nobody thought of this")
+        return prepare(self, target)
+
+    monkeypatch.setattr(Preparer, "prepare", failing)
+    provider = StubProvider()
+    await stage.device("odd")
+    await stage.device("ada")
+    async with stage.working(provider):
+        await stage.accept("odd", idempotency_key="odd")
+        await until(lambda: bool(failed))
+        await stage.settled(await stage.accept("ada"), "sent")

@@ -121,14 +121,7 @@ class Dispatcher:
                 if not self._stopping:
                     await self._bell.wait(self._settings.poll_seconds)
                 continue
-            try:
-                await self._dispatch(claim)
-            except DATABASE_FAULTS as error:
-                # What was claimed stays under its lease, which ends by itself.
-                _log.warning("dispatching failed, left to the lease", error=repr(error))
-            except Exception:  # noqa: BLE001 - a mistake of ours with one delivery must not stop the others
-                # Its lease ends by itself, and what is taken over too often is buried.
-                _log.exception("dispatching failed, left to the lease")
+            await self._dispatch(claim)
         for lane in self.lanes:
             await lane.drain()
 
@@ -175,10 +168,11 @@ class Dispatcher:
         try:
             names = [lane.provider.name for lane in idle]
             claim = await self._claimer.scout(names, sum(lane.free for lane in idle))
-            if claim.deliveries:
-                await self._dispatch(claim)
         except DATABASE_FAULTS as error:
             _log.warning("looking ahead failed, trying again", error=repr(error))
+            return
+        if claim.deliveries:
+            await self._dispatch(claim)
 
     async def _feed(self) -> None:
         """Take back what is held for a lane, as much as it has room for, so that others are not held up."""
@@ -195,6 +189,16 @@ class Dispatcher:
                 lane.owed.discard(holder)
 
     async def _dispatch(self, claim: Claim) -> None:
+        """Dispatch what was claimed; what fails stays under its lease, which ends by itself."""
+        try:
+            await self._decide(claim)
+        except DATABASE_FAULTS as error:
+            _log.warning("dispatching failed, left to the lease", error=repr(error))
+        except Exception:  # noqa: BLE001 - a mistake of ours with one delivery must not stop the others
+            # What is taken over too often is buried.
+            _log.exception("dispatching failed, left to the lease")
+
+    async def _decide(self, claim: Claim) -> None:
         """Decide about everything claimed and start to send what may leave."""
         now = self._clock()
         admitted: list[Admitted] = []

@@ -53,13 +53,6 @@ where state <> 'closed'
 order by name
 """
 
-ALL = """
-select name, provider, state, code, detail, openings, changed_at, retry_at, probe_until
-from circuits
-order by provider, name
-limit $1
-"""
-
 # Several workers may find a provider down in the same moment: the first opens the circuit, the others
 # can only make it stay open longer, without counting as further openings.
 OPEN = """
@@ -169,11 +162,6 @@ where changed_at < $1
 async def troubled(connection: Connection) -> dict[str, CircuitRow]:
     """Read the circuits that are not closed."""
     return {row["name"]: CircuitRow(**row) for row in await connection.fetch(TROUBLED)}
-
-
-async def every_circuit(connection: Connection, limit: int) -> list[CircuitRow]:
-    """Read all circuits that are known, a bounded number."""
-    return [CircuitRow(**row) for row in await connection.fetch(ALL, limit)]
 
 
 async def open_circuit(connection: Connection, opening: Opening, now: datetime) -> CircuitRow:
