@@ -20,7 +20,7 @@ from tocsin.store.circuits import (
     troubled,
 )
 from tocsin.store.health import Alarm, list_alarms, raise_alarms
-from tocsin.store.pool import Pool, PoolSettings
+from tocsin.store.pool import Connection, Pool, PoolSettings
 
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
