@@ -5,7 +5,7 @@ import urllib.request
 
 import msgspec
 
-from tocsin.sandbox.faults import Outage
+from tocsin.sandbox.faults.rules import Outage
 from tocsin.sandbox.tally import Stats
 
 PATIENCE_SECONDS = 10.0

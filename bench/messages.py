@@ -9,11 +9,11 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from tocsin.catalog.load import load_catalog, shipped_catalog
-from tocsin.catalog.mail import inline_css
+from tocsin.catalog.templates.css import inline_css
 from tocsin.domain.catalog import Channel
+from tocsin.domain.delivery.message import Message
 from tocsin.domain.ids import DeliveryId, NotificationId, uuid7
-from tocsin.domain.message import Message
-from tocsin.providers.webhook import new_secret
+from tocsin.providers.webhook.provider import new_secret
 
 LONGEST_NAME = 18
 SHORTEST_NAME = 6

@@ -18,8 +18,8 @@ from pyreqwest.exceptions import PyreqwestError
 from bench.broker import free_port
 from bench.contract import Arena, token
 from bench.process import running
-from tocsin.api.keys import create_key
-from tocsin.api.roles import Role
+from tocsin.api.auth.api_keys import create_key
+from tocsin.api.auth.roles import Role
 from tocsin.domain.ids import uuid7
 from tocsin.store.embedded import EmbeddedPostgres
 from tocsin.store.migrate import migrate

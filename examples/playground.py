@@ -23,13 +23,13 @@ from pyreqwest.client import ClientBuilder
 from pyreqwest.exceptions import PyreqwestError
 
 from examples.telling import PATIENCE, StoryEndsError, say, until
-from tocsin.api.keys import create_key
-from tocsin.api.roles import Role
-from tocsin.cli.stand_ins import settings_for
+from tocsin.api.auth.api_keys import create_key
+from tocsin.api.auth.roles import Role
+from tocsin.cli.run.stand_ins import settings_for
 from tocsin.client import AsyncPerson, AsyncTocsin
 from tocsin.compose import migrated_pool
 from tocsin.engine.clock import utc_now
-from tocsin.ingress.outbox_install import install_sql
+from tocsin.ingress.outbox.install import install_sql
 from tocsin.sandbox import Sandbox, SandboxSettings
 from tocsin.sandbox.appearance import Appearance, appearance
 from tocsin.settings import Settings

@@ -2,7 +2,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from databases import SCHEMA, fresh_database, migrated_template, running_server
+from tests.databases import SCHEMA, fresh_database, migrated_template, running_server
 from tocsin.store.pool import Pool, PoolSettings, open_pool
 
 

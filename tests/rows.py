@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from tocsin.domain.ids import LeaseId, new_lease_id, uuid7
-from tocsin.store.claims import START, ClaimedDelivery, Position, claim
+from tocsin.store.deliveries.claim import START, ClaimedDelivery, Position, claim
 from tocsin.store.pool import Connection, Pool
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

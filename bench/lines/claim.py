@@ -11,8 +11,8 @@ from bench.contract import Arena, Goal, Reading
 from bench.tocsin_server import database
 from tocsin.domain.ids import new_lease_id
 from tocsin.engine.clock import utc_now
-from tocsin.store.claims import START, Position, claim
-from tocsin.store.deliveries import SentDelivery, settle_sent
+from tocsin.store.deliveries.claim import START, Position, claim
+from tocsin.store.deliveries.settle import SentDelivery, settle_sent
 from tocsin.store.migrate import migrate
 from tocsin.store.pool import LOOKUPS_ONLY, PoolSettings, connection_settings
 

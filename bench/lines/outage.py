@@ -15,8 +15,8 @@ from bench.goals import NONE, RATE_BESIDE_AN_OUTAGE
 from bench.process import ProgramFailedError
 from bench.progress import tell
 from bench.tocsin_server import SCHEMA, Phone, android, tocsin_server
-from tocsin.sandbox.apns_tokens import KEY_ID, TEAM_ID
-from tocsin.sandbox.faults import Outage
+from tocsin.sandbox.apns.provider_token import KEY_ID, TEAM_ID
+from tocsin.sandbox.faults.rules import Outage
 from tocsin.sandbox.tally import SecondCount
 from tocsin.store.pool import connection_settings
 

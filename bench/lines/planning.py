@@ -11,13 +11,13 @@ from bench.tocsin_server import SCHEMA, database
 from tocsin.catalog.load import load_catalog, shipped_catalog
 from tocsin.domain.ids import new_lease_id
 from tocsin.domain.limits import LimitsSettings
-from tocsin.domain.quiet_hours import QuietHours, QuietHoursSettings
-from tocsin.engine.claim import Claim
+from tocsin.domain.timing.quiet_hours import QuietHours, QuietHoursSettings
 from tocsin.engine.clock import utc_now
-from tocsin.engine.gate import Gate
-from tocsin.engine.toggles import Toggles
-from tocsin.engine.triage import Admitted, Triage
-from tocsin.store.claims import START, Position, claim
+from tocsin.engine.dispatch.claimer import Claim
+from tocsin.engine.dispatch.fan_out import Gate
+from tocsin.engine.dispatch.rules import Admitted, Triage
+from tocsin.engine.toggles.toggles import Toggles
+from tocsin.store.deliveries.claim import START, Position, claim
 from tocsin.store.pool import Pool, PoolSettings, open_pool
 
 BATCH = 100

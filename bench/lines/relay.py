@@ -16,7 +16,7 @@ from bench.goals import NONE
 from bench.process import running
 from bench.progress import tell
 from bench.tocsin_server import SCHEMA, database
-from tocsin.ingress.outbox_install import install
+from tocsin.ingress.outbox.install import install
 from tocsin.store.pool import connection_settings
 
 EVENTS = 200_000

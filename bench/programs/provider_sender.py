@@ -12,18 +12,18 @@ import uvloop
 
 from bench.contract import Arena
 from bench.messages import messages
-from tocsin.compose import calm_the_collector
-from tocsin.domain.message import Message, Provider
-from tocsin.domain.outcome import Sent
+from tocsin.compose import tune_gc
+from tocsin.domain.delivery.message import Message, Provider
+from tocsin.domain.delivery.outcome import Sent
 from tocsin.engine.clock import utc_now
-from tocsin.providers.apns import ApnsProvider, ApnsSettings
-from tocsin.providers.expo import ExpoProvider, ExpoSettings
-from tocsin.providers.fcm import FcmProvider, FcmSettings
-from tocsin.providers.smtp import SmtpProvider, SmtpSettings
-from tocsin.providers.webhook import WebhookProvider, WebhookSettings
-from tocsin.providers.webpush import WebPushProvider, WebPushSettings
-from tocsin.providers.webpush_crypto import new_private_key_pem
-from tocsin.sandbox.apns_tokens import KEY_ID, TEAM_ID
+from tocsin.providers.apns.provider import ApnsProvider, ApnsSettings
+from tocsin.providers.expo.provider import ExpoProvider, ExpoSettings
+from tocsin.providers.fcm.provider import FcmProvider, FcmSettings
+from tocsin.providers.smtp.provider import SmtpProvider, SmtpSettings
+from tocsin.providers.webhook.provider import WebhookProvider, WebhookSettings
+from tocsin.providers.webpush.crypto import new_private_key_pem
+from tocsin.providers.webpush.provider import WebPushProvider, WebPushSettings
+from tocsin.sandbox.apns.provider_token import KEY_ID, TEAM_ID
 
 ProviderName = Literal["fcm", "apns", "expo", "webpush", "smtp", "webhook"]
 
@@ -102,7 +102,7 @@ async def run(order: ProviderOrder) -> ProviderCost:
     provider = build(order)
     await provider.prepare()
     await send_all(provider, ready[: order.warm_up])
-    calm_the_collector()
+    tune_gc()
     wall, cpu = time.perf_counter(), time.process_time()
     await send_all(provider, ready[order.warm_up :])
     cost = ProviderCost(seconds=time.perf_counter() - wall, cpu_seconds=time.process_time() - cpu)

@@ -10,7 +10,7 @@ from examples.crm.customers import add_customer
 from examples.crm.operations import Operator
 from examples.playground import Receiver, playground
 from examples.telling import chapter, play, say
-from tocsin.api.roles import Role
+from tocsin.api.auth.roles import Role
 
 HERE = Path(__file__).parent
 IMPORT = """

@@ -17,31 +17,31 @@ from tocsin.api.services import Services
 from tocsin.catalog.catalog import Catalog
 from tocsin.catalog.load import load_catalog, shipped_catalog
 from tocsin.domain.catalog import Channel
-from tocsin.domain.message import Provider
-from tocsin.domain.quiet_hours import QuietHours
-from tocsin.engine.accept import Acceptor
-from tocsin.engine.check import Planner
+from tocsin.domain.delivery.message import Provider
+from tocsin.domain.timing.quiet_hours import QuietHours
+from tocsin.engine.accept.acceptor import Acceptor
+from tocsin.engine.accept.planner import Planner
 from tocsin.engine.clock import utc_now
-from tocsin.engine.explain import Explainer
-from tocsin.engine.periodic import Scheduler
-from tocsin.engine.periodic_load import load_sources
-from tocsin.engine.periodic_run import RunTools
-from tocsin.engine.providers import ProviderInUse
-from tocsin.engine.toggles import Toggles, ToggleWatch
-from tocsin.engine.triage import Triage
+from tocsin.engine.dispatch.rules import Triage
+from tocsin.engine.health.provider_health import ProviderInUse
+from tocsin.engine.inspect.explain import Explainer
+from tocsin.engine.periodic.load import load_sources
+from tocsin.engine.periodic.run import RunTools
+from tocsin.engine.periodic.scheduler import Scheduler
+from tocsin.engine.toggles.toggles import Toggles, ToggleWatch
 from tocsin.engine.wake import Wake
 from tocsin.engine.worker import Worker, WorkerSettings
-from tocsin.ingress.envelopes import reader
-from tocsin.ingress.handover import Handover
-from tocsin.ingress.outbox_settings import producer_of
-from tocsin.ingress.relay import Relay
-from tocsin.providers.apns import ApnsProvider
-from tocsin.providers.expo import ExpoProvider
-from tocsin.providers.fcm import FcmProvider
-from tocsin.providers.smtp import SmtpProvider
-from tocsin.providers.webhook import WebhookProvider
-from tocsin.providers.webpush import WebPushProvider, read_private_key_file
-from tocsin.providers.webpush_crypto import new_private_key_pem, public_key_of
+from tocsin.ingress.outbox.envelopes import reader
+from tocsin.ingress.outbox.handover import Handover
+from tocsin.ingress.outbox.relay import Relay
+from tocsin.ingress.outbox.settings import producer_of
+from tocsin.providers.apns.provider import ApnsProvider
+from tocsin.providers.expo.provider import ExpoProvider
+from tocsin.providers.fcm.provider import FcmProvider
+from tocsin.providers.smtp.provider import SmtpProvider
+from tocsin.providers.webhook.provider import WebhookProvider
+from tocsin.providers.webpush.crypto import new_private_key_pem, public_key_of
+from tocsin.providers.webpush.provider import WebPushProvider, read_private_key_file
 from tocsin.settings import Settings, default_data_dir, providers_in_use
 from tocsin.store.embedded import EmbeddedPostgres
 from tocsin.store.kept_secrets import get_or_make
@@ -247,7 +247,7 @@ async def run_worker(settings: Settings, url: str, stop: asyncio.Event) -> None:
             clock=utc_now,
             more=[Scheduler(sources, run_tools)],
         )
-        calm_the_collector()
+        tune_gc()
         await worker.run(stop)
 
 
@@ -274,7 +274,7 @@ async def run_relays(settings: Settings, url: str, stop: asyncio.Event) -> None:
             )
             for name, outbox in settings.outboxes.items()
         ]
-        calm_the_collector()
+        tune_gc()
         watching = asyncio.create_task(ToggleWatch(toggles, url, settings.schema, settings.pool).run())
         async with asyncio.TaskGroup() as running:
             for relay in relays:
@@ -282,7 +282,7 @@ async def run_relays(settings: Settings, url: str, stop: asyncio.Event) -> None:
         watching.cancel()
 
 
-def calm_the_collector() -> None:
+def tune_gc() -> None:
     """Keep the garbage collector from walking everything that was loaded, again and again.
 
     With the standard thresholds a profile of a busy worker showed a sixth of its time there.

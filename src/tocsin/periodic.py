@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from tocsin.domain.intent import Audience, Intent
-from tocsin.domain.schedule import CatchUp, Schedule
+from tocsin.domain.timing.schedule import CatchUp, Schedule
 
 __all__ = ["Audience", "Checkpoint", "Intent", "Periodic", "Yielded", "periodic"]
 

@@ -10,29 +10,29 @@ from typing import Annotated, Any, get_args, get_origin
 import msgspec
 from msgspec import Meta
 
+from tocsin.api.auth.tokens import AuthSettings, auth_settings_faults
 from tocsin.api.server import HttpSettings, http_settings_faults
-from tocsin.api.tokens import AuthSettings, auth_settings_faults
-from tocsin.domain.devices import DeviceSettings, device_settings_faults
 from tocsin.domain.errors import SettingsError
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import EmailAddress
 from tocsin.domain.limits import LimitsSettings
-from tocsin.domain.quiet_hours import QuietHoursSettings, quiet_hours_faults
-from tocsin.domain.unsubscribe import UnsubscribeSettings, unsubscribe_settings_faults
-from tocsin.engine.circuits import HealthSettings, health_settings_faults
-from tocsin.engine.dispatch import DispatchSettings
-from tocsin.engine.flags import TogglesSettings, toggles_settings_faults
-from tocsin.engine.pace import RatesSettings
-from tocsin.engine.periodic import PeriodicSettings
-from tocsin.engine.periodic_load import periodic_settings_faults
-from tocsin.ingress.outbox_settings import OutboxSettings, outbox_settings_faults
+from tocsin.domain.people.devices import DeviceSettings, device_settings_faults
+from tocsin.domain.people.unsubscribe import UnsubscribeSettings, unsubscribe_settings_faults
+from tocsin.domain.timing.quiet_hours import QuietHoursSettings, quiet_hours_faults
+from tocsin.engine.dispatch.dispatcher import DispatchSettings
+from tocsin.engine.health.circuit_breakers import HealthSettings, health_settings_faults
+from tocsin.engine.health.rate_limits import RatesSettings
+from tocsin.engine.periodic.load import periodic_settings_faults
+from tocsin.engine.periodic.scheduler import PeriodicSettings
+from tocsin.engine.toggles.flags import TogglesSettings, toggles_settings_faults
+from tocsin.ingress.outbox.settings import OutboxSettings, outbox_settings_faults
 from tocsin.logs import LogSettings
-from tocsin.providers.apns import ApnsSettings, apns_settings_faults
-from tocsin.providers.expo import ExpoSettings, expo_settings_faults
-from tocsin.providers.fcm import FcmSettings, fcm_settings_faults
-from tocsin.providers.smtp import SmtpSettings, smtp_settings_faults
-from tocsin.providers.webhook import WebhookSettings, webhook_settings_faults
-from tocsin.providers.webpush import WebPushSettings, webpush_settings_faults
+from tocsin.providers.apns.provider import ApnsSettings, apns_settings_faults
+from tocsin.providers.expo.provider import ExpoSettings, expo_settings_faults
+from tocsin.providers.fcm.provider import FcmSettings, fcm_settings_faults
+from tocsin.providers.smtp.provider import SmtpSettings, smtp_settings_faults
+from tocsin.providers.webhook.provider import WebhookSettings, webhook_settings_faults
+from tocsin.providers.webpush.provider import WebPushSettings, webpush_settings_faults
 from tocsin.store.pool import PoolSettings, schema_fault
 
 PREFIX = "TOCSIN_"

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from acceptance.figures import Figure, as_property, figures
-from acceptance.installation import Installation, installed
+from tests.acceptance.figures import Figure, as_property, figures
+from tests.acceptance.installation import Installation, installed
 
 
 @pytest.fixture

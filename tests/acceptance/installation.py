@@ -8,15 +8,15 @@ from typing import Any
 
 import httpx
 
-from acceptance.processes import Process, Processes, processes_in
-from databases import SCHEMA
-from edges.edge import SECRET, person
-from tocsin.api.keys import create_key
-from tocsin.api.roles import Role
+from tests.acceptance.processes import Process, Processes, processes_in
+from tests.databases import SCHEMA
+from tests.edges.edge import SECRET, person
+from tests.waiting import found
+from tocsin.api.auth.api_keys import create_key
+from tocsin.api.auth.roles import Role
 from tocsin.engine.clock import utc_now
 from tocsin.sandbox import Sandbox, SandboxSettings
 from tocsin.store.pool import Pool, PoolSettings, open_pool
-from waiting import found
 
 _LISTENING = """
 select count(*) from pg_stat_activity where datname = current_database() and query ilike 'listen %'

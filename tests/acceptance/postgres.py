@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 
-from databases import open_folder
+from tests.databases import open_folder
 
 
 def postmaster(data_dir: Path) -> psutil.Process | None:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 import psutil
 
-from waiting import until
+from tests.waiting import until
 
 Found = TypeVar("Found")
 

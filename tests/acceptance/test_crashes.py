@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from acceptance.figures import Figure
-from acceptance.installation import Installation, Producer, installed, intent
-from acceptance.postgres import kill_postgres, mortal_folder
-from databases import SCHEMA
+from tests.acceptance.figures import Figure
+from tests.acceptance.installation import Installation, Producer, installed, intent
+from tests.acceptance.postgres import kill_postgres, mortal_folder
+from tests.databases import SCHEMA
+from tests.waiting import until
 from tocsin.sandbox import Hang, Latency
 from tocsin.store.embedded import EmbeddedPostgres
 from tocsin.store.migrate import migrate
 from tocsin.store.pool import PoolSettings
-from waiting import until
 
 IN_FLIGHT = 2_000
 INTENTS = 2_000

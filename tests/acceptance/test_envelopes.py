@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from acceptance.installation import Installation, installed
-from acceptance.test_periodic import QUICK
-from databases import SCHEMA, fresh_database
-from rows import add_device
+from tests.acceptance.installation import Installation, installed
+from tests.acceptance.test_periodic import QUICK
+from tests.databases import SCHEMA, fresh_database
+from tests.rows import add_device
+from tests.waiting import found
 from tocsin.catalog.load import shipped_catalog
 from tocsin.engine.clock import utc_now
 from tocsin.sandbox import Refuse
 from tocsin.store.migrate import pending_migrations
-from waiting import found
 
 ROOT = Path(__file__).parents[2]
 BEFORE_THE_NEWEST_MIGRATION = "before the newest migration"

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from acceptance.figures import Figure
-from acceptance.installation import Installation, Producer, installed
-from databases import fresh_database
-from edges.edge import person
+from tests.acceptance.figures import Figure
+from tests.acceptance.installation import Installation, Producer, installed
+from tests.databases import fresh_database
+from tests.edges.edge import person
 from tocsin.sandbox import Pass, Quota, Refuse
 
 IDLE_LATENCY_MS = 50

@@ -1,7 +1,7 @@
 """Several workers keep to one rate together."""
 
-from acceptance.figures import Figure
-from acceptance.installation import Installation
+from tests.acceptance.figures import Figure
+from tests.acceptance.installation import Installation
 
 RATE = 600
 SECONDS = 8

@@ -11,10 +11,10 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from acceptance.figures import Figure
-from acceptance.installation import Installation
-from databases import fresh_database
-from waiting import found
+from tests.acceptance.figures import Figure
+from tests.acceptance.installation import Installation
+from tests.databases import fresh_database
+from tests.waiting import found
 
 ROWS = int(os.environ.get("SCAN_ROWS", "10000"))
 """The suite reads fewer than the hundred thousand that `SCAN_ROWS=100000` asks for."""

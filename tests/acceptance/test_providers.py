@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from acceptance.installation import Installation, Producer
+from tests.acceptance.installation import Installation, Producer
+from tests.waiting import found, until
 from tocsin.sandbox import Outage
-from tocsin.sandbox.apns import Apns
-from waiting import found, until
+from tocsin.sandbox.apns.service import Apns
 
 ADA = {
     "fcm": {"token": "ada-fcm", "platform": "android"},

@@ -11,15 +11,15 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-import rows
-from acceptance.figures import Figure
-from acceptance.installation import Installation
-from acceptance.processes import Process
-from databases import fresh_database, open_folder
-from ingress.outboxes import Shop, intent
-from ingress.wires import Steps, Wire
-from tocsin.ingress.outbox_install import install
-from waiting import found
+from tests import rows
+from tests.acceptance.figures import Figure
+from tests.acceptance.installation import Installation
+from tests.acceptance.processes import Process
+from tests.databases import fresh_database, open_folder
+from tests.ingress.outbox.outboxes import Shop, intent
+from tests.ingress.outbox.wires import Steps, Wire
+from tests.waiting import found
+from tocsin.ingress.outbox.install import install
 
 EVENTS = 300
 KILLS = 6

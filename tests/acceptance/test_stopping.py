@@ -3,11 +3,11 @@
 import signal
 from pathlib import Path
 
-from acceptance.installation import Installation
-from acceptance.postgres import mortal_folder, postmaster
-from acceptance.processes import free_port, processes_in
+from tests.acceptance.installation import Installation
+from tests.acceptance.postgres import mortal_folder, postmaster
+from tests.acceptance.processes import free_port, processes_in
+from tests.waiting import until
 from tocsin.sandbox import Hang, Latency
-from waiting import until
 
 CONCURRENCY = 200
 PEOPLE = 50

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from acceptance.figures import Figure
-from acceptance.installation import Installation
+from tests.acceptance.figures import Figure
+from tests.acceptance.installation import Installation
 from tocsin.sandbox import Latency
 
 PEOPLE = 50

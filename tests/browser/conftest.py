@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from playwright.async_api import Browser, Page, async_playwright, expect
 
-from browser.visits import Visit
+from tests.browser.visits import Visit
+from tests.waiting import LONGEST_WAIT
 from tocsin.sandbox import Sandbox
-from waiting import LONGEST_WAIT
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Locator, Page, expect
 
-from browser.visits import Visit
-from providers.conformance import NOW, a_message
-from providers.sandboxes import calling
-from tocsin.domain.outcome import Sent
-from tocsin.providers.fcm import FcmProvider, FcmSettings
-from tocsin.providers.smtp import SmtpProvider, SmtpSettings
+from tests.browser.visits import Visit
+from tests.providers.conformance import NOW, a_message
+from tests.providers.sandboxes import calling
+from tocsin.domain.delivery.outcome import Sent
+from tocsin.providers.fcm.provider import FcmProvider, FcmSettings
+from tocsin.providers.smtp.provider import SmtpProvider, SmtpSettings
 from tocsin.sandbox import Sandbox
 
 HTML = """<!doctype html>

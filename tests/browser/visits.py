@@ -2,7 +2,7 @@
 
 from playwright.async_api import ConsoleMessage, Page, Request, expect
 
-from waiting import until
+from tests.waiting import until
 
 
 class Visit:

@@ -4,10 +4,11 @@ import msgspec
 import pytest
 
 from tocsin import client
-from tocsin.api import decisions, devices, users
+from tocsin.api.person import devices
+from tocsin.api.producer import decisions, users
 from tocsin.client.calls import LARGEST_BATCH
 from tocsin.domain import decide, intent
-from tocsin.engine import explain, show
+from tocsin.engine.inspect import explain, show
 
 PAIRS = [
     (client.Notification, show.Shown),
@@ -40,6 +41,6 @@ def test_an_intent_has_the_fields_that_are_taken() -> None:
 
 
 def test_a_batch_is_as_large_as_the_server_takes() -> None:
-    from tocsin.api import notifications
+    from tocsin.api.producer import notifications
 
     assert LARGEST_BATCH == notifications.LARGEST_BATCH

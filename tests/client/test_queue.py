@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.waiting import until
 from tocsin.client import AsyncTocsin, QueueFullError, QueueLimits, Tocsin, UnavailableError, UnsentError
 from tocsin.client.exchange import Lost, Reply, Request
 from tocsin.client.testing import FakeTocsin
 from tocsin.client.testing.in_memory import InMemory
-from waiting import until
 
 NEVER = QueueLimits(bound=3, linger_seconds=3_600)
 

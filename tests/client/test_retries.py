@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from client.flaky import Act, Flaky, Hang, LoseAnswer, Reset, Say
+from tests.client.flaky import Act, Flaky, Hang, LoseAnswer, Reset, Say
 from tocsin.client import (
     AsyncTocsin,
     Duplicate,

@@ -2,7 +2,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from edges.edge import Edge, running, services
+from tests.edges.edge import Edge, running, services
 from tocsin.store.pool import Pool
 
 

@@ -11,22 +11,22 @@ import jwt
 import msgspec
 from litestar.types import ASGIApp
 
-from databases import SCHEMA
+from tests.databases import SCHEMA
 from tocsin.api.app import create_app
-from tocsin.api.keys import create_key
-from tocsin.api.roles import Role
+from tocsin.api.auth.api_keys import create_key
+from tocsin.api.auth.roles import Role
+from tocsin.api.auth.tokens import AuthSettings
 from tocsin.api.server import HttpSettings, serve_api
 from tocsin.api.services import Services
-from tocsin.api.tokens import AuthSettings
 from tocsin.catalog.load import load_catalog, shipped_catalog
 from tocsin.domain.limits import LimitsSettings
-from tocsin.domain.quiet_hours import QuietHours, QuietHoursSettings
-from tocsin.engine.accept import Acceptor
-from tocsin.engine.check import Planner
+from tocsin.domain.timing.quiet_hours import QuietHours, QuietHoursSettings
+from tocsin.engine.accept.acceptor import Acceptor
+from tocsin.engine.accept.planner import Planner
 from tocsin.engine.clock import utc_now
-from tocsin.engine.explain import Explainer
-from tocsin.engine.toggles import Toggles
-from tocsin.engine.triage import Triage
+from tocsin.engine.dispatch.rules import Triage
+from tocsin.engine.inspect.explain import Explainer
+from tocsin.engine.toggles.toggles import Toggles
 from tocsin.store.pool import Pool
 
 SECRET = "a secret of at least thirty-two bytes"

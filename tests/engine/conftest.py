@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from databases import SCHEMA
-from engine.stage import MovableClock, Stage
+from tests.databases import SCHEMA
+from tests.engine.stage import MovableClock, Stage
 from tocsin.catalog.catalog import Catalog
 from tocsin.catalog.load import load_catalog, shipped_catalog
 from tocsin.store.pool import Pool, PoolSettings, open_pool

@@ -8,24 +8,24 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 from uuid import UUID
 
-import rows
-from databases import SCHEMA
+from tests import rows
+from tests.databases import SCHEMA
+from tests.waiting import found
 from tocsin.catalog.catalog import Catalog
+from tocsin.domain.delivery.message import Limits, Message, Provider
+from tocsin.domain.delivery.outcome import Outcome, Sent
 from tocsin.domain.intent import Audience, Intent
 from tocsin.domain.limits import LimitsSettings
-from tocsin.domain.message import Limits, Message, Provider
-from tocsin.domain.outcome import Outcome, Sent
-from tocsin.domain.quiet_hours import QuietHours, QuietHoursSettings
-from tocsin.engine.accept import Acceptor
-from tocsin.engine.answers import Accepted
-from tocsin.engine.check import Planner
-from tocsin.engine.dispatch import DispatchSettings
-from tocsin.engine.toggles import Toggles, ToggleWatch
-from tocsin.engine.triage import Triage
+from tocsin.domain.timing.quiet_hours import QuietHours, QuietHoursSettings
+from tocsin.engine.accept.acceptor import Acceptor
+from tocsin.engine.accept.answers import Accepted
+from tocsin.engine.accept.planner import Planner
+from tocsin.engine.dispatch.dispatcher import DispatchSettings
+from tocsin.engine.dispatch.rules import Triage
+from tocsin.engine.toggles.toggles import Toggles, ToggleWatch
 from tocsin.engine.wake import Wake
 from tocsin.engine.worker import Worker, WorkerSettings
 from tocsin.store.pool import Pool, PoolSettings
-from waiting import found
 
 QUICK = DispatchSettings(poll_seconds=0.02, lease_seconds=30.0, stop_seconds=10.0)
 

@@ -10,12 +10,12 @@ import pytest
 import structlog
 from msgspec.structs import replace
 
-from engine.stage import QUICK, BatchProvider, Stage, StubProvider, an_intent
-from rows import add_delivery, add_notification, device
+from tests.engine.stage import QUICK, BatchProvider, Stage, StubProvider, an_intent
+from tests.rows import add_delivery, add_notification, device
+from tests.waiting import found, until
+from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
 from tocsin.domain.ids import new_lease_id
-from tocsin.domain.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
-from tocsin.engine.answers import Accepted
-from waiting import found, until
+from tocsin.engine.accept.answers import Accepted
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)

@@ -3,10 +3,10 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from databases import fresh_database
-from ingress.outboxes import Shop, Tocsin
+from tests.databases import fresh_database
+from tests.ingress.outbox.outboxes import Shop, Tocsin
 from tocsin.catalog.load import load_catalog, shipped_catalog
-from tocsin.ingress.outbox_install import install
+from tocsin.ingress.outbox.install import install
 from tocsin.store.pool import Pool
 
 

@@ -11,14 +11,14 @@ import logging
 import pytest
 import structlog
 
-from providers.http2_peer import CannedAnswer
-from providers.rig import NOW, UNREACHABLE, Rig, a_message, send_one, send_to
-from providers.wire import Address
-from providers.wire_conformance import Http2Conformance, WireConformance
-from tocsin.domain.outcome import Defer, Gone, Rejected, Retry, Sent
+from tests.providers.http.http2_peer import CannedAnswer
+from tests.providers.rig import NOW, UNREACHABLE, Rig, a_message, send_one, send_to
+from tests.providers.wire import Address
+from tests.providers.wire_conformance import Http2Conformance, WireConformance
+from tests.waiting import until
+from tocsin.domain.delivery.outcome import Defer, Gone, Rejected, Retry, Sent
 from tocsin.sandbox import Cut, Hang, Latency
-from tocsin.sandbox.faults import Fault
-from waiting import until
+from tocsin.sandbox.faults.rules import Fault
 
 __all__ = [
     "NOW",

@@ -7,14 +7,14 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from providers.http2_peer import CannedAnswer
-from providers.wire import Address
+from tests.providers.http.http2_peer import CannedAnswer
+from tests.providers.wire import Address
+from tocsin.domain.delivery.message import Message, Provider
+from tocsin.domain.delivery.outcome import Outcome
 from tocsin.domain.ids import new_delivery_id, new_notification_id
-from tocsin.domain.message import Message, Provider
-from tocsin.domain.outcome import Outcome
 from tocsin.sandbox import Refuse, Sandbox
-from tocsin.sandbox.fault_board import FaultBoard
-from tocsin.sandbox.faults import Fault
+from tocsin.sandbox.faults.board import FaultBoard
+from tocsin.sandbox.faults.rules import Fault
 from tocsin.sandbox.phones import Received
 from tocsin.sandbox.tally import Stats
 

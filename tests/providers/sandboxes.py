@@ -12,7 +12,7 @@ import msgspec
 from pyreqwest.client import Client, ClientBuilder
 
 from tocsin.sandbox import Sandbox
-from tocsin.sandbox.accounts import ServiceAccount
+from tocsin.sandbox.fcm.accounts import ServiceAccount
 
 MESSAGING_SCOPE = "https://www.googleapis.com/auth/firebase.messaging"
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"

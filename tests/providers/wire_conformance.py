@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from providers.http2_peer import Http2Peer
-from providers.rig import NOW, Rig, send_to
-from providers.wire import Proxy
-from tocsin.domain.message import Provider
-from tocsin.domain.outcome import Outcome, Retry, Sent
+from tests.providers.http.http2_peer import Http2Peer
+from tests.providers.rig import NOW, Rig, send_to
+from tests.providers.wire import Proxy
+from tests.waiting import until
+from tocsin.domain.delivery.message import Provider
+from tocsin.domain.delivery.outcome import Outcome, Retry, Sent
 from tocsin.sandbox import Hang, Latency
-from waiting import until
 
 
 async def send_many(rig: Rig, provider: Provider, at: str, names: list[str]) -> list[Outcome]:

@@ -4,8 +4,8 @@ import sys
 from datetime import UTC, datetime
 from itertools import count
 
-from databases import SCHEMA
-from tocsin.providers.webpush_crypto import new_private_key_pem, public_key_of
+from tests.databases import SCHEMA
+from tocsin.providers.webpush.crypto import new_private_key_pem, public_key_of
 from tocsin.store import kept_secrets
 from tocsin.store.pool import Pool
 
@@ -13,7 +13,7 @@ NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 FIRST_START = """
 import asyncio, datetime, sys
-from tocsin.providers.webpush_crypto import new_private_key_pem, public_key_of
+from tocsin.providers.webpush.crypto import new_private_key_pem, public_key_of
 from tocsin.store import kept_secrets
 from tocsin.store.pool import PoolSettings, open_pool
 

@@ -3,10 +3,10 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from rows import NOW
+from tests.rows import NOW
+from tocsin.domain.delivery.reasons import Reason
 from tocsin.domain.ids import new_delivery_id
 from tocsin.domain.limits import Allowance
-from tocsin.domain.reasons import Reason
 from tocsin.store.limits import Request, prune, reserve, used
 from tocsin.store.pool import Pool
 

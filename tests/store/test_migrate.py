@@ -2,7 +2,7 @@ import asyncio
 
 import asyncpg
 
-from databases import SCHEMA, fresh_database
+from tests.databases import SCHEMA, fresh_database
 from tocsin.store.migrate import MIGRATIONS, migrate, pending_migrations
 from tocsin.store.pool import PoolSettings, connect
 

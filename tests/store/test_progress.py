@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rows import NOW
+from tests.rows import NOW
 from tocsin.domain.ids import new_lease_id
 from tocsin.store import progress
 from tocsin.store.pool import Pool

@@ -13,11 +13,11 @@ STATEMENT = re.compile(r"\s*(select|with|insert|update|delete|explain)\b")
 def statements() -> dict[str, str]:
     """Find every SQL text that a module of the store names as a constant."""
     found = {}
-    for module_info in pkgutil.iter_modules(tocsin.store.__path__, "tocsin.store."):
+    for module_info in pkgutil.walk_packages(tocsin.store.__path__, "tocsin.store."):
         module = importlib.import_module(module_info.name)
         for name, value in vars(module).items():
             if name.isupper() and name[0] != "_" and isinstance(value, str) and STATEMENT.match(value):
-                found[f"{module_info.name.rpartition('.')[2]}.{name}"] = value
+                found[f"{module_info.name.removeprefix('tocsin.store.')}.{name}"] = value
     return found
 
 
@@ -26,12 +26,12 @@ STATEMENTS = statements()
 
 def test_the_statements_are_found() -> None:
     assert {
-        "claims.CLAIM",
-        "deliveries.SETTLE_SENT",
-        "deliveries.SETTLE_UNSENT",
+        "deliveries.claim.CLAIM",
+        "deliveries.settle.SETTLE_SENT",
+        "deliveries.settle.SETTLE_UNSENT",
         "notifications.ACCEPT",
         "refused.RECORD",
-        "users.PUT",
+        "people.users.PUT",
     } <= set(STATEMENTS)
 
 

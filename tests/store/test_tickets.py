@@ -3,10 +3,10 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from rows import NOW, add_delivery, delivery, take
-from tocsin.domain.delivery import State
+from tests.rows import NOW, add_delivery, delivery, take
+from tocsin.domain.delivery.states import State
 from tocsin.domain.ids import LeaseId, new_lease_id
-from tocsin.store.deliveries import SentDelivery, UnsentDelivery, settle_sent, settle_unsent
+from tocsin.store.deliveries.settle import SentDelivery, UnsentDelivery, settle_sent, settle_unsent
 from tocsin.store.pool import Pool, PoolSettings
 from tocsin.store.tickets import Ticket, ask_again, confirm, drop_tickets, reopen, take_tickets
 

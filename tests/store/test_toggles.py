@@ -1,10 +1,10 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+from tests.waiting import until
 from tocsin.store import toggles
 from tocsin.store.pool import Pool
 from tocsin.store.toggles import ToggleRow
-from waiting import until
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

@@ -2,8 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 
-from tocsin.domain.hints import HINTS, SMTP_HINTS
-from tocsin.providers import apns_answers, expo_answers, fcm_answers, webhook_answers, webpush_answers
+from tocsin.domain.delivery.hints import HINTS, SMTP_HINTS
+from tocsin.providers.apns import answers as apns_answers
+from tocsin.providers.expo import answers as expo_answers
+from tocsin.providers.fcm import answers as fcm_answers
+from tocsin.providers.webhook import answers as webhook_answers
+from tocsin.providers.webpush import answers as webpush_answers
 from tools.docs.markdown import NONE, code, codes, page, table
 
 TABLES: Mapping[str, frozenset[str]] = {

@@ -2,10 +2,10 @@
 
 from datetime import timedelta
 
-from tocsin.domain.hints import HINTS
-from tocsin.domain.topics import MOST_TOPICS
-from tocsin.providers.fcm import BROADCAST_BYTES, FcmProvider
-from tocsin.providers.fcm_answers import RULES, Rule
+from tocsin.domain.delivery.hints import HINTS
+from tocsin.domain.people.topics import MOST_TOPICS
+from tocsin.providers.fcm.answers import RULES, Rule
+from tocsin.providers.fcm.provider import BROADCAST_BYTES, FcmProvider
 from tools.docs.markdown import code, page, table
 
 OUTCOMES = {

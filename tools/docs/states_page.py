@@ -1,7 +1,7 @@
 """The reference of states, transitions and reasons, from the tables that the code obeys."""
 
-from tocsin.domain import reasons
-from tocsin.domain.delivery import MEANING, TRANSITIONS, WAITING, State
+from tocsin.domain.delivery import reasons
+from tocsin.domain.delivery.states import MEANING, TRANSITIONS, WAITING, State
 from tools.docs.markdown import NONE, code, codes, page, table
 
 INTRO = (

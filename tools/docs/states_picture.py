@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
-from tocsin.domain.delivery import CLAIMED, TRANSITIONS, WAITING, State
+from tocsin.domain.delivery.states import CLAIMED, TRANSITIONS, WAITING, State
 from tools.docs.svg import Box, Drawing, across, bend
 
 WIDTH, HEIGHT = 116, 36

@@ -16,16 +16,16 @@ class Step(NamedTuple):
 
 ACCEPTING = (
     Step("producer", ("POST /v1/notifications", "or tocsin send")),
-    Step("check", ("type, payload, audience:", "every fault is named"), "engine.check"),
+    Step("check", ("type, payload, audience:", "every fault is named"), "engine.accept.planner"),
     Step("plan", ("one delivery a recipient", "and channel, or a reason"), "domain.plan"),
-    Step("accept", ("one transaction for all", "who came together"), "engine.accept"),
+    Step("accept", ("one transaction for all", "who came together"), "engine.accept.acceptor"),
 )
 SENDING = (
-    Step("claim", ("what is due, under a lease,", "with all that decides"), "engine.claim"),
-    Step("decide", ("whether and when, and why;", "one for each device"), "engine.triage"),
-    Step("prepare", ("render the texts in the", "person's language"), "engine.prepare"),
-    Step("send", ("a lane for each provider,", "no transaction held"), "engine.lane"),
-    Step("settle", ("outcome, attempt, device:", "guarded by the lease"), "engine.settle"),
+    Step("claim", ("what is due, under a lease,", "with all that decides"), "engine.dispatch.claimer"),
+    Step("decide", ("whether and when, and why;", "one for each device"), "engine.dispatch.rules"),
+    Step("prepare", ("render the texts in the", "person's language"), "engine.dispatch.render"),
+    Step("send", ("a lane for each provider,", "no transaction held"), "engine.dispatch.lane"),
+    Step("settle", ("outcome, attempt, device:", "guarded by the lease"), "engine.settle.writer"),
 )
 WIDTH, HEIGHT, GAP, LEFT = 186, 86, 40, 32
 

@@ -8,32 +8,19 @@ from litestar import Litestar, Request, get
 from litestar.datastructures import State
 from litestar.response.base import ASGIResponse
 
-from tocsin.api import (
-    admin,
-    alarms,
-    decisions,
-    devices,
-    notifications,
-    preferences,
-    probes,
-    progress,
-    providers,
-    suppressions,
-    toggles,
-    unsubscribe,
-    users,
-    webhooks,
-    webpush,
-)
-from tocsin.api.access_log import AccessLog
-from tocsin.api.auth import Gate
-from tocsin.api.failures import FAILURES
-from tocsin.api.keys import KeyRing
+from tocsin.api import probes
+from tocsin.api.auth.access import Gate
+from tocsin.api.auth.api_keys import KeyRing
+from tocsin.api.auth.tokens import PersonTokens
+from tocsin.api.http.access_log import AccessLog
+from tocsin.api.http.failures import FAILURES
+from tocsin.api.http.replies import reply
 from tocsin.api.openapi import openapi_document
 from tocsin.api.operations import AnyoneMay, Operation, Tag, declared
-from tocsin.api.replies import reply
+from tocsin.api.operator import admin, alarms, progress, providers, suppressions, toggles
+from tocsin.api.person import devices, preferences, unsubscribe, webpush
+from tocsin.api.producer import decisions, notifications, users, webhooks
 from tocsin.api.services import Services
-from tocsin.api.tokens import PersonTokens
 from tocsin.catalog.catalog import Catalog
 
 ROUTES = (

@@ -9,8 +9,7 @@ import msgspec
 from litestar import Litestar
 from litestar.routes import HTTPRoute
 
-from tocsin.api.operations import OPERATION, Access, AnyoneMay, KeyMay, Operation, PersonMay
-from tocsin.api.problems import (
+from tocsin.api.http.problems import (
     INTERNAL_ERROR,
     MEDIA_TYPE,
     NOT_ALLOWED,
@@ -19,6 +18,7 @@ from tocsin.api.problems import (
     Kind,
     Problem,
 )
+from tocsin.api.operations import OPERATION, Access, AnyoneMay, KeyMay, Operation, PersonMay
 
 _REF = "#/components/schemas/{name}"
 

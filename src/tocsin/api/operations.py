@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from tocsin.api.problems import Kind
-from tocsin.api.roles import Right
+from tocsin.api.auth.roles import Right
+from tocsin.api.http.problems import Kind
 
 
 class Tag(StrEnum):

@@ -8,9 +8,9 @@ import msgspec
 from litestar import Request, get
 from litestar.response.base import ASGIResponse
 
+from tocsin.api.http.problems import NOT_READY, ProblemError
+from tocsin.api.http.replies import reply
 from tocsin.api.operations import AnyoneMay, Operation, Tag, declared
-from tocsin.api.problems import NOT_READY, ProblemError
-from tocsin.api.replies import reply
 from tocsin.api.services import services_of
 from tocsin.store.migrate import pending_migrations
 from tocsin.store.pool import Pool

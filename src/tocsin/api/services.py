@@ -5,15 +5,15 @@ from typing import Any
 import msgspec
 from litestar import Request
 
+from tocsin.api.auth.tokens import AuthSettings
 from tocsin.api.server import HttpSettings
-from tocsin.api.tokens import AuthSettings
-from tocsin.domain.devices import DeviceSettings
-from tocsin.domain.unsubscribe import UnsubscribeSettings
-from tocsin.engine.accept import Acceptor
+from tocsin.domain.people.devices import DeviceSettings
+from tocsin.domain.people.unsubscribe import UnsubscribeSettings
+from tocsin.engine.accept.acceptor import Acceptor
 from tocsin.engine.clock import Clock
-from tocsin.engine.explain import Explainer
-from tocsin.engine.providers import ProviderInUse
-from tocsin.providers.webhook import WebhookSettings
+from tocsin.engine.health.provider_health import ProviderInUse
+from tocsin.engine.inspect.explain import Explainer
+from tocsin.providers.webhook.provider import WebhookSettings
 from tocsin.store.pool import Pool
 
 

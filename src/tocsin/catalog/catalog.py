@@ -6,13 +6,13 @@ from typing import TypeAlias
 
 import msgspec
 
-from tocsin.catalog.look import LookTexts
 from tocsin.catalog.schema import Schema
-from tocsin.catalog.templates import RenderError, Text
+from tocsin.catalog.templates.appearance import LookTexts
+from tocsin.catalog.templates.jinja import RenderError, Text
 from tocsin.domain.catalog import Channel, Content, NotificationType, Payload, upgrade_through
 from tocsin.domain.errors import TocsinError
 from tocsin.domain.faults import Fault
-from tocsin.domain.locale import fallback_chain
+from tocsin.domain.people.locale import fallback_chain
 
 Named: TypeAlias = tuple[tuple[str, Text], ...]
 

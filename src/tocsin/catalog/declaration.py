@@ -12,7 +12,7 @@ from tocsin.catalog.schema import Place, Schema, schema_complaints
 from tocsin.catalog.source import Source
 from tocsin.domain.catalog import NotificationType, Upgrade
 from tocsin.domain.faults import Fault
-from tocsin.domain.locale import normalize
+from tocsin.domain.people.locale import normalize
 
 _FILE = Schema(json.loads(resources.files(__package__).joinpath("type.schema.json").read_text("utf-8")))
 

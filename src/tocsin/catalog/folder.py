@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from tocsin.catalog.source import Source, read_source
-from tocsin.catalog.templates import TemplateSource
+from tocsin.catalog.templates.jinja import TemplateSource
 from tocsin.domain.faults import Fault
 
 _HTML_PART = "html"

@@ -9,9 +9,9 @@ import msgspec
 from tocsin.catalog.catalog import Catalog, Edition
 from tocsin.catalog.declaration import Declared, declared_in
 from tocsin.catalog.folder import Folder, TemplateFile, read_folder
-from tocsin.catalog.proof import accepted_examples, example_faults, upgrade_faults
 from tocsin.catalog.schema import Schema
-from tocsin.catalog.texts import texts_of
+from tocsin.catalog.templates.template_check import accepted_examples, example_faults, upgrade_faults
+from tocsin.catalog.templates.texts import texts_of
 from tocsin.domain.catalog import Payload
 from tocsin.domain.errors import CatalogError
 from tocsin.domain.faults import Fault

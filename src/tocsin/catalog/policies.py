@@ -5,8 +5,8 @@ from datetime import timedelta
 from typing import Any
 
 from tocsin.catalog.source import Source
-from tocsin.domain.backoff import parse_backoff, parse_duration
 from tocsin.domain.catalog import DEFAULT_BACKOFF, Digest, Failover, Policies, Throttle
+from tocsin.domain.delivery.backoff import parse_backoff, parse_duration
 from tocsin.domain.digest import NAMES
 from tocsin.domain.faults import Fault
 

@@ -6,26 +6,20 @@ from typing import Annotated
 
 import typer
 
-from tocsin.cli import (
+from tocsin.cli.notifications import cancel, explain, send, show
+from tocsin.cli.operate import (
     alarms,
-    cancel,
     catalog,
-    demo,
     devices,
-    explain,
     keys,
     outbox,
     progress,
     providers,
-    relay,
-    sandbox,
-    send,
-    serve,
-    show,
     suppressions,
     toggle,
 )
 from tocsin.cli.output import complain
+from tocsin.cli.run import demo, relay, sandbox, serve
 from tocsin.domain.errors import TocsinError
 
 app = typer.Typer(

@@ -23,7 +23,6 @@ from tocsin.client.answers import (
     User,
 )
 from tocsin.client.blocking import Person, Tocsin
-from tocsin.client.buffer import QueueLimits
 from tocsin.client.concurrent import AsyncPerson, AsyncTocsin
 from tocsin.client.errors import (
     ConflictError,
@@ -40,6 +39,7 @@ from tocsin.client.errors import (
     UnsentError,
 )
 from tocsin.client.intents import Intent, Question, new_key
+from tocsin.client.queue.buffer import QueueLimits
 from tocsin.domain.faults import Fault
 
 __all__ = [

@@ -9,12 +9,12 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from tocsin.client import calls, person_calls
 from tocsin.client.address import checked_base_url, checked_secret
-from tocsin.client.blocking_queue import BlockingQueue
-from tocsin.client.buffer import QueueLimits
 from tocsin.client.exchange import Link, Lost, Patience, Plan, Reply, Request, attempts
 from tocsin.client.intents import Intent, Question
+from tocsin.client.queue.blocking import BlockingQueue
+from tocsin.client.queue.buffer import QueueLimits
+from tocsin.client.signatures import in_words, shown_as
 from tocsin.client.transport import HttpTransport, Place, Transport
-from tocsin.client.words import in_words, shown_as
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from typing import TypeAlias, TypeVar
 import msgspec
 
 from tocsin.client.errors import RateLimitedError, UnavailableError
-from tocsin.domain.backoff import Exponential, delay
-from tocsin.domain.retry_after import read_retry_after
+from tocsin.domain.delivery.backoff import Exponential, delay
+from tocsin.domain.delivery.retry_after import read_retry_after
 
 T = TypeVar("T")
 

@@ -8,8 +8,8 @@ import msgspec
 from tocsin.client.answers import Device, PreferenceChanges, Preferences
 from tocsin.client.exchange import Call, Plan
 from tocsin.client.replies import read
-from tocsin.domain.device_tokens import USUAL_KIND, TokenKind
-from tocsin.domain.devices import Platform, ProviderName
+from tocsin.domain.people.device_tokens import USUAL_KIND, TokenKind
+from tocsin.domain.people.devices import Platform, ProviderName
 
 
 class _Devices(msgspec.Struct, frozen=True):

@@ -6,8 +6,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from tocsin.domain.backoff import Backoff, Exponential
-from tocsin.domain.message import PLAIN, Look
+from tocsin.domain.delivery.backoff import Backoff, Exponential
+from tocsin.domain.delivery.message import PLAIN, Look
 
 Channel: TypeAlias = Literal["push", "email", "webhook", "inbox"]
 Payload: TypeAlias = Mapping[str, Any]

@@ -8,13 +8,13 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from tocsin.domain.catalog import Channel, NotificationType
+from tocsin.domain.delivery.reasons import Reason
+from tocsin.domain.people.preferences import Choice, StoredChoices, allows
 from tocsin.domain.plan import due_time
-from tocsin.domain.preferences import Choice, StoredChoices, allows
-from tocsin.domain.quiet_hours import QuietHours, WindowChoice
-from tocsin.domain.reasons import Reason
-from tocsin.domain.timing import hold_until
-from tocsin.domain.walls import instant_of
-from tocsin.domain.zones import ZoneChoice, choose_zone
+from tocsin.domain.timing.quiet_hours import QuietHours, WindowChoice
+from tocsin.domain.timing.wall_clock import instant_of
+from tocsin.domain.timing.windows import hold_until
+from tocsin.domain.timing.zones import ZoneChoice, choose_zone
 
 Rule: TypeAlias = Literal[
     "cancelled",
@@ -79,7 +79,7 @@ class Person(msgspec.Struct, frozen=True, kw_only=True):
 NOBODY = Person()
 
 
-class StandsIn(msgspec.Struct, frozen=True):
+class FailoverState(msgspec.Struct, frozen=True):
     """How it is with the channel that a delivery stands in for.
 
     `confirmed` tells that it has reached the person, `awaited_at` when it will be tried first, if it
@@ -106,7 +106,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     off_by: str | None = None
     behind: bool = False
     superseded: bool = False
-    stands_in: StandsIn | None = None
+    stands_in: FailoverState | None = None
     cancelled: bool = False
     expires_at: datetime | None = None
     send_at_local: datetime | None = None
@@ -191,7 +191,7 @@ def _toggle(case: Case) -> tuple[Step, Hold | None]:
     return step, Hold((), held_by=case.off_by)
 
 
-def _failover(first: StandsIn, now: datetime) -> tuple[Step, Hold | Skip | None]:
+def _failover(first: FailoverState, now: datetime) -> tuple[Step, Hold | Skip | None]:
     if first.confirmed:
         detail = f"the {first.channel} was sent in time"
         return _skip("failover", detail, now, Reason.FAILOVER_NOT_NEEDED)

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from tocsin.domain.faults import Fault
 from tocsin.domain.fingerprint import fingerprint
-from tocsin.domain.recipient import (
+from tocsin.domain.people.recipient import (
     ConditionRecipient,
     ConfigRecipient,
     EmailRecipient,
@@ -17,7 +17,7 @@ from tocsin.domain.recipient import (
     TopicRecipient,
     UserRecipient,
 )
-from tocsin.domain.topics import Condition, Topic, condition_fault
+from tocsin.domain.people.topics import Condition, Topic, condition_fault
 
 LONGEST_TTL_SECONDS = 2_419_200
 LARGEST_AUDIENCE = 1_000

@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Meta
 
 from tocsin.domain.catalog import NotificationType
-from tocsin.domain.days import next_local_day, throttle_window
-from tocsin.domain.reasons import Reason
+from tocsin.domain.delivery.reasons import Reason
+from tocsin.domain.timing.days import next_local_day, throttle_window
 
 Beyond = Literal["skip", "defer"]
 DailyCount = Annotated[int, Meta(ge=1, le=100_000)]

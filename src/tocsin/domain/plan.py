@@ -8,10 +8,10 @@ from typing import assert_never
 import msgspec
 
 from tocsin.domain.catalog import Channel, NotificationType
-from tocsin.domain.delivery import State
+from tocsin.domain.delivery.reasons import Reason
+from tocsin.domain.delivery.states import State
 from tocsin.domain.ids import DeliveryId, new_delivery_id
-from tocsin.domain.reasons import Reason
-from tocsin.domain.recipient import (
+from tocsin.domain.people.recipient import (
     ConditionRecipient,
     ConfigRecipient,
     EmailRecipient,

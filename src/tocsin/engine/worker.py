@@ -7,26 +7,26 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from tocsin.domain.devices import DeviceSettings
-from tocsin.domain.message import GivesReceipts, Provider
-from tocsin.domain.unsubscribe import UnsubscribeSettings
-from tocsin.engine.circuits import Circuits, HealthSettings
+from tocsin.domain.delivery.message import GivesReceipts, Provider
+from tocsin.domain.people.devices import DeviceSettings
+from tocsin.domain.people.unsubscribe import UnsubscribeSettings
 from tocsin.engine.clock import Clock
-from tocsin.engine.digest import Digests
-from tocsin.engine.dispatch import Dispatcher, DispatchSettings, Tools
-from tocsin.engine.gate import Gate
-from tocsin.engine.pace import Pace, RatesSettings
-from tocsin.engine.prepare import Preparer
-from tocsin.engine.prune import Pruner
-from tocsin.engine.receipts import Receipts
-from tocsin.engine.release import Releaser
-from tocsin.engine.settle import Settler
-from tocsin.engine.sweep import Sweep
-from tocsin.engine.toggles import ToggleWatch
-from tocsin.engine.triage import Triage
-from tocsin.engine.verdict import BUSY, CIRCUIT
+from tocsin.engine.dispatch.digest import Digests
+from tocsin.engine.dispatch.dispatcher import Dispatcher, DispatchSettings, Tools
+from tocsin.engine.dispatch.fan_out import Gate
+from tocsin.engine.dispatch.render import Preparer
+from tocsin.engine.dispatch.rules import Triage
+from tocsin.engine.health.circuit_breakers import Circuits, HealthSettings
+from tocsin.engine.health.overdue_sweep import Sweep
+from tocsin.engine.health.rate_limits import Pace, RatesSettings
+from tocsin.engine.retention.prune import Pruner
+from tocsin.engine.settle.receipts import Receipts
+from tocsin.engine.settle.release import Releaser
+from tocsin.engine.settle.settlements import BUSY, CIRCUIT
+from tocsin.engine.settle.writer import Settler
+from tocsin.engine.toggles.toggles import ToggleWatch
 from tocsin.engine.wake import Wake
-from tocsin.store.holds import MOST_AT_ONCE
+from tocsin.store.deliveries.holds import MOST_AT_ONCE
 from tocsin.store.pool import Pool
 
 TRY_WITH = 20

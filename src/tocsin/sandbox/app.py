@@ -8,10 +8,10 @@ import structlog
 from granian.rsgi import HTTPProtocol, Scope  # type: ignore[attr-defined]
 
 from tocsin.sandbox.answers import Answer, Headers, json_answer, problem
-from tocsin.sandbox.control import PREFIX, Control
-from tocsin.sandbox.faults import Cut, Hang
+from tocsin.sandbox.faults.control import PREFIX, Control
+from tocsin.sandbox.faults.rules import Cut, Hang
+from tocsin.sandbox.fcm.oauth import TokenEndpoint
 from tocsin.sandbox.foreign_writes import is_foreign_write
-from tocsin.sandbox.oauth import TokenEndpoint
 from tocsin.sandbox.page import page_file
 from tocsin.sandbox.service import Broken, Request, Service
 

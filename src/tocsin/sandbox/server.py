@@ -11,21 +11,21 @@ from typing import Self, cast
 
 import msgspec
 
-from tocsin.sandbox.accounts import Accounts, ServiceAccount
 from tocsin.sandbox.app import Application
 from tocsin.sandbox.certificates import Certificates, prepare_certificates
-from tocsin.sandbox.control import Control
-from tocsin.sandbox.fault_board import FaultBoard
+from tocsin.sandbox.faults.board import FaultBoard
+from tocsin.sandbox.faults.control import Control
+from tocsin.sandbox.fcm.accounts import Accounts, ServiceAccount
+from tocsin.sandbox.fcm.oauth import TokenEndpoint
 from tocsin.sandbox.listener import Listener
-from tocsin.sandbox.oauth import TokenEndpoint
 from tocsin.sandbox.phones import Phones
 from tocsin.sandbox.service import Service, StandIn, Surroundings
 from tocsin.sandbox.services import SERVICES
 from tocsin.sandbox.settings import SandboxSettings
-from tocsin.sandbox.smtp import Smtp
+from tocsin.sandbox.smtp.server import Smtp
 from tocsin.sandbox.tally import Stats
-from tocsin.sandbox.webpush import WebPush
-from tocsin.sandbox.webpush_browsers import Subscription
+from tocsin.sandbox.webpush.browsers import Subscription
+from tocsin.sandbox.webpush.service import WebPush
 
 _PROJECT_ID = re.compile(r"[a-z][a-z0-9\-]{0,62}")
 

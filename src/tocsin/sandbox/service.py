@@ -7,9 +7,9 @@ from typing import ClassVar, Protocol
 import msgspec
 
 from tocsin.sandbox.answers import Answer
-from tocsin.sandbox.fault_board import FaultBoard
-from tocsin.sandbox.faults import Cut, Hang
-from tocsin.sandbox.oauth import TokenEndpoint
+from tocsin.sandbox.faults.board import FaultBoard
+from tocsin.sandbox.faults.rules import Cut, Hang
+from tocsin.sandbox.fcm.oauth import TokenEndpoint
 from tocsin.sandbox.phones import Phones
 from tocsin.sandbox.settings import SandboxSettings
 from tocsin.sandbox.tally import Tally

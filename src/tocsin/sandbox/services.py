@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from tocsin.sandbox.apns import Apns
-from tocsin.sandbox.expo import Expo
-from tocsin.sandbox.fcm import Fcm
+from tocsin.sandbox.apns.service import Apns
+from tocsin.sandbox.expo.service import Expo
+from tocsin.sandbox.fcm.service import Fcm
 from tocsin.sandbox.service import Service, Surroundings
-from tocsin.sandbox.webhook import Webhook
-from tocsin.sandbox.webpush import WebPush
+from tocsin.sandbox.webhook.service import Webhook
+from tocsin.sandbox.webpush.service import WebPush
 
 SERVICES: tuple[Callable[[Surroundings], Service], ...] = (Fcm, Apns, Expo, WebPush, Webhook)

@@ -3,7 +3,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from tocsin.sandbox.faults import Latency
+from tocsin.sandbox.faults.rules import Latency
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]

@@ -8,8 +8,8 @@ from uuid import UUID
 import msgspec
 
 from tocsin.domain.ids import LeaseId
-from tocsin.domain.schedule import CatchUp, ValueType
-from tocsin.store.health import storable
+from tocsin.domain.timing.schedule import CatchUp, ValueType
+from tocsin.store.health.provider_health import storable
 from tocsin.store.pool import Connection
 
 LONGEST_TEXT = 1_000

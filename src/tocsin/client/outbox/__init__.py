@@ -4,6 +4,6 @@ Each driver has a face of its own, `publish`: in `asyncpg`, `psycopg`, `sqlalche
 call the function that `tocsin outbox install` has put there, and give the id of the row.
 """
 
-from tocsin.client.outbox.words import Particulars
+from tocsin.client.outbox.row import Particulars
 
 __all__ = ["Particulars"]

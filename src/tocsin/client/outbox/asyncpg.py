@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol, Unpack
 
-from tocsin.client.outbox.words import Particulars, call
+from tocsin.client.outbox.row import Particulars, call
 
 
 class Connection(Protocol):

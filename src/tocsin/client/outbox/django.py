@@ -4,7 +4,7 @@ from typing import Unpack
 
 from django.db import DEFAULT_DB_ALIAS, NotSupportedError, connections
 
-from tocsin.client.outbox.words import Particulars, call
+from tocsin.client.outbox.row import Particulars, call
 
 
 def publish(

@@ -5,7 +5,7 @@ from typing import Any, Unpack
 from psycopg import AsyncConnection, Connection, sql
 from psycopg.rows import tuple_row
 
-from tocsin.client.outbox.words import Call, Particulars, call
+from tocsin.client.outbox.row import Call, Particulars, call
 
 
 def publish(

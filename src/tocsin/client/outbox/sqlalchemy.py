@@ -6,7 +6,7 @@ from sqlalchemy import Connection, TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from sqlalchemy.orm import Session
 
-from tocsin.client.outbox.words import Call, Particulars, call
+from tocsin.client.outbox.row import Call, Particulars, call
 
 
 def publish(

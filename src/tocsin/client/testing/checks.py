@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from tocsin.client.intents import AUDIENCES
 from tocsin.domain.faults import Fault
-from tocsin.domain.topics import Condition, Topic, condition_fault
+from tocsin.domain.people.topics import Condition, Topic, condition_fault
 
 _TEXT = r"^[^\x00-\x1f\x7f]*\Z"
 _UserId = Annotated[str, Meta(min_length=1, max_length=128, pattern=_TEXT)]

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from tocsin.client.answers import Device, Preferences, User
-from tocsin.domain.devices import short_hash, token_hash
 from tocsin.domain.ids import uuid7
+from tocsin.domain.people.devices import short_hash, token_hash
 
 
 class People:

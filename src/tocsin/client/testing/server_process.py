@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from tocsin.api.keys import create_key
-from tocsin.api.roles import Role
+from tocsin.api.auth.api_keys import create_key
+from tocsin.api.auth.roles import Role
 from tocsin.api.server import serve_api
-from tocsin.cli.process import run_until_stopped
-from tocsin.cli.stand_ins import settings_for
+from tocsin.cli.run.process import run_until_stopped
+from tocsin.cli.run.stand_ins import settings_for
 from tocsin.client.testing.started import Started
 from tocsin.compose import migrated_pool, open_api, run_worker
 from tocsin.engine.clock import utc_now

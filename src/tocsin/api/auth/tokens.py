@@ -1,0 +1,132 @@
+"""People's tokens: JWTs signed with a shared secret or by an identity provider's keys."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+import jwt
+import msgspec
+
+from tocsin.api.auth.jwks import KeySet
+from tocsin.domain.faults import Fault
+from tocsin.domain.intent import NumericUserId, UserId
+
+SHORTEST_SECRET = 32
+LONGEST_TOKEN = 8_192
+
+
+class AuthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How people's tokens are checked.
+
+    With `jwt_secret` HS256 tokens are taken, with `jwks_url` RS256 and ES256 ones; with neither,
+    nobody's. `user_claim` names the claim that holds the user id.
+    """
+
+    jwt_secret: str | None = None
+    jwks_url: str | None = None
+    issuer: str | None = None
+    audience: str | None = None
+    user_claim: str = "sub"
+    leeway_seconds: int = 30
+    jwks_timeout_seconds: float = 5.0
+
+    def __repr__(self) -> str:
+        """Tell everything but the secret."""
+        secret = "set" if self.jwt_secret else "not set"
+        return f"AuthSettings(jwt_secret=<{secret}>, jwks_url={self.jwks_url!r}, issuer={self.issuer!r})"
+
+
+def auth_settings_faults(settings: AuthSettings) -> Iterator[Fault]:
+    """Find what is wrong with the settings for people's tokens."""
+    if settings.jwt_secret is not None and len(settings.jwt_secret.encode()) < SHORTEST_SECRET:
+        yield Fault(
+            field="auth.jwt_secret",
+            code="too_short",
+            message=f"must be at least {SHORTEST_SECRET} bytes, or HS256 can be broken by guessing",
+        )
+    if settings.jwks_url is not None and not _is_http(settings.jwks_url):
+        yield Fault(field="auth.jwks_url", code="invalid", message="must be an http:// or https:// address")
+    if not settings.user_claim:
+        yield Fault(field="auth.user_claim", code="missing", message="must name a claim, such as sub")
+    if settings.leeway_seconds < 0:
+        yield Fault(field="auth.leeway_seconds", code="too_small", message="must not be negative")
+    if settings.jwks_timeout_seconds <= 0:
+        yield Fault(field="auth.jwks_timeout_seconds", code="too_small", message="must be more than 0")
+
+
+def _is_http(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme in {"http", "https"} and bool(parts.netloc)
+
+
+class TokenRefusedError(Exception):
+    """A token is not taken; the text says why and never repeats the token."""
+
+
+class PersonTokens:
+    """Turns a token into the user it names."""
+
+    def __init__(self, settings: AuthSettings, key_set: KeySet | None = None) -> None:
+        self._settings = settings
+        self._key_set = key_set
+        if key_set is None and settings.jwks_url is not None:
+            timeout = timedelta(seconds=settings.jwks_timeout_seconds)
+            self._key_set = KeySet(settings.jwks_url, timeout=timeout)
+
+    async def user_id(self, token: str) -> str:
+        """Check a token and give the user it was made for."""
+        if len(token) > LONGEST_TOKEN:
+            raise TokenRefusedError(f"The token is longer than {LONGEST_TOKEN} characters.")
+        try:
+            header = jwt.get_unverified_header(token)
+        except jwt.PyJWTError:
+            raise TokenRefusedError("The token is not a JWT.") from None
+        algorithm = str(header.get("alg"))
+        key = await self._key(algorithm, header.get("kid"))
+        claims = self._claims(token, algorithm, key)
+        try:
+            named = msgspec.convert(claims.get(self._settings.user_claim), UserId | NumericUserId)
+        except msgspec.ValidationError:
+            raise TokenRefusedError(
+                f"The token's claim {self._settings.user_claim!r} does not hold a user id."
+            ) from None
+        return str(named)
+
+    async def aclose(self) -> None:
+        """Let go of the identity provider."""
+        if self._key_set:
+            await self._key_set.aclose()
+
+    async def _key(self, algorithm: str, kid: str | None) -> Any:
+        """Choose the key by what is configured: an algorithm without its key here is never taken."""
+        if algorithm == "HS256" and self._settings.jwt_secret is not None:
+            return self._settings.jwt_secret
+        if algorithm in {"RS256", "ES256"} and self._key_set is not None:
+            found = await self._key_set.find(kid, algorithm)
+            if found is None:
+                raise TokenRefusedError("The token is signed by a key that is not in the key set.")
+            return found.key
+        raise TokenRefusedError("The token is signed in a way that is not taken here.")
+
+    def _claims(self, token: str, algorithm: str, key: Any) -> dict[str, Any]:
+        settings = self._settings
+        try:
+            return jwt.decode(
+                token,
+                key=key,
+                algorithms=[algorithm],
+                issuer=settings.issuer,
+                audience=settings.audience,
+                leeway=settings.leeway_seconds,
+                options={
+                    "require": ["exp"],
+                    "verify_aud": settings.audience is not None,
+                    # Some applications put a number there; the user claim is checked by the caller.
+                    "verify_sub": False,
+                },
+            )
+        except jwt.ExpiredSignatureError:
+            raise TokenRefusedError("The token has expired.") from None
+        except jwt.PyJWTError as error:
+            raise TokenRefusedError(f"The token is not valid: {error}.") from None

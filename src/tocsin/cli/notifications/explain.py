@@ -1,0 +1,78 @@
+"""`tocsin explain`."""
+
+from datetime import datetime
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from tocsin.cli.access import with_pool
+from tocsin.cli.notifications.intents import Producer, takes_intent
+from tocsin.cli.notifications.timeline import print_steps
+from tocsin.cli.output import AsJson, console, moment, print_json
+from tocsin.compose import explainer, known_toggles, read_catalog
+from tocsin.domain.errors import FaultsError
+from tocsin.domain.faults import Fault
+from tocsin.domain.intent import Intent
+from tocsin.engine.clock import utc_now
+from tocsin.engine.inspect.explain import Explained, ExplainedRoute
+from tocsin.settings import Settings
+from tocsin.store.pool import Pool
+
+COLOURS = {"sent": "green", "held": "yellow", "skipped": "yellow", "expired": "yellow"}
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("explain")(explain)
+
+
+@takes_intent
+def explain(
+    intent: Intent,
+    producer: Producer = "cli",
+    at: Annotated[
+        str | None, typer.Option(help="As if it were this time, e.g. 2030-01-31T03:00:00Z.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell what would become of a notification, and why; nothing is sent."""
+    now = _read_moment(at) if at else utc_now()
+
+    async def work(settings: Settings, pool: Pool) -> Explained | list[Fault]:
+        async with known_toggles(settings, pool) as toggles, pool.acquire() as connection:
+            asked = explainer(settings, read_catalog(settings), toggles)
+            return await asked.explain(connection, producer, intent, now)
+
+    explained = with_pool(work)
+    if isinstance(explained, list):
+        raise FaultsError("The intent would be refused:", explained)
+    if as_json:
+        print_json(explained)
+        return
+    console.print(f"[bold]{escape(explained.type)}[/] v{explained.version}, as of {moment(explained.now)}")
+    for route in explained.routes:
+        _print(route)
+
+
+def _print(route: ExplainedRoute) -> None:
+    colour = COLOURS[route.outcome]
+    when = f" at {moment(route.at)}" if route.at else ""
+    why = f" ({route.reason or route.held_by})" if route.reason or route.held_by else ""
+    console.print(f"\n[{colour}]{route.outcome}[/]{when}{why}  {escape(route.route_id)}", soft_wrap=True)
+    print_steps(route.steps, passed=True)
+
+
+def _read_moment(text: str) -> datetime:
+    try:
+        read = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise _not_a_moment(text) from error
+    if read.tzinfo is None:
+        raise _not_a_moment(text)
+    return read
+
+
+def _not_a_moment(text: str) -> FaultsError:
+    message = f"{text[:80]!r} is not a time with its offset, such as 2030-01-31T03:00:00Z"
+    return FaultsError("The moment cannot be read:", [Fault(field="--at", code="invalid", message=message)])

@@ -1,0 +1,64 @@
+"""`tocsin send`."""
+
+from typing import assert_never
+
+import typer
+
+from tocsin.cli.access import with_pool
+from tocsin.cli.notifications.intents import Producer, takes_intent
+from tocsin.cli.output import AsJson, complain, console, errors, print_json
+from tocsin.compose import channels, known_toggles, planner, read_catalog
+from tocsin.domain.errors import FaultsError
+from tocsin.domain.intent import Intent
+from tocsin.engine.accept.acceptor import Acceptor
+from tocsin.engine.accept.answers import Accepted, Answer, Conflict, Duplicate, Invalid
+from tocsin.engine.clock import utc_now
+from tocsin.settings import Settings
+from tocsin.store.pool import Pool
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("send")(send)
+
+
+@takes_intent
+def send(
+    intent: Intent,
+    producer: Producer = "cli",
+    as_json: AsJson = False,
+) -> None:
+    """Hand in one notification, straight into the database."""
+    _tell(with_pool(lambda settings, pool: _accept(settings, pool, producer, intent)), as_json)
+
+
+async def _accept(settings: Settings, pool: Pool, producer: str, intent: Intent) -> Answer:
+    if not channels(settings):
+        errors.print(
+            "warning: no provider is set up in this shell, so everything will be skipped as "
+            "channel_unavailable; give this command the settings that the server has.",
+            style="yellow",
+        )
+    async with known_toggles(settings, pool) as toggles:
+        accepting = Acceptor(pool, planner(settings, read_catalog(settings), toggles), utc_now)
+        return (await accepting.accept(producer, [intent], source="cli"))[0]
+
+
+def _tell(answer: Answer, as_json: bool) -> None:
+    match answer:
+        case Accepted(notification_id=notification_id):
+            status = "accepted"
+        case Duplicate(notification_id=notification_id):
+            status = "duplicate"
+        case Conflict(notification_id=notification_id):
+            complain(f"This key belongs to other content, accepted as {notification_id}.")
+            raise typer.Exit(1)
+        case Invalid(faults=faults):
+            raise FaultsError("The intent was refused:", faults)
+        case _:
+            assert_never(answer)
+    if as_json:
+        print_json({"notification_id": notification_id, "status": status})
+    else:
+        console.print(f"{status} {notification_id}")
+        console.print(f"See what becomes of it: tocsin show {notification_id}")

@@ -1,0 +1,104 @@
+"""A notification's story, in the order it happened."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from rich.markup import escape
+
+from tocsin.cli.output import clock_time, console, moment
+from tocsin.domain.decide import Step
+from tocsin.domain.delivery.reasons import MEANING as REASONS
+from tocsin.domain.delivery.reasons import Reason
+from tocsin.domain.delivery.states import MEANING, WAITING, State
+from tocsin.engine.inspect.show import Shown, ShownDelivery
+
+COLOURS = {
+    State.SENT: "green",
+    State.DELIVERED: "green",
+    State.SKIPPED: "yellow",
+    State.CANCELLED: "yellow",
+    State.EXPIRED: "yellow",
+    State.RETRYING: "yellow",
+    State.REJECTED: "red",
+    State.GONE: "red",
+    State.DEAD: "red",
+}
+
+
+class Event(NamedTuple):
+    """One thing that happened."""
+
+    at: datetime
+    what: str
+    detail: str
+
+
+def print_timeline(shown: Shown) -> None:
+    """Print what happened and where each delivery stands."""
+    console.print(f"[bold]{escape(shown.type)}[/] v{shown.version}  {shown.notification_id}")
+    key = escape(shown.idempotency_key)
+    console.print(
+        f"producer {escape(shown.producer)}, key {key}, {moment(shown.accepted_at)}", soft_wrap=True
+    )
+    console.print()
+    for event in sorted(_events(shown), key=lambda event: event.at):
+        elapsed = (event.at - shown.accepted_at).total_seconds() * 1000
+        console.print(f"  {clock_time(event.at)}  {elapsed:>+9.1f} ms  {event.what}  {escape(event.detail)}")
+    console.print()
+    for delivery in shown.deliveries:
+        _print_delivery(delivery)
+    if shown.truncated:
+        console.print(f"  … and more: only the first {len(shown.deliveries)} are shown")
+
+
+def print_steps(steps: Sequence[Step], *, passed: bool) -> None:
+    """Print the decisions that led somewhere; those that let it pass only on demand."""
+    for step in steps:
+        if step.result == "pass" and not passed:
+            continue
+        until = f", until {moment(step.until)}" if step.until else ""
+        text = f"    {clock_time(step.at)}  {step.result:<4}  {step.rule}: {step.detail}{until}"
+        console.print(text, markup=False, soft_wrap=True)
+
+
+def is_settled(shown: Shown) -> bool:
+    """Tell whether nothing of a notification waits any more."""
+    return all(delivery.state not in WAITING for delivery in shown.deliveries)
+
+
+def _events(shown: Shown) -> Iterator[Event]:
+    count = len(shown.deliveries)
+    yield Event(shown.accepted_at, "accepted ", f"{count} {'delivery' if count == 1 else 'deliveries'}")
+    for delivery in shown.deliveries:
+        for attempt in delivery.attempts:
+            if attempt.outcome == delivery.state:
+                continue
+            yield Event(attempt.at, f"{attempt.outcome:<9}", f"{delivery.route_id}  {attempt.code}")
+        if delivery.settled_at:
+            yield Event(delivery.settled_at, f"{delivery.state:<9}", delivery.route_id)
+
+
+def _print_delivery(delivery: ShownDelivery) -> None:
+    colour = COLOURS.get(delivery.state, "default")
+    console.print(
+        f"  [{colour}]{delivery.state}[/] {escape(delivery.route_id)}", _device(delivery), soft_wrap=True
+    )
+    console.print(f"    {_explanation(delivery)}", markup=False, soft_wrap=True)
+    print_steps(delivery.decisions, passed=False)
+
+
+def _device(delivery: ShownDelivery) -> str:
+    return f"device {delivery.device_id}" if delivery.device_id else ""
+
+
+def _explanation(delivery: ShownDelivery) -> str:
+    if delivery.reason:
+        return f"{delivery.reason}: {REASONS[Reason(delivery.reason)]}"
+    if delivery.state in WAITING:
+        held = f"held by {delivery.held_by}" if delivery.held_by else f"due {moment(delivery.due_at)}"
+        return f"{MEANING[delivery.state]}; {held}"
+    if delivery.state is State.SENT:
+        return f"taken by {delivery.provider} as {delivery.provider_message_id}"
+    said = f"{MEANING[delivery.state]}: {delivery.last_error_code or 'no code'}"
+    return f"{said} ({delivery.hint})" if delivery.hint else said

@@ -1,0 +1,26 @@
+"""`tocsin relay`."""
+
+import typer
+
+from tocsin.cli.run.process import prepared_settings, run_until_stopped
+from tocsin.cli.run.serve import Tied
+from tocsin.compose import database, run_relays
+from tocsin.domain.errors import SettingsError
+from tocsin.domain.faults import Fault
+from tocsin.settings import setting_name
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("relay")(relay)
+
+
+def relay(tied: Tied = False) -> None:
+    """Carry what applications put into their outboxes into Tocsin."""
+    settings = prepared_settings()
+    if not settings.outboxes:
+        example = setting_name(("outboxes", "shop", "url"))
+        fault = Fault(field="outboxes", code="missing", message=f"none is set; set {example}, for example")
+        raise SettingsError("There is nothing to relay:", [fault])
+    with database(settings) as url:
+        run_until_stopped(lambda stop: run_relays(settings, url, stop), tied=tied)

@@ -1,0 +1,105 @@
+"""`tocsin serve`, `api`, `worker`, `migrate`."""
+
+import asyncio
+from contextlib import ExitStack
+from typing import Annotated
+
+import structlog
+import typer
+import uvloop
+
+from tocsin.api.server import serve_api
+from tocsin.cli.output import AsJson, console, print_json
+from tocsin.cli.run.process import prepared_settings, run_until_stopped
+from tocsin.cli.run.supervisor import Child, run_tree
+from tocsin.compose import data_dir, database, open_api, run_worker, tune_gc
+from tocsin.settings import Settings, providers_in_use
+from tocsin.store.embedded import EmbeddedPostgres
+from tocsin.store.migrate import migrate as migrate_schema
+
+GRACE_BEYOND = 5.0
+
+_log = structlog.stdlib.get_logger(__name__)
+
+Tied = Annotated[bool, typer.Option("--tied", hidden=True)]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands that run processes."""
+    app.command("serve")(serve)
+    app.command("api")(api)
+    app.command("worker")(worker)
+    app.command("migrate")(migrate)
+
+
+def serve() -> None:
+    """Run everything: database (unless one is set), API, workers, and a relay if outboxes are set."""
+    settings = prepared_settings()
+    embedded = None if settings.database_url else EmbeddedPostgres(data_dir(settings))
+    with ExitStack() as exits:
+        if embedded:
+            url = embedded.start()
+            exits.callback(embedded.stop)
+        else:
+            url = str(settings.database_url)
+        uvloop.run(migrate_schema(url, settings.schema, settings.pool))
+        run_until_stopped(
+            lambda stop: run_tree(
+                server_children(settings, url), stop, grace=grace(settings), embedded=embedded
+            )
+        )
+
+
+def server_children(settings: Settings, url: str, **environment: str) -> list[Child]:
+    """List the processes of a server."""
+    environment = {"TOCSIN_DATABASE_URL": url, **environment}
+    workers = [Child(f"worker-{number + 1}", ["worker"], environment) for number in range(settings.workers)]
+    relays = [Child("relay", ["relay"], environment)] if settings.outboxes else []
+    return [Child("api", ["api"], environment), *workers, *relays]
+
+
+def grace(settings: Settings) -> float:
+    """Give how long a process may take to stop before it is killed."""
+    return max(settings.dispatch.stop_seconds, settings.http.drain_seconds) + GRACE_BEYOND
+
+
+def api(tied: Tied = False) -> None:
+    """Run the HTTP API alone."""
+    settings = prepared_settings()
+    with database(settings) as url:
+
+        async def main(stop: asyncio.Event) -> None:
+            async with open_api(settings, url) as app:
+                tune_gc()
+                await serve_api(app, settings.http, stop, _announce)
+
+        run_until_stopped(main, tied=tied)
+
+
+def worker(tied: Tied = False) -> None:
+    """Run one worker alone."""
+    settings = prepared_settings()
+    if not providers_in_use(settings):
+        _log.warning(
+            "no provider is set up: everything will be skipped as channel_unavailable; "
+            "set TOCSIN_FCM__CREDENTIALS_FILE, or the settings of another provider"
+        )
+    with database(settings) as url:
+        run_until_stopped(lambda stop: run_worker(settings, url, stop), tied=tied)
+
+
+def migrate(as_json: AsJson = False) -> None:
+    """Bring the database schema up to date."""
+    settings = prepared_settings()
+    with database(settings) as url:
+        applied = uvloop.run(migrate_schema(url, settings.schema, settings.pool))
+    if as_json:
+        print_json({"schema": settings.schema, "applied": applied})
+    elif applied:
+        console.print(f"Applied to schema {settings.schema}: {', '.join(applied)}")
+    else:
+        console.print(f"Schema {settings.schema} is up to date.")
+
+
+def _announce(address: str) -> None:
+    _log.info("listening", address=address)

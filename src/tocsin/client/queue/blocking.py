@@ -1,0 +1,95 @@
+"""Intents queued by threads and sent in batches by one of its own."""
+
+import atexit
+import os
+import threading
+from collections.abc import Callable
+
+from tocsin.client.errors import QueueFullError, TocsinError, UnavailableError
+from tocsin.client.intents import Intent
+from tocsin.client.queue.buffer import Buffer, QueueLimits
+
+
+class BlockingQueue:
+    """Sends what is queued soon after, many at a time; a forked process begins with nothing queued."""
+
+    def __init__(self, send: Callable[[Buffer], None], limits: QueueLimits) -> None:
+        self._send = send
+        self._limits = limits
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._buffer = Buffer(self._limits.bound)
+        self._sending, self._starting = threading.Lock(), threading.Lock()
+        self._queued, self._hurry, self._closing = threading.Event(), threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def put(self, intent: Intent) -> None:
+        """Queue an intent; when no more may wait, send what waits first."""
+        self._after_fork()
+        if self._closing.is_set():
+            raise RuntimeError("this client is closed; make another")
+        if self._buffer.is_full:
+            try:
+                self._drain()
+            except UnavailableError as error:
+                raise QueueFullError(self._limits.bound) from error
+        self._buffer.add(intent)
+        self._start()
+        self._queued.set()
+        if self._buffer.fills_a_batch:
+            self._hurry.set()
+
+    def flush(self) -> None:
+        """Send what waits, in the caller's thread."""
+        self._after_fork()
+        self._drain()
+        self._buffer.raise_refused()
+
+    def close(self) -> None:
+        """Send what waits and end; what cannot be sent is given back in the error."""
+        self._after_fork()
+        self._closing.set()
+        self._hurry.set()
+        self._queued.set()
+        if self._thread:
+            self._thread.join()
+            atexit.unregister(self.close)
+            self._thread = None
+        try:
+            self._drain()
+        except TocsinError as error:
+            self._buffer.raise_unsent(error)
+        self._buffer.raise_refused()
+
+    def _after_fork(self) -> None:
+        if self._pid != os.getpid():
+            self._begin()
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, name="tocsin-queue", daemon=True)
+                self._thread.start()
+                # A daemon thread ends with the program; what it has not sent must not end with it.
+                atexit.register(self.close)
+
+    def _serve(self) -> None:
+        while not self._closing.is_set():
+            self._queued.wait()
+            self._hurry.wait(self._limits.linger_seconds)
+            self._queued.clear()
+            self._hurry.clear()
+            if self._closing.is_set():
+                return
+            try:
+                self._drain()
+            except TocsinError:
+                # It goes on waiting; who flushes or closes, or finds the queue full, is told of the trouble.
+                self._closing.wait(self._limits.trouble_seconds)
+                self._queued.set()
+
+    def _drain(self) -> None:
+        with self._sending:
+            self._send(self._buffer)

@@ -1,0 +1,259 @@
+"""Accepting intents: callers that come together share one transaction."""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TypeAlias
+
+import asyncpg
+import msgspec
+import structlog
+
+from tocsin.domain.ids import NotificationId, uuid7
+from tocsin.domain.intent import Intent
+from tocsin.engine.accept.answers import Accepted, Answer, Conflict, Duplicate, Invalid, Unreadable
+from tocsin.engine.accept.planner import Planner
+from tocsin.engine.clock import Clock
+from tocsin.store import notifications, refused
+from tocsin.store.deliveries import digests
+from tocsin.store.notifications import NewNotification
+from tocsin.store.pool import Connection, Pool
+from tocsin.store.refused import LONGEST_CONTENT, RefusedIntent
+
+WRITERS = 2
+LARGEST_WRITE = 1_000
+
+_log = structlog.stdlib.get_logger(__name__)
+_encoder = msgspec.json.Encoder()
+
+_Key: TypeAlias = tuple[str, str]
+
+
+class _Request:
+    """What one caller handed in: its answers fill up until all are there."""
+
+    def __init__(self, producer: str, source: str, intents: Sequence[Intent | Unreadable]) -> None:
+        self.producer = producer
+        self.source = source
+        self.intents = intents
+        self.answers: list[Answer | None] = [None] * len(intents)
+        self.good: list[tuple[int, NewNotification]] = []
+
+    def check(self, planner: Planner, now: datetime) -> None:
+        """Tell the good ones from the rest."""
+        for position, intent in enumerate(self.intents):
+            match intent:
+                case Unreadable(faults=faults):
+                    self.answers[position] = Invalid(faults)
+                case Intent():
+                    checked = planner.check(self.producer, intent, now)
+                    if isinstance(checked, NewNotification):
+                        self.good.append((position, checked))
+                    else:
+                        self.answers[position] = Invalid(checked)
+
+    def answered(self) -> list[Answer]:
+        """Give the answers, once all are there."""
+        return [answer for answer in self.answers if answer is not None]
+
+
+class _Waiting(_Request):
+    """A request whose caller waits until a writer comes by."""
+
+    def __init__(self, producer: str, source: str, intents: Sequence[Intent | Unreadable]) -> None:
+        super().__init__(producer, source, intents)
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+
+class Acceptor:
+    """Checks intents, stores the good ones with their plan, records the rest."""
+
+    def __init__(self, pool: Pool, planner: Planner, clock: Clock) -> None:
+        self._pool = pool
+        self._planner = planner
+        self._clock = clock
+        self._waiting: deque[_Waiting] = deque()
+        self._writers: set[asyncio.Task[None]] = set()
+
+    async def accept(
+        self, producer: str, intents: Sequence[Intent | Unreadable], *, source: str = "http"
+    ) -> list[Answer]:
+        """Answer each intent, in order, once it is durable."""
+        request = _Waiting(producer, source, intents)
+        request.check(self._planner, self._clock())
+        self._waiting.append(request)
+        if len(self._writers) < WRITERS:
+            writer = asyncio.create_task(self._write_waiting())
+            self._writers.add(writer)
+            writer.add_done_callback(self._writers.discard)
+        await request.done
+        return request.answered()
+
+    async def _write_waiting(self) -> None:
+        # Yield once, so that callers woken by the same turn of the loop ride along.
+        await asyncio.sleep(0)
+        while self._waiting:
+            requests = self._take()
+            try:
+                await self._write(requests)
+            except asyncpg.DataError:
+                # One odd value must not fail the callers that happened to come with it.
+                await self._write_apart(requests)
+            except Exception as error:  # noqa: BLE001 - whatever it is, those who wait are told
+                _fail(requests, error)
+
+    def _take(self) -> list[_Waiting]:
+        taken = [self._waiting.popleft()]
+        size = len(taken[0].intents)
+        while self._waiting and size + len(self._waiting[0].intents) <= LARGEST_WRITE:
+            size += len(self._waiting[0].intents)
+            taken.append(self._waiting.popleft())
+        return taken
+
+    async def _write_apart(self, requests: Sequence[_Waiting]) -> None:
+        for request in requests:
+            try:
+                await self._write([request])
+            except Exception as error:  # noqa: BLE001 - whatever it is, the one who waits is told
+                _fail([request], error)
+
+    async def _write(self, requests: Sequence[_Waiting]) -> None:
+        # The accepting statement is a transaction by itself. What follows may fail without harm:
+        # nobody was answered yet, and a producer that tries again is told of the duplicate.
+        async with self._pool.acquire() as connection:
+            await _write_all(connection, requests, self._clock())
+        for request in requests:
+            _report(request)
+            if not request.done.done():
+                request.done.set_result(None)
+
+
+async def accept_within(
+    connection: Connection,
+    planner: Planner,
+    producer: str,
+    intents: Sequence[Intent | Unreadable],
+    now: datetime,
+    *,
+    source: str,
+) -> list[Answer]:
+    """Answer each intent, in order; all of it is durable when the caller's transaction is."""
+    request = _Request(producer, source, intents)
+    request.check(planner, now)
+    await _write_all(connection, [request], now)
+    _report(request)
+    return request.answered()
+
+
+async def _write_all(connection: Connection, requests: Sequence[_Request], now: datetime) -> None:
+    """Store what is good, record the rest, and fill in the answers."""
+    stored = await _store(connection, list(_first_of_each_key(requests).values()), now)
+    for request in requests:
+        for position, notification in request.good:
+            request.answers[position] = _answer(notification, stored)
+    if refusals := [refusal for request in requests for refusal in _refusals(request, now)]:
+        await refused.record(connection, refusals)
+
+
+def _fail(requests: Sequence[_Waiting], error: BaseException) -> None:
+    for request in requests:
+        if not request.done.done():
+            request.done.set_exception(error)
+
+
+def _key(notification: NewNotification) -> _Key:
+    return notification.producer, notification.idempotency_key
+
+
+def _first_of_each_key(requests: Sequence[_Request]) -> dict[_Key, NewNotification]:
+    firsts: dict[_Key, NewNotification] = {}
+    for request in requests:
+        for _, notification in request.good:
+            firsts.setdefault(_key(notification), notification)
+    return {key: firsts[key] for key in sorted(firsts)}
+
+
+async def _store(
+    connection: Connection, firsts: Sequence[NewNotification], now: datetime
+) -> dict[_Key, tuple[NotificationId, bytes]]:
+    """Store what is new and tell, for every key, which notification holds it and its fingerprint."""
+    if not firsts:
+        return {}
+    accepted = await notifications.accept(connection, firsts, now)
+    collected = [
+        (delivery.id, delivery.digest_key)
+        for notification in firsts
+        if notification.id in accepted
+        for delivery in notification.deliveries
+        if delivery.digest_key is not None
+    ]
+    if collected:
+        await digests.join(connection, collected)
+    stored = {
+        _key(notification): (notification.id, notification.fingerprint)
+        for notification in firsts
+        if notification.id in accepted
+    }
+    known = [_key(notification) for notification in firsts if notification.id not in accepted]
+    if known:
+        found = await notifications.existing(connection, known)
+        stored |= {known[position]: holder for position, holder in found.items()}
+    return stored
+
+
+def _answer(notification: NewNotification, stored: dict[_Key, tuple[NotificationId, bytes]]) -> Answer:
+    holder, fingerprint = stored[_key(notification)]
+    if holder == notification.id:
+        return Accepted(holder)
+    return Duplicate(holder) if fingerprint == notification.fingerprint else Conflict(holder)
+
+
+def _refusals(request: _Request, now: datetime) -> list[RefusedIntent]:
+    refusals = []
+    for intent, answer in zip(request.intents, request.answers, strict=True):
+        if isinstance(answer, Invalid):
+            code, faults = "invalid_intent", _encoder.encode(answer.faults)
+        elif isinstance(answer, Conflict):
+            code = "idempotency_conflict"
+            faults = _encoder.encode([{"notification_id": answer.notification_id}])
+        else:
+            continue
+        content = intent.content if isinstance(intent, Unreadable) else _written(intent)
+        refusals.append(
+            RefusedIntent(
+                id=uuid7(),
+                producer=request.producer,
+                source=request.source,
+                code=code,
+                type=_storable(intent.type),
+                idempotency_key=_storable(intent.idempotency_key),
+                faults=faults.decode().replace("\\u0000", "\\ufffd"),
+                content=content[:LONGEST_CONTENT].replace("\x00", "\ufffd"),
+                refused_at=now,
+            )
+        )
+    return refusals
+
+
+def _written(intent: Intent) -> str:
+    try:
+        return _encoder.encode(intent).decode()
+    except UnicodeEncodeError:
+        return repr(msgspec.to_builtins(intent)).encode(errors="replace").decode()
+
+
+def _storable(text: str | None) -> str | None:
+    return text[:200].replace("\x00", "\ufffd").encode(errors="replace").decode() if text else None
+
+
+def _report(request: _Request) -> None:
+    for intent, answer in zip(request.intents, request.answers, strict=True):
+        if isinstance(answer, Invalid | Conflict):
+            _log.info(
+                "intent refused",
+                producer=request.producer,
+                type=_storable(intent.type),
+                code="invalid_intent" if isinstance(answer, Invalid) else "idempotency_conflict",
+            )
+    _log.debug("intents accepted", producer=request.producer, intents=len(request.intents))

@@ -1,0 +1,295 @@
+"""Circuits: a provider in trouble is left alone, and tried again with one message at a time.
+
+Each worker judges by what it sees itself and tells the others through the database. A circuit that
+rested long enough is tried by the one worker that takes the probe; what comes of it closes the circuit
+or opens it anew, for longer.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Annotated
+
+import msgspec
+import structlog
+from msgspec import Meta
+
+from tocsin.domain.delivery.outcome import Defer, Outcome, Rejected, Retry, Sent
+from tocsin.domain.faults import Fault
+from tocsin.engine.clock import Clock
+from tocsin.store.health.circuit_breakers import (
+    CircuitRow,
+    Opening,
+    close_circuit,
+    open_circuit,
+    take_probe,
+    troubled,
+)
+from tocsin.store.health.provider_health import Alarm, Counted, count_outcomes, raise_alarms
+from tocsin.store.pool import DATABASE_FAULTS, Pool
+
+TELL_SECONDS = 1.0
+PROBE_WITHIN = timedelta(seconds=60)
+LONGEST_CODE = 100
+LONGEST_DETAIL = 500
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+class HealthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When a provider counts as down and how long it is left alone then.
+
+    A circuit opens when, within a window, at least `least_attempts` were made and at least `error_share`
+    of them failed by the provider's fault, or after `failures_in_a_row` without a success, if they took
+    as long as a rest. It rests `rest_seconds`, twice as long each time that it opens again, at most
+    `longest_rest_seconds`.
+    """
+
+    window_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 10.0
+    least_attempts: Annotated[int, Meta(ge=1, le=100_000)] = 10
+    error_share: Annotated[float, Meta(gt=0, le=1)] = 0.5
+    failures_in_a_row: Annotated[int, Meta(ge=1, le=100_000)] = 4
+    rest_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 5.0
+    longest_rest_seconds: Annotated[float, Meta(gt=0, le=86_400)] = 60.0
+
+
+def health_settings_faults(settings: HealthSettings) -> Iterator[Fault]:
+    """Find what contradicts itself."""
+    if settings.longest_rest_seconds < settings.rest_seconds:
+        message = f"must be at least health.rest_seconds, which is {settings.rest_seconds:g}"
+        yield Fault(field="health.longest_rest_seconds", code="contradiction", message=message)
+
+
+class _Window:
+    """What came of the attempts through one circuit lately."""
+
+    __slots__ = ("began", "failed", "total")
+
+    def __init__(self, began: datetime) -> None:
+        self.began = began
+        self.total = 0
+        self.failed = 0
+
+
+class _Streak:
+    """Faults without a success in between; where much is sent, a few in a row are chance."""
+
+    __slots__ = ("began", "faults")
+
+    def __init__(self, began: datetime) -> None:
+        self.began = began
+        self.faults = 0
+
+
+class Circuits:
+    """What this worker knows of every circuit, and what it has yet to tell."""
+
+    def __init__(self, pool: Pool, settings: HealthSettings, clock: Clock) -> None:
+        self._pool = pool
+        self._settings = settings
+        self._clock = clock
+        self._span = timedelta(seconds=settings.window_seconds)
+        self._open: dict[str, CircuitRow] = {}
+        self._windows: dict[str, _Window] = {}
+        self._in_a_row: dict[str, _Streak] = {}
+        self._counts: Counter[Counted] = Counter()
+        self._alarms: Counter[Alarm] = Counter()
+        self._openings: dict[str, Opening] = {}
+        self._closings: set[str] = set()
+        self._news = asyncio.Event()
+        self._sent: dict[str, Counted] = {}
+
+    def passes(self, name: str) -> bool:
+        """Tell whether messages may go through a circuit."""
+        return not self._open or name not in self._open
+
+    def rests_until(self, name: str) -> datetime | None:
+        """Tell when a circuit may be tried again, if it is not closed."""
+        row = self._open.get(name)
+        if row is None:
+            return None
+        return (row.probe_until if row.state == "half_open" else row.retry_at) or row.changed_at
+
+    def describe(self, name: str) -> str:
+        """Say why a circuit is not closed."""
+        row = self._open.get(name)
+        return f"{name} is left alone: {row.code}" if row else f"{name} is in use"
+
+    async def may_probe(self, name: str, now: datetime) -> bool:
+        """Take the permission to try a circuit with one message, if its rest is over."""
+        rests_until = self.rests_until(name)
+        if rests_until is None or rests_until > now:
+            return False
+        async with self._pool.acquire() as connection:
+            taken = await take_probe(connection, name, now, now + PROBE_WITHIN)
+        if taken:
+            _log.info("circuit is tried", circuit=name)
+        return taken
+
+    def note(self, name: str, provider: str, outcome: Outcome, now: datetime, *, probe: bool = False) -> None:
+        """Take in what an attempt through a circuit came to; a probe decides about the circuit."""
+        if isinstance(outcome, Sent):
+            counted = self._sent.get(provider) or self._sent.setdefault(
+                provider, Counted(provider, "sent", "")
+            )
+            failed = False
+        else:
+            tag = str(outcome.__struct_config__.tag)
+            counted = Counted(provider, tag, outcome.code[:LONGEST_CODE])
+            failed = isinstance(outcome, Retry) and outcome.speaks_against == "provider"
+            self._note_alarm(provider, outcome)
+        self._counts[counted] += 1
+        if isinstance(outcome, Defer) and outcome.pauses:
+            self._trip(name, provider, outcome, outcome.after, now)
+        elif probe:
+            self._judge_probe(name, provider, outcome, failed=failed, now=now)
+        else:
+            self._weigh(name, provider, outcome, failed=failed, now=now)
+
+    async def run(self) -> None:
+        """Tell and ask the database every second, and at once when there is news, until cancelled."""
+        while True:
+            await self.exchange()
+            try:
+                async with asyncio.timeout(TELL_SECONDS):
+                    await self._news.wait()
+            except TimeoutError:
+                continue
+
+    async def exchange(self) -> None:
+        """Write down what happened and read how the circuits stand."""
+        self._news.clear()
+        openings, self._openings = self._openings, {}
+        closings, self._closings = self._closings, set()
+        counts, self._counts = self._counts, Counter()
+        alarms, self._alarms = self._alarms, Counter()
+        now = self._clock()
+        try:
+            async with self._pool.acquire() as connection, connection.transaction():
+                for name in sorted(openings):
+                    await open_circuit(connection, openings[name], now)
+                for name in sorted(closings):
+                    await close_circuit(connection, name, now)
+                if counts:
+                    await count_outcomes(connection, counts, now)
+                if alarms:
+                    await raise_alarms(connection, alarms, now)
+                known = await troubled(connection)
+        except DATABASE_FAULTS as error:
+            _log.warning("the health of providers could not be shared, trying again", error=repr(error))
+            self._openings = {**openings, **self._openings}
+            self._closings |= closings
+            self._counts.update(counts)
+            self._alarms.update(alarms)
+            return
+        self._windows = {name: each for name, each in self._windows.items() if now - each.began <= self._span}
+        # What opened meanwhile is not in the database yet.
+        fresh = {name: self._open[name] for name in self._openings if name in self._open}
+        self._open = {**{name: row for name, row in known.items() if name not in self._closings}, **fresh}
+
+    def _weigh(self, name: str, provider: str, outcome: Outcome, *, failed: bool, now: datetime) -> None:
+        if not failed and self._in_a_row:
+            self._in_a_row.pop(name, None)
+        window = self._windows.get(name)
+        if window is None or now - window.began > self._span:
+            if window is None and not failed:
+                # Circuits without a fault need no window: there may be as many as there are hosts.
+                return
+            window = self._windows[name] = _Window(now)
+        window.total += 1
+        if not failed or not isinstance(outcome, Retry):
+            return
+        window.failed += 1
+        settings = self._settings
+        often = (
+            window.total >= settings.least_attempts and window.failed >= settings.error_share * window.total
+        )
+        if often or self._is_silent(name, provider, now):
+            self._trip(name, provider, outcome, self._asked(outcome), now)
+
+    def _is_silent(self, name: str, provider: str, now: datetime) -> bool:
+        """Tell whether nothing but faults came for a while, however seldom it is used.
+
+        It is not asked of the hosts of strangers: what is meant for one that never comes back has to end.
+        """
+        if name != provider:
+            return False
+        streak = self._in_a_row.setdefault(name, _Streak(now))
+        streak.faults += 1
+        lasts = now - streak.began >= timedelta(seconds=self._settings.rest_seconds)
+        return lasts and streak.faults >= self._settings.failures_in_a_row
+
+    def _asked(self, outcome: Retry) -> timedelta:
+        """Bound how long a fault may ask to be left alone; only a quota or a credential may ask for more."""
+        longest = timedelta(seconds=self._settings.longest_rest_seconds)
+        return min(outcome.after or timedelta(), longest)
+
+    def _judge_probe(
+        self, name: str, provider: str, outcome: Outcome, *, failed: bool, now: datetime
+    ) -> None:
+        if failed and isinstance(outcome, Retry):
+            self._trip(name, provider, outcome, self._asked(outcome), now)
+            return
+        self._open.pop(name, None)
+        self._openings.pop(name, None)
+        self._closings.add(name)
+        self._news.set()
+        _log.info("circuit closed", circuit=name)
+
+    def _trip(
+        self, name: str, provider: str, outcome: Retry | Defer, after: timedelta, now: datetime
+    ) -> None:
+        self._windows.pop(name, None)
+        self._in_a_row.pop(name, None)
+        self._closings.discard(name)
+        code, detail = outcome.code[:LONGEST_CODE], outcome.detail[:LONGEST_DETAIL]
+        rest = timedelta(seconds=self._settings.rest_seconds)
+        asked = self._openings.get(name)
+        longest_asked = max(after, asked.after) if asked else after
+        self._openings[name] = Opening(
+            name=name,
+            provider=provider,
+            code=code,
+            detail=detail,
+            after=longest_asked,
+            rest=rest,
+            longest=timedelta(seconds=self._settings.longest_rest_seconds),
+        )
+        self._news.set()
+        if name in self._open and self._open[name].state == "open":
+            return
+        retry_at = now + max(longest_asked, rest)
+        self._open[name] = CircuitRow(
+            name=name,
+            provider=provider,
+            state="open",
+            code=code,
+            detail=detail,
+            openings=1,
+            changed_at=now,
+            retry_at=retry_at,
+            probe_until=None,
+        )
+        alarm = isinstance(outcome, Defer) and outcome.alarm
+        log = _log.error if alarm else _log.warning
+        log(
+            "circuit opened",
+            circuit=name,
+            code=code,
+            detail=detail,
+            until=retry_at.isoformat(),
+            alarm=alarm,
+        )
+
+    def _note_alarm(self, provider: str, outcome: Outcome) -> None:
+        raised = (isinstance(outcome, Defer) and outcome.alarm) or (
+            isinstance(outcome, Rejected) and outcome.quarantine
+        )
+        if not raised or isinstance(outcome, Sent):
+            return
+        alarm = Alarm(provider, outcome.code[:LONGEST_CODE], outcome.detail[:LONGEST_DETAIL])
+        if alarm not in self._alarms and isinstance(outcome, Defer) and not outcome.pauses:
+            _log.error("deliveries held back", provider=provider, code=alarm.code, alarm=True)
+        self._alarms[alarm] += 1
+        self._news.set()

@@ -1,0 +1,93 @@
+"""The pace of a provider: a rate that all workers share, slot by slot."""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable
+from typing import Annotated
+
+import msgspec
+import structlog
+from msgspec import Meta
+
+from tocsin.store.health.circuit_breakers import grant
+from tocsin.store.pool import DATABASE_FAULTS, Pool
+
+# Slots are a little longer than the rate asks, and one that is missed by more than this is given up:
+# what leaves late would otherwise crowd the slots after it.
+MARGIN = 0.03
+LATEST = 0.015
+PATIENCE = 0.5
+DRIFT = 1e-4
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+Rate = Annotated[float, Meta(ge=0, le=1_000_000)]
+
+
+class RatesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many messages a second go to each provider at most, from all workers together; 0 for no limit.
+
+    After a provider was left alone, its rate grows from a tenth to the whole within `ramp_seconds`.
+    """
+
+    fcm: Rate = 0.0
+    apns: Rate = 0.0
+    expo: Rate = 600.0
+    webpush: Rate = 0.0
+    smtp: Rate = 0.0
+    webhook: Rate = 0.0
+    ramp_seconds: Annotated[float, Meta(ge=0, le=3_600)] = 30.0
+
+    def of(self, provider: str) -> float:
+        """Give the rate of a provider; 0 where it has no limit."""
+        rate: float = getattr(self, provider, 0.0)
+        return rate
+
+
+class Pace:
+    """Gives one worker its share of a provider's rate, in the order in which workers ask.
+
+    Slots are told by the database's clock. How far that is ahead of this process's own shows in each
+    answer, too small by as long as the answer was on its way: so the largest of late counts.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        provider: str,
+        rate: float,
+        ramp_seconds: float,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._pool = pool
+        self._provider = provider
+        self.rate = rate * (1 - MARGIN)
+        self._ramp_seconds = ramp_seconds
+        self._monotonic = monotonic
+        self._ahead = -math.inf
+        self._judged_at = monotonic()
+
+    async def wait(self, count: int) -> None:
+        """Return when this worker may send some messages."""
+        while True:
+            try:
+                async with self._pool.acquire() as connection:
+                    slot = await grant(connection, self._provider, count, self.rate, self._ramp_seconds)
+            except DATABASE_FAULTS as error:
+                _log.warning("no slot could be had, trying again", provider=self._provider, error=repr(error))
+                await asyncio.sleep(PATIENCE)
+                continue
+            begins = slot.begins - self._judge(slot.now)
+            await asyncio.sleep(max(0.0, begins - self._monotonic()))
+            if self._monotonic() - begins <= LATEST:
+                return
+
+    def _judge(self, database_now: float) -> float:
+        """Tell by how much the database's clock is ahead; clocks drift, so an old finding fades."""
+        now = self._monotonic()
+        faded = self._ahead - (now - self._judged_at) * DRIFT
+        self._ahead, self._judged_at = max(faded, database_now - now), now
+        return self._ahead

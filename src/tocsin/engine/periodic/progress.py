@@ -1,0 +1,127 @@
+"""Periodic producers as operators see and steer them."""
+
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from tocsin.domain.timing.schedule import read_value
+from tocsin.store import progress
+from tocsin.store.pool import Connection
+from tocsin.store.progress import ProgressKind, ProgressRow
+
+UNKNOWN_AFTER = timedelta(minutes=11)
+
+ProgressState: TypeAlias = Literal["idle", "running", "failed", "interrupted", "unknown"]
+
+
+class ProgressRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a periodic producer is.
+
+    It is `interrupted` when its worker died in a run that another one will take over, and `unknown`
+    when no worker has been able to run it for some minutes.
+    """
+
+    name: str
+    kind: ProgressKind
+    state: ProgressState
+    schedule: str
+    timezone: str
+    catch_up: str
+    checkpoint: Any
+    next_run_at: datetime
+    run_requested: bool
+    last_run_at: datetime | None
+    last_success_at: datetime | None
+    failures: int
+    last_error: str | None
+    note: str | None
+    accepted: int
+    duplicates: int
+    refused: int
+
+
+class UnknownProducerError(Exception):
+    """There is no producer of that name; the text names those there are."""
+
+
+class WrongCheckpointError(Exception):
+    """A checkpoint is not of the type that the producer keeps; the text says what it must be."""
+
+
+async def list_records(connection: Connection, now: datetime) -> list[ProgressRecord]:
+    """Show every producer, by name."""
+    return [progress_record(row, now) for row in await progress.list_progress(connection)]
+
+
+async def request_run(connection: Connection, name: str, now: datetime) -> ProgressRecord:
+    """Ask for a run now; a worker begins it within a second or so."""
+    await _find(connection, name)
+    await progress.request_run(connection, name, now)
+    return progress_record(await _find(connection, name), now)
+
+
+async def rewind(connection: Connection, name: str, to: Any, now: datetime) -> ProgressRecord:
+    """Set the checkpoint; the next run goes on from there, and a run under way ends."""
+    row = await _find(connection, name)
+    if row.kind == "upkeep":
+        raise WrongCheckpointError(f"{name} is upkeep of Tocsin itself and has no checkpoint to set")
+    value = to
+    if row.value_type is not None:
+        try:
+            value = msgspec.to_builtins(read_value(to, row.value_type))
+        except ValueError as error:
+            raise WrongCheckpointError(str(error)) from error
+    await progress.rewind(connection, name, value)
+    return progress_record(await _find(connection, name), now)
+
+
+async def rewind_to_text(connection: Connection, name: str, text: str, now: datetime) -> ProgressRecord:
+    """Set a checkpoint that was written by hand: JSON where the producer keeps JSON, else plain text."""
+    row = await _find(connection, name)
+    value: Any = text
+    if row.value_type is None:
+        try:
+            value = msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            value = text
+    return await rewind(connection, name, value, now)
+
+
+async def _find(connection: Connection, name: str) -> ProgressRow:
+    rows = {row.name: row for row in await progress.list_progress(connection)}
+    if name not in rows:
+        known = ", ".join(rows) or "none: a worker makes them known when it starts"
+        raise UnknownProducerError(f"There is no periodic producer {name!r}; there are {known}.")
+    return rows[name]
+
+
+def progress_record(row: ProgressRow, now: datetime) -> ProgressRecord:
+    """Show a producer as it stands now."""
+    return ProgressRecord(
+        name=row.name,
+        kind=row.kind,
+        state=_state(row, now),
+        schedule=row.schedule,
+        timezone=row.timezone,
+        catch_up=row.catch_up,
+        checkpoint=row.last_value,
+        next_run_at=row.retry_at or row.next_run_at,
+        run_requested=row.run_requested_at is not None,
+        last_run_at=row.last_run_at,
+        last_success_at=row.last_success_at,
+        failures=row.failures,
+        last_error=row.last_error,
+        note=row.note,
+        accepted=row.accepted,
+        duplicates=row.duplicates,
+        refused=row.refused,
+    )
+
+
+def _state(row: ProgressRow, now: datetime) -> ProgressState:
+    if now - row.seen_at > UNKNOWN_AFTER:
+        return "unknown"
+    if row.status == "running" and (row.leased_until is None or row.leased_until <= now):
+        return "interrupted"
+    return row.status

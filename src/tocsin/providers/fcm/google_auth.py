@@ -1,0 +1,171 @@
+"""Access tokens for Google's APIs, from a service account."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import google.auth.exceptions
+import google.auth.transport
+from google.oauth2 import service_account
+from pyreqwest.client import SyncClient, SyncClientBuilder
+from pyreqwest.exceptions import PyreqwestError
+
+from tocsin.domain.errors import ProviderSetupError
+from tocsin.providers.http.client import authority
+
+RENEW_AHEAD = timedelta(minutes=5)
+"""How long before its end a token is renewed; a short-lived one at half its life."""
+
+
+class TokenUnavailableError(Exception):
+    """No access token could be had; `lasting` tells that trying again will not help."""
+
+    def __init__(self, detail: str, *, lasting: bool) -> None:
+        self.lasting = lasting
+        super().__init__(detail)
+
+
+class AccessTokens:
+    """Keeps one access token and renews it ahead of its end, once for all who ask."""
+
+    def __init__(self, credentials_file: Path, scope: str, ca_file: Path | None) -> None:
+        self._credentials = _load(credentials_file, scope)
+        self._transport = _Transport(ca_file)
+        self._renewing = asyncio.Lock()
+        self._token = ""
+        self._good_until = float("-inf")
+        self._failed_at = float("-inf")
+        self._failure = ("", False)
+
+    @property
+    def project_id(self) -> str | None:
+        """The project the service account belongs to."""
+        project: str | None = self._credentials.project_id
+        return project
+
+    @property
+    def current(self) -> str | None:
+        """The token at hand, if it is good for some minutes more."""
+        return self._token if time.monotonic() < self._good_until else None
+
+    async def get(self) -> str:
+        """Give a token that is good for some minutes more."""
+        asked_at = time.monotonic()
+        if asked_at < self._good_until:
+            return self._token
+        async with self._renewing:
+            if time.monotonic() >= self._good_until:
+                await self._renew(asked_at)
+            return self._token
+
+    async def replace(self, refused: str) -> str:
+        """Give another token than the one that was refused."""
+        asked_at = time.monotonic()
+        async with self._renewing:
+            if self._token == refused:
+                await self._renew(asked_at)
+            return self._token
+
+    async def _renew(self, asked_at: float) -> None:
+        if self._failed_at < asked_at:
+            await self._fetch()
+        else:
+            # Whoever waited while another's renewal failed shares its failure. Each trying in turn
+            # would hold the last of them for longer than its lease.
+            detail, lasting = self._failure
+            raise TokenUnavailableError(detail, lasting=lasting)
+
+    async def _fetch(self) -> None:
+        try:
+            await asyncio.to_thread(self._credentials.refresh, self._transport)
+        except google.auth.exceptions.RefreshError as error:
+            raise self._failed(_first(error), lasting=not error.retryable) from error
+        except google.auth.exceptions.TransportError as error:
+            raise self._failed(_first(error), lasting=False) from error
+        except (AttributeError, TypeError, ValueError) as error:
+            # google-auth trusts whatever says 200 to be the token endpoint.
+            raise self._failed("the token endpoint did not answer as Google's does", lasting=False) from error
+        self._token = self._credentials.token
+        lifetime = self._credentials.expiry.replace(tzinfo=UTC) - datetime.now(UTC)
+        self._good_until = time.monotonic() + (lifetime - min(RENEW_AHEAD, lifetime / 2)).total_seconds()
+
+    def _failed(self, detail: str, *, lasting: bool) -> TokenUnavailableError:
+        self._failed_at = time.monotonic()
+        self._failure = (detail, lasting)
+        return TokenUnavailableError(detail, lasting=lasting)
+
+    def close(self) -> None:
+        """Close the connection to the token endpoint."""
+        self._transport.close()
+
+
+class _Answer(google.auth.transport.Response):
+    def __init__(self, status: int, headers: Mapping[str, str], data: bytes) -> None:
+        self._status = status
+        self._headers = headers
+        self._data = data
+
+    @property
+    def status(self) -> int:
+        return self._status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._headers
+
+    @property
+    def data(self) -> bytes:
+        return self._data
+
+
+class _Transport(google.auth.transport.Request):
+    """Lets google-auth speak through the transport that everything else uses."""
+
+    def __init__(self, ca_file: Path | None) -> None:
+        builder = SyncClientBuilder().error_for_status(enable=False).timeout(timedelta(seconds=10))
+        if certificates := authority(ca_file):
+            builder = builder.add_root_certificate_pem(certificates)
+        self._client: SyncClient = builder.build()
+
+    def __call__(
+        self,
+        url: str,
+        method: str = "GET",
+        body: bytes | str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        **_: Any,
+    ) -> _Answer:
+        request = self._client.request(method, url).headers(dict(headers or {}))
+        if timeout is not None:
+            request = request.timeout(timedelta(seconds=timeout))
+        if body is not None:
+            request = request.body_bytes(body.encode() if isinstance(body, str) else body)
+        try:
+            response = request.build().send()
+            return _Answer(response.status, dict(response.headers), bytes(response.bytes()))
+        except PyreqwestError as error:
+            raise google.auth.exceptions.TransportError(type(error).__name__) from error  # type: ignore[no-untyped-call]
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def _load(credentials_file: Path, scope: str) -> Any:
+    try:
+        return service_account.Credentials.from_service_account_file(  # type: ignore[no-untyped-call]
+            credentials_file, scopes=[scope]
+        )
+    except (OSError, ValueError, AttributeError, google.auth.exceptions.GoogleAuthError) as error:
+        raise ProviderSetupError(
+            f"The service account file {credentials_file} cannot be used: {_first(error)}. "
+            "TOCSIN_FCM__CREDENTIALS_FILE must name the JSON key of a Google service account."
+        ) from error
+
+
+def _first(error: BaseException) -> str:
+    """Give the message without the response body that google-auth puts behind it."""
+    return str(error.args[0]) if error.args else type(error).__name__

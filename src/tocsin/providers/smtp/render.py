@@ -1,0 +1,197 @@
+"""A message as a mail: headers that nothing can be smuggled into, a text and maybe an HTML part."""
+
+import re
+from base64 import b64encode, encodebytes
+from binascii import b2a_qp
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from email.utils import format_datetime, unquote
+
+import idna
+import msgspec
+
+from tocsin.domain.delivery.message import Message
+from tocsin.domain.delivery.outcome import Rejected
+
+LONGEST_LINE = 998
+"""Of a mail, without its line break (RFC 5322)."""
+
+_LOCAL_PART = re.compile(r"""[^\s\x00-\x20\x7f@<>()\[\]\\,;:"]+""")
+_HOST = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)(\.(?!-)[a-z0-9-]{1,63}(?<!-))*", re.IGNORECASE)
+_HEADER_NAME = re.compile(r"[!-9;-~]+")
+_PLAIN_TEXT = re.compile(r"[!-~]+( [!-~]+)*")
+_HEADER_VALUE = re.compile(r"[ -~]*")
+_ATOMS = re.compile(r"[\w!#$%&'*+/=?^`{|}~ -]+", re.ASCII)
+_WORD_BYTES = 45
+_SHORT_TEXT = 60
+_READABLE_SHARE = 6
+_OURS = frozenset(
+    {
+        *("from", "to", "cc", "bcc", "sender", "reply-to", "subject", "date", "message-id"),
+        *("auto-submitted", "x-tocsin-delivery-id", "mime-version", "return-path", "received"),
+        *("content-type", "content-transfer-encoding", "content-disposition"),
+    }
+)
+
+
+class Mailbox(msgspec.Struct, frozen=True):
+    """An address fit for the wire, and the name shown with it."""
+
+    address: str
+    name: str = ""
+
+    @property
+    def domain(self) -> str:
+        """Where it lives."""
+        return self.address.rpartition("@")[2]
+
+    @property
+    def needs_utf8(self) -> bool:
+        """Tell whether only a server with SMTPUTF8 can take it."""
+        return not self.address.isascii()
+
+    def __str__(self) -> str:
+        """Write it as a header does."""
+        if not self.name:
+            return self.address
+        return f"{_phrase(self.name)} <{self.address}>"
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """A mail ready to be handed over."""
+
+    recipient: Mailbox
+    message_id: str
+    content: bytes
+
+
+def read_mailbox(text: str) -> Mailbox | None:
+    """Read `Name <address>` or a bare address; the domain is written the way the DNS wants it."""
+    if any(not character.isprintable() for character in text):
+        return None
+    name, address = _named(text.strip())
+    local, _, domain = address.rpartition("@")
+    host = _host(domain)
+    if host is None or not _LOCAL_PART.fullmatch(local):
+        return None
+    return Mailbox(f"{local}@{host}", name)
+
+
+def write_mail(
+    message: Message, *, sender: Mailbox, reply_to: Mailbox | None, limit: int, now: datetime
+) -> Envelope | Rejected:
+    """Write a message as a mail, or say why it cannot be one."""
+    recipient = read_mailbox(message.target)
+    if recipient is None or recipient.name:
+        return Rejected("invalid_address", "the target is not a mail address")
+    size = sum(len(text.encode(errors="replace")) for text in _texts(message))
+    if size > limit:
+        return Rejected("payload_too_large", f"{size} bytes; a mail may have {limit}")
+    unfit = [name for name, value in message.headers.items() if not _fits(name, value)]
+    if unfit:
+        return Rejected("invalid_header", f"header {unfit[0][:100]!r} cannot be written")
+    message_id = f"<{message.delivery_id}@{sender.domain}>"
+    headers = {
+        "From": str(sender),
+        "To": recipient.address,
+        **({"Reply-To": str(reply_to)} if reply_to else {}),
+        "Subject": _text(message.title),
+        "Date": format_datetime(now),
+        "Message-ID": message_id,
+        "MIME-Version": "1.0",
+        "Auto-Submitted": "auto-generated",
+        "X-Tocsin-Delivery-Id": str(message.delivery_id),
+        **message.headers,
+    }
+    return Envelope(recipient, message_id, _lines(headers) + _body(message))
+
+
+def _named(text: str) -> tuple[str, str]:
+    """Part a name from its address; a comma in the name needs no quotes here."""
+    if not text.endswith(">"):
+        return "", text
+    name, _, address = text[:-1].rpartition("<")
+    return unquote(name.strip()), address
+
+
+def _lines(headers: Mapping[str, str]) -> bytes:
+    return "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode()
+
+
+def _body(message: Message) -> bytes:
+    if message.html is None:
+        return _part("plain", message.body)
+    # Neither encoding of a part ever writes an underscore after an equals sign.
+    boundary = f"=_{message.delivery_id.hex}"
+    head = f'Content-Type: multipart/alternative; boundary="{boundary}"\r\n\r\n'.encode()
+    mark = f"--{boundary}\r\n".encode()
+    parts = (_part("plain", message.body), _part("html", message.html))
+    return head + b"".join(mark + part for part in parts) + f"--{boundary}--\r\n".encode()
+
+
+def _part(kind: str, text: str) -> bytes:
+    """Write a text in ASCII, as not every server takes more: readable if most of it is, else as base64."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
+    joined = "\r\n".join([*lines, ""])
+    content = joined.encode(errors="replace")
+    if len(content) - len(joined) > len(joined) // _READABLE_SHARE:
+        encoding, encoded = "base64", encodebytes(content).replace(b"\n", b"\r\n")
+    else:
+        encoding, encoded = "quoted-printable", b2a_qp(content)
+    head = f"Content-Type: text/{kind}; charset=utf-8\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n"
+    return head.encode() + encoded
+
+
+def _texts(message: Message) -> Iterator[str]:
+    yield message.title
+    yield message.body
+    yield message.html or ""
+    for name, value in message.headers.items():
+        yield name
+        yield value
+
+
+def _fits(name: str, value: str) -> bool:
+    return (
+        name.lower() not in _OURS
+        and bool(_HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(value))
+        and len(name) + len(value) + 2 <= LONGEST_LINE
+    )
+
+
+def _text(text: str) -> str:
+    """Write free text for a header: as it is if it is short and plain, else in encoded words (RFC 2047)."""
+    if len(text) <= _SHORT_TEXT and _PLAIN_TEXT.fullmatch(text) and "=?" not in text:
+        return text
+    return "\r\n ".join(f"=?utf-8?b?{b64encode(chunk).decode()}?=" for chunk in _chunks(text))
+
+
+def _phrase(name: str) -> str:
+    """Write a person's or a company's name."""
+    if len(name) <= _SHORT_TEXT and _PLAIN_TEXT.fullmatch(name) and "=?" not in name:
+        if _ATOMS.fullmatch(name):
+            return name
+        escaped = name.replace("\\", r"\\").replace('"', r"\"")
+        return f'"{escaped}"'
+    return _text(name)
+
+
+def _chunks(text: str) -> Iterator[bytes]:
+    """Cut text into pieces that an encoded word can hold, never within a character."""
+    chunk = b""
+    for character in text:
+        encoded = character.encode(errors="replace")
+        if len(chunk) + len(encoded) > _WORD_BYTES:
+            yield chunk
+            chunk = b""
+        chunk += encoded
+    yield chunk
+
+
+def _host(domain: str) -> str | None:
+    if not domain.isascii():
+        try:
+            domain = idna.encode(domain, uts46=True).decode()
+        except idna.IDNAError:
+            return None
+    return domain if _HOST.fullmatch(domain) else None

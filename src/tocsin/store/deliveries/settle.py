@@ -1,0 +1,270 @@
+"""Deliveries: settling what was tried, reading what became of it."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+import msgspec
+
+from tocsin.domain.decide import Step
+from tocsin.domain.delivery.states import CLAIMED, State
+from tocsin.domain.ids import LeaseId
+from tocsin.store.pool import Connection
+
+_steps = msgspec.json.Decoder(list[Step])
+
+
+class SentDelivery(msgspec.Struct, frozen=True, kw_only=True):
+    """A delivery that its provider took; `ask_at` is when to ask what became of it, if it will tell."""
+
+    id: UUID
+    lease: LeaseId
+    provider: str
+    message_id: str | None
+    device_id: UUID | None = None
+    decisions: str | None = None
+    ask_at: datetime | None = None
+
+
+class UnsentDelivery(msgspec.Struct, frozen=True, kw_only=True):
+    """A delivery that was not sent this time: to try again, or settled for good.
+
+    `retire` is the reason to retire its device for, `gone_since` the moment that verdict is from, which
+    is the attempt itself where the provider names none. `suppress` is an address that takes no mail.
+    With `held_by` and no `due_at` it waits until it is let go.
+    """
+
+    id: UUID
+    lease: LeaseId
+    state: State
+    reason: str | None = None
+    spent: int = 0
+    due_at: datetime | None = None
+    provider: str | None = None
+    outcome: str | None = None
+    code: str | None = None
+    detail: str | None = None
+    retire: str | None = None
+    tried_at: datetime
+    device_id: UUID | None = None
+    held_by: str | None = None
+    decisions: str | None = None
+    reserved: bool = False
+    gone_since: datetime | None = None
+    suppress: str | None = None
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """How many were settled, in whose rows somebody may come next, and which digests they were of."""
+
+    count: int
+    ordering_keys: list[str]
+    digest_ids: list[UUID] = []
+
+
+class DeliveryRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A delivery as it is stored."""
+
+    id: UUID
+    notification_id: UUID
+    channel: str
+    user_id: str | None
+    address: str | None
+    device_id: UUID | None
+    state: State
+    reason: str | None
+    attempts: int
+    due_at: datetime | None
+    held_by: str | None
+    decisions: list[Step]
+    leased_until: datetime | None
+    provider: str | None
+    provider_message_id: str | None
+    last_error_code: str | None
+    last_error: str | None
+    created_at: datetime
+    settled_at: datetime | None
+
+
+class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A failed attempt as it is stored."""
+
+    delivery_id: UUID
+    outcome: str
+    code: str
+    detail: str
+    at: datetime
+
+
+# Lease and state guard the row: a worker that comes late changes nothing. Devices are
+# updated in the order of their ids, so that two workers never lock them crosswise.
+# The states come as an argument, and no condition asks whether a device is active: either would let
+# the planner read the whole of a partial index instead of looking rows up by their ids, and it does
+# so while the tables are new.
+SETTLE_SENT = """
+with settled as (
+    update deliveries as d
+    set state = 'sent',
+        reason = null,
+        attempts = d.attempts + 1,
+        lease = null,
+        leased_until = null,
+        provider = given.provider,
+        provider_message_id = given.message_id,
+        device_id = coalesce(d.device_id, given.device_id),
+        decisions = coalesce(d.decisions || given.decisions, given.decisions, d.decisions),
+        settled_at = $8
+    from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::uuid[], $6::jsonb[], $7::timestamptz[])
+        as given (id, lease, provider, message_id, device_id, decisions, ask_at)
+    where d.id = given.id and d.lease = given.lease and d.state = any($9::text[])
+    returning
+        d.id, d.device_id, d.ordering_key, d.digest_key, d.digest_id, d.provider, d.provider_message_id,
+        given.ask_at
+),
+ticketed as (
+    insert into tickets (delivery_id, provider, message_id, sent_at, ask_at)
+    select id, provider, provider_message_id, $8, ask_at
+    from settled
+    where ask_at is not null and provider_message_id is not null
+    on conflict (delivery_id) do update
+    set message_id = excluded.message_id, sent_at = excluded.sent_at, ask_at = excluded.ask_at,
+        lease = null, leased_until = null
+),
+counted as (
+    update devices
+    set notification_count = devices.notification_count + reached.deliveries, last_sent_at = $8
+    from (
+        select device_id, count(*) as deliveries
+        from settled
+        where device_id is not null
+        group by device_id
+        order by device_id
+    ) as reached
+    where devices.id = reached.device_id
+)
+select
+    count(*),
+    array_agg(distinct ordering_key) filter (where ordering_key is not null),
+    array_agg(distinct coalesce(digest_id, id)) filter (where digest_key is not null)
+from settled
+"""
+
+# A device that registered again after the attempt is alive, whatever the provider said of it before.
+SETTLE_UNSENT = """
+with settled as (
+    update deliveries as d
+    set state = given.state,
+        reason = given.reason,
+        attempts = d.attempts + given.spent,
+        due_at = coalesce(
+            given.due_at, case when given.held_by is not null then 'infinity'::timestamptz end, d.due_at
+        ),
+        held_by = given.held_by,
+        reserved = given.reserved,
+        device_id = coalesce(d.device_id, given.device_id),
+        decisions = coalesce(d.decisions || given.decisions, given.decisions, d.decisions),
+        lease = null,
+        leased_until = null,
+        provider = coalesce(given.provider, d.provider),
+        last_error_code = coalesce(given.code, d.last_error_code),
+        last_error = coalesce(given.detail, d.last_error),
+        settled_at = case
+            when given.state not in ('scheduled', 'pending', 'retrying') then $19::timestamptz
+        end
+    from unnest(
+        $1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::integer[], $6::timestamptz[], $7::text[],
+        $8::text[], $9::text[], $10::text[], $11::text[], $12::timestamptz[],
+        $13::uuid[], $14::text[], $15::jsonb[], $16::boolean[], $17::timestamptz[], $18::text[]
+    ) as given (
+        id, lease, state, reason, spent, due_at, provider, outcome, code, detail, retire, tried_at,
+        device_id, held_by, decisions, reserved, gone_since, suppress
+    )
+    where d.id = given.id and d.lease = given.lease and d.state = any($20::text[])
+    returning
+        d.id, d.device_id, d.ordering_key, d.held_by, d.settled_at, given.outcome, given.code, given.detail,
+        given.retire, given.tried_at, given.gone_since, given.suppress, d.digest_key, d.digest_id
+),
+suppressed as (
+    insert into suppressed_addresses (address, reason, detail, delivery_id, suppressed_at)
+    select distinct on (lower(suppress)) lower(suppress), retire, detail, id, tried_at
+    from settled
+    where suppress is not null
+    order by lower(suppress), id
+    on conflict (address) do nothing
+),
+tried as (
+    insert into attempts (delivery_id, outcome, code, detail, at)
+    select id, outcome, code, detail, tried_at
+    from settled
+    where outcome is not null
+),
+retired as (
+    update devices
+    set retired_at = coalesce(devices.retired_at, $19),
+        retired_reason = coalesce(devices.retired_reason, verdict.retire)
+    from (
+        select device_id, min(retire) as retire, max(coalesce(gone_since, tried_at)) as gone_since
+        from settled
+        where retire is not null and device_id is not null
+        group by device_id
+        order by device_id
+    ) as verdict
+    where devices.id = verdict.device_id and devices.last_seen_at <= verdict.gone_since
+)
+select
+    count(*),
+    -- The one before may have been settled while this one was being set aside.
+    array_agg(distinct ordering_key) filter (
+        where ordering_key is not null and (settled_at is not null or held_by = 'order')
+    ),
+    array_agg(distinct coalesce(digest_id, id)) filter (where digest_key is not null)
+from settled
+"""
+
+OF_NOTIFICATION = """
+select
+    id, notification_id, channel, user_id, address, device_id, state, reason, attempts,
+    nullif(due_at, 'infinity') as due_at, held_by, decisions, leased_until, provider,
+    provider_message_id, last_error_code, last_error, created_at, settled_at
+from deliveries
+where notification_id = $1
+order by id
+limit $2
+"""
+
+ATTEMPTS_OF = """
+select delivery_id, outcome, code, detail, at
+from attempts
+where delivery_id = any($1::uuid[])
+order by id
+"""
+
+
+async def settle_sent(connection: Connection, sent: Sequence[SentDelivery], now: datetime) -> Settled:
+    """Mark deliveries as taken by their provider, those that still hold their lease."""
+    columns = [[getattr(delivery, name) for delivery in sent] for name in SentDelivery.__struct_fields__]
+    count, keys, digest_ids = await connection.fetchrow(SETTLE_SENT, *columns, now, CLAIMED)
+    return Settled(count, keys or [], digest_ids or [])
+
+
+async def settle_unsent(connection: Connection, unsent: Sequence[UnsentDelivery], now: datetime) -> Settled:
+    """Settle every other outcome, with its attempt and its device, of those that still hold their lease."""
+    columns = [[getattr(delivery, name) for delivery in unsent] for name in UnsentDelivery.__struct_fields__]
+    count, keys, digest_ids = await connection.fetchrow(SETTLE_UNSENT, *columns, now, CLAIMED)
+    return Settled(count, keys or [], digest_ids or [])
+
+
+async def of_notification(connection: Connection, notification_id: UUID, limit: int) -> list[DeliveryRow]:
+    """Read the deliveries of a notification in the order they were made."""
+    rows = await connection.fetch(OF_NOTIFICATION, notification_id, limit)
+    return [
+        DeliveryRow(
+            **{**row, "state": State(row["state"]), "decisions": _steps.decode(row["decisions"] or "[]")}
+        )
+        for row in rows
+    ]
+
+
+async def attempts_of(connection: Connection, delivery_ids: Sequence[UUID]) -> list[AttemptRow]:
+    """Read the failed attempts of deliveries, oldest first."""
+    return [AttemptRow(**row) for row in await connection.fetch(ATTEMPTS_OF, delivery_ids)]

@@ -1,0 +1,316 @@
+"""Devices: who owns which token, and how each is retired; none is ever deleted.
+
+A webhook endpoint has a row among them, but is nobody's device: no statement here touches one.
+"""
+
+from datetime import datetime, timedelta
+from typing import assert_never
+from uuid import UUID
+
+import msgspec
+
+from tocsin.domain.ids import DeviceId, new_device_id
+from tocsin.domain.people.device_tokens import USUAL_KIND, TokenKind
+from tocsin.domain.people.devices import DeviceSettings, Policy, RetiredReason, token_hash
+from tocsin.store.pool import Connection, Pool
+
+RATE_WINDOW = timedelta(hours=1)
+LONGEST_LIST = 200
+
+
+class Registration(msgspec.Struct, frozen=True, kw_only=True):
+    """A device as its app describes it."""
+
+    user_id: str
+    token: str
+    platform: str
+    provider: str
+    token_kind: TokenKind = USUAL_KIND
+    locale: str | None = None
+    timezone: str | None = None
+    app_version: str | None = None
+    device_model: str | None = None
+    replaces_token: str | None = None
+
+    def __repr__(self) -> str:
+        """Name the owner and leave the tokens out."""
+        return f"Registration(user_id={self.user_id!r}, provider={self.provider!r})"
+
+
+class DeviceRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A device as it is stored, without its token."""
+
+    id: UUID
+    user_id: str
+    provider: str
+    platform: str
+    token_hash: bytes
+    token_kind: TokenKind
+    locale: str | None
+    timezone: str | None
+    app_version: str | None
+    device_model: str | None
+    push_enabled: bool
+    notification_count: int
+    last_sent_at: datetime | None
+    registered_at: datetime
+    last_seen_at: datetime
+    stale_at: datetime | None
+    retired_at: datetime | None
+    retired_reason: str | None
+
+
+class Registered(msgspec.Struct, frozen=True):
+    """The device is its owner's; `retired` had to make room for it."""
+
+    device: DeviceRow
+    retired: tuple[UUID, ...]
+
+
+class RateLimited(msgspec.Struct, frozen=True):
+    """The person registered too often; the next try counts from `again_at`."""
+
+    again_at: datetime
+
+
+class NoDevice(msgspec.Struct, frozen=True):
+    """The token is the address of a webhook endpoint, which nobody can take."""
+
+
+# Registrations of one person wait for each other, so that the policy counts what is really there.
+LOCK_OWNER = "select pg_advisory_xact_lock(hashtextextended('devices of ' || $1::text, 0))"
+
+COUNT_REGISTRATION = """
+insert into registration_rates as rate (user_id, window_started_at, registrations)
+values ($1, $2, 1)
+on conflict (user_id) do update
+set window_started_at = case when rate.window_started_at <= $3 then $2 else rate.window_started_at end,
+    registrations = case when rate.window_started_at <= $3 then 1 else rate.registrations + 1 end
+returning window_started_at, registrations
+"""
+
+# Every row this transaction may change is locked first and in the order of ids, as a settlement
+# does: two that hold some of the same rows then wait for each other and never crosswise.
+LOCK_DEVICES = """
+select id
+from devices
+where token_hash = any($2::bytea[]) or (user_id = $1 and retired_at is null)
+order by id
+for update
+"""
+
+# A new owner starts afresh: consent given, nothing counted, nothing known from before.
+REGISTER = """
+insert into devices as device (
+    id, user_id, provider, platform, token, token_hash, token_kind, locale, timezone, app_version,
+    device_model, registered_at, last_seen_at
+)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12)
+on conflict (token_hash) do update
+set user_id = excluded.user_id,
+    provider = excluded.provider,
+    platform = excluded.platform,
+    token = excluded.token,
+    token_kind = excluded.token_kind,
+    locale = case when device.user_id = excluded.user_id
+        then coalesce(excluded.locale, device.locale) else excluded.locale end,
+    timezone = case when device.user_id = excluded.user_id
+        then coalesce(excluded.timezone, device.timezone) else excluded.timezone end,
+    app_version = coalesce(excluded.app_version, device.app_version),
+    device_model = coalesce(excluded.device_model, device.device_model),
+    push_enabled = device.push_enabled or device.user_id <> excluded.user_id,
+    notification_count = case when device.user_id = excluded.user_id
+        then device.notification_count else 0 end,
+    last_sent_at = case when device.user_id = excluded.user_id then device.last_sent_at end,
+    registered_at = case when device.user_id = excluded.user_id
+        then device.registered_at else excluded.registered_at end,
+    last_seen_at = greatest(device.last_seen_at, excluded.last_seen_at),
+    stale_at = null,
+    retired_at = null,
+    retired_reason = null
+where device.provider <> 'webhook'
+returning id
+"""
+
+REPLACE = """
+with old as (
+    select id, notification_count, last_sent_at
+    from devices
+    where token_hash = $3
+        and user_id = $1
+        and id <> $2
+        and provider <> 'webhook'
+        and retired_reason is distinct from $5
+),
+carried as (
+    update devices
+    set notification_count = devices.notification_count + old.notification_count,
+        last_sent_at = greatest(devices.last_sent_at, old.last_sent_at)
+    from old
+    where devices.id = $2
+)
+update devices
+set retired_at = coalesce(devices.retired_at, $4), retired_reason = $5
+from old
+where devices.id = old.id
+returning devices.id
+"""
+
+RETIRE_SURPLUS = """
+update devices
+set retired_at = $3, retired_reason = $5
+where id in (
+    select id
+    from devices
+    where user_id = $1 and retired_at is null and id <> $2 and provider <> 'webhook'
+    order by last_seen_at desc, id desc
+    offset $4
+)
+returning id
+"""
+
+RETIRE_SAME_PLATFORM = """
+update devices
+set retired_at = $3, retired_reason = $4
+where user_id = $1
+    and retired_at is null
+    and id <> $2
+    and provider <> 'webhook'
+    and platform = (select platform from devices where id = $2)
+returning id
+"""
+
+GET = """
+select
+    id, user_id, provider, platform, token_hash, token_kind, locale, timezone, app_version, device_model,
+    push_enabled, notification_count, last_sent_at, registered_at, last_seen_at, stale_at, retired_at,
+    retired_reason
+from devices
+where id = $1
+"""
+
+OF_USER = """
+select
+    id, user_id, provider, platform, token_hash, token_kind, locale, timezone, app_version, device_model,
+    push_enabled, notification_count, last_sent_at, registered_at, last_seen_at, stale_at, retired_at,
+    retired_reason
+from devices
+where user_id = $1 and (retired_at is null or $2) and provider <> 'webhook'
+order by retired_at is null desc, last_seen_at desc, id desc
+limit $3
+"""
+
+UNREGISTER = """
+update devices
+set retired_at = coalesce(retired_at, $4), retired_reason = coalesce(retired_reason, $5)
+where user_id = $1 and (token_hash = $2 or id = $3) and provider <> 'webhook'
+returning
+    id, user_id, provider, platform, token_hash, token_kind, locale, timezone, app_version, device_model,
+    push_enabled, notification_count, last_sent_at, registered_at, last_seen_at, stale_at, retired_at,
+    retired_reason
+"""
+
+SET_CONSENT = """
+update devices
+set push_enabled = $3
+where user_id = $1 and id = $2 and retired_at is null and provider <> 'webhook'
+returning
+    id, user_id, provider, platform, token_hash, token_kind, locale, timezone, app_version, device_model,
+    push_enabled, notification_count, last_sent_at, registered_at, last_seen_at, stale_at, retired_at,
+    retired_reason
+"""
+
+
+async def register(
+    pool: Pool, registration: Registration, settings: DeviceSettings, now: datetime
+) -> Registered | RateLimited | NoDevice:
+    """Give a token to its owner, wherever it was before, and keep to the policy."""
+    user_id = registration.user_id
+    digest = token_hash(registration.token)
+    replaced = token_hash(registration.replaces_token) if registration.replaces_token else None
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute(LOCK_OWNER, user_id)
+        limited = await _count_registration(connection, user_id, settings.registrations_per_hour, now)
+        if limited:
+            return limited
+        await connection.execute(LOCK_DEVICES, user_id, [digest, replaced] if replaced else [digest])
+        device_id = await connection.fetchval(
+            REGISTER,
+            new_device_id(),
+            user_id,
+            registration.provider,
+            registration.platform,
+            registration.token,
+            digest,
+            registration.token_kind,
+            registration.locale,
+            registration.timezone,
+            registration.app_version,
+            registration.device_model,
+            now,
+        )
+        if device_id is None:
+            return NoDevice()
+        retired = []
+        if replaced:
+            retired += await connection.fetch(
+                REPLACE, user_id, device_id, replaced, now, RetiredReason.REPLACED
+            )
+        retired += await _keep_policy(connection, user_id, device_id, settings, now)
+        row = await connection.fetchrow(GET, device_id)
+    return Registered(DeviceRow(**row), tuple(record["id"] for record in retired))
+
+
+async def of_user(connection: Connection, user_id: str, *, include_retired: bool) -> list[DeviceRow]:
+    """Read a person's devices: the active first, those seen last at the top."""
+    rows = await connection.fetch(OF_USER, user_id, include_retired, LONGEST_LIST)
+    return [DeviceRow(**row) for row in rows]
+
+
+async def unregister(
+    connection: Connection,
+    user_id: str,
+    *,
+    token: str | None = None,
+    device_id: UUID | None = None,
+    now: datetime,
+) -> DeviceRow | None:
+    """Retire a person's own device, named by token or id; a device retired before stays as it is."""
+    digest = token_hash(token) if token else None
+    row = await connection.fetchrow(UNREGISTER, user_id, digest, device_id, now, RetiredReason.UNREGISTERED)
+    return DeviceRow(**row) if row else None
+
+
+async def set_consent(
+    connection: Connection, user_id: str, device_id: UUID, *, push_enabled: bool
+) -> DeviceRow | None:
+    """Store whether a person wants pushes on one of their active devices."""
+    row = await connection.fetchrow(SET_CONSENT, user_id, device_id, push_enabled)
+    return DeviceRow(**row) if row else None
+
+
+async def _count_registration(
+    connection: Connection, user_id: str, most: int, now: datetime
+) -> RateLimited | None:
+    rate = await connection.fetchrow(COUNT_REGISTRATION, user_id, now, now - RATE_WINDOW)
+    if rate["registrations"] <= most:
+        return None
+    return RateLimited(rate["window_started_at"] + RATE_WINDOW)
+
+
+async def _keep_policy(
+    connection: Connection, user_id: str, device_id: DeviceId, settings: DeviceSettings, now: datetime
+) -> list[dict[str, UUID]]:
+    policy: Policy = settings.policy
+    match policy:
+        case "many":
+            rows = await connection.fetch(
+                RETIRE_SURPLUS, user_id, device_id, now, settings.max_active - 1, RetiredReason.SURPLUS
+            )
+        case "one_per_platform":
+            rows = await connection.fetch(
+                RETIRE_SAME_PLATFORM, user_id, device_id, now, RetiredReason.SAME_PLATFORM
+            )
+        case _:
+            assert_never(policy)
+    return list(rows)

@@ -1,0 +1,148 @@
+"""Webhook endpoints: devices whose token is a URL and whose secret signs what is sent there."""
+
+from collections.abc import Callable
+from datetime import datetime
+from uuid import UUID
+
+import msgspec
+
+from tocsin.domain.ids import new_device_id
+from tocsin.domain.people.devices import RetiredReason, token_hash
+from tocsin.store.people.devices import LOCK_OWNER
+from tocsin.store.pool import Connection, Pool
+
+MOST_ACTIVE = 10
+LONGEST_LIST = 200
+
+
+class EndpointRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An endpoint as it is stored, without its secret."""
+
+    id: UUID
+    user_id: str
+    url: str
+    notification_count: int
+    last_sent_at: datetime | None
+    registered_at: datetime
+    retired_at: datetime | None
+    retired_reason: str | None
+
+    def __repr__(self) -> str:
+        """Name the endpoint and leave out its URL, which may hold a password of the receiver."""
+        return f"EndpointRow({self.id}, user_id={self.user_id!r})"
+
+
+class TooManyEndpoints(msgspec.Struct, frozen=True):
+    """The person has as many endpoints as one may have."""
+
+
+class AlreadyActive(msgspec.Struct, frozen=True):
+    """The person has an endpoint at this URL."""
+
+    id: UUID
+
+
+# What is about to be added is not counted: a retired endpoint comes back in its old row.
+ACTIVE = """
+select id, token_hash
+from devices
+where user_id = $1 and provider = 'webhook' and retired_at is null
+order by id
+for update
+"""
+
+ADD = """
+insert into devices as device (
+    id, user_id, provider, platform, token, token_hash, secret, registered_at, last_seen_at
+)
+values ($1, $2, 'webhook', 'server', $3, $4, $5, $6, $6)
+on conflict (token_hash) do update
+set secret = excluded.secret,
+    registered_at = excluded.registered_at,
+    last_seen_at = excluded.last_seen_at,
+    retired_at = null,
+    retired_reason = null
+returning
+    id, user_id, token as url, notification_count, last_sent_at, registered_at, retired_at, retired_reason
+"""
+
+OF_USER = """
+select
+    id, user_id, token as url, notification_count, last_sent_at, registered_at, retired_at, retired_reason
+from devices
+where user_id = $1 and provider = 'webhook' and (retired_at is null or $2)
+order by retired_at is null desc, registered_at desc, id desc
+limit $3
+"""
+
+RETIRE = """
+update devices
+set retired_at = coalesce(retired_at, $3), retired_reason = coalesce(retired_reason, $4)
+where user_id = $1 and id = $2 and provider = 'webhook'
+returning
+    id, user_id, token as url, notification_count, last_sent_at, registered_at, retired_at, retired_reason
+"""
+
+PRESENT = """
+select secret
+from devices
+where user_id = $1 and id = $2 and provider = 'webhook' and retired_at is null
+for update
+"""
+
+RENEW = """
+update devices
+set secret = $2
+where id = $1
+returning
+    id, user_id, token as url, notification_count, last_sent_at, registered_at, retired_at, retired_reason
+"""
+
+
+def endpoint_hash(user_id: str, url: str) -> bytes:
+    """Name an endpoint by its owner and URL: two people may be told at the same URL."""
+    # No user id holds a line break, so no two pairs make the same text.
+    return token_hash(f"{user_id}\n{url}")
+
+
+async def add(
+    pool: Pool, user_id: str, url: str, secret: str, now: datetime
+) -> EndpointRow | TooManyEndpoints | AlreadyActive:
+    """Give a person an endpoint, or bring back one that was retired."""
+    digest = endpoint_hash(user_id, url)
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute(LOCK_OWNER, user_id)
+        active = await connection.fetch(ACTIVE, user_id)
+        for row in active:
+            if row["token_hash"] == digest:
+                return AlreadyActive(row["id"])
+        if len(active) >= MOST_ACTIVE:
+            return TooManyEndpoints()
+        added = await connection.fetchrow(ADD, new_device_id(), user_id, url, digest, secret, now)
+    return EndpointRow(**added)
+
+
+async def of_user(connection: Connection, user_id: str, *, include_retired: bool) -> list[EndpointRow]:
+    """Read a person's endpoints: the active first, the newest at the top."""
+    rows = await connection.fetch(OF_USER, user_id, include_retired, LONGEST_LIST)
+    return [EndpointRow(**row) for row in rows]
+
+
+async def retire(
+    connection: Connection, user_id: str, endpoint_id: UUID, now: datetime
+) -> EndpointRow | None:
+    """Send nothing more to an endpoint; one that was retired before stays as it is."""
+    row = await connection.fetchrow(RETIRE, user_id, endpoint_id, now, RetiredReason.UNREGISTERED)
+    return EndpointRow(**row) if row else None
+
+
+async def change_secret(
+    pool: Pool, user_id: str, endpoint_id: UUID, change: Callable[[str], str]
+) -> EndpointRow | None:
+    """Make an active endpoint's secret into another one."""
+    async with pool.acquire() as connection, connection.transaction():
+        present = await connection.fetchrow(PRESENT, user_id, endpoint_id)
+        if present is None:
+            return None
+        row = await connection.fetchrow(RENEW, endpoint_id, change(present["secret"] or ""))
+    return EndpointRow(**row)

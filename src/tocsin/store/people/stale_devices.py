@@ -1,0 +1,61 @@
+"""Devices that were not seen for long: marked first, retired later."""
+
+from datetime import datetime, timedelta
+
+from tocsin.domain.people.devices import DeviceSettings, RetiredReason
+from tocsin.store.pool import Connection
+
+# Both take the devices unseen the longest, in the order of the index. A row that a registration or a
+# settlement holds is passed over: it comes with the next call if it is still unseen then.
+MARK_STALE = """
+with unseen as materialized (
+    select id
+    from devices
+    where retired_at is null
+        and stale_at is null
+        and last_seen_at < $1
+        and provider <> 'webhook'
+    order by last_seen_at
+    limit $3
+    for update skip locked
+)
+update devices
+set stale_at = $2
+from unseen
+where devices.id = unseen.id
+returning devices.id
+"""
+
+RETIRE_UNSEEN = """
+with unseen as materialized (
+    select id
+    from devices
+    where retired_at is null
+        and last_seen_at < $1
+        and provider <> 'webhook'
+    order by last_seen_at
+    limit $4
+    for update skip locked
+)
+update devices
+set retired_at = $2, retired_reason = $3
+from unseen
+where devices.id = unseen.id
+returning devices.id
+"""
+
+
+async def mark_stale(connection: Connection, now: datetime, settings: DeviceSettings, limit: int) -> int:
+    """Mark at most `limit` devices that were not seen for as long as the settings say, and count them."""
+    if settings.stale_after_days == 0:
+        return 0
+    before = now - timedelta(days=settings.stale_after_days)
+    return len(await connection.fetch(MARK_STALE, before, now, limit))
+
+
+async def retire_unseen(connection: Connection, now: datetime, settings: DeviceSettings, limit: int) -> int:
+    """Retire at most `limit` devices that were not seen for as long as the settings say, and count them."""
+    if settings.retire_after_days == 0:
+        return 0
+    before = now - timedelta(days=settings.retire_after_days)
+    return len(await connection.fetch(RETIRE_UNSEEN, before, now, RetiredReason.UNSEEN, limit))

@@ -1,0 +1,267 @@
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+from uuid import uuid4
+
+import pytest
+import typer
+
+from tests.edges.command_line import Ran, run
+from tests.rows import add_delivery, add_device, add_notification
+from tocsin.cli.commands import app
+from tocsin.store.pool import Pool
+
+Tocsin: TypeAlias = Callable[..., Awaitable[Ran]]
+
+WIDTH = 80
+PAYLOAD = '{"customer_name": "Ali Veli"}'
+
+
+@pytest.fixture
+def tocsin(database_url: str, tmp_path: Path) -> Tocsin:
+    """Give the command line of an installation on a database of its own."""
+    account = tmp_path / "account.json"
+    account.write_text("{}")
+    environment = {"TOCSIN_DATABASE_URL": database_url, "TOCSIN_FCM__CREDENTIALS_FILE": str(account)}
+
+    async def command(*arguments: str, **variables: str) -> Ran:
+        return await asyncio.to_thread(run, arguments, environment | variables, tmp_path)
+
+    return command
+
+
+def _paths(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield path
+    for name, below in sorted(getattr(command, "commands", {}).items()):
+        yield from _paths(below, (*path, name))
+
+
+@pytest.mark.parametrize("path", list(_paths(typer.main.get_command(app))), ids=" ".join)
+def test_every_command_explains_itself_within_eighty_columns(path: tuple[str, ...], tmp_path: Path) -> None:
+    ran = run([*path, "--help"], {}, tmp_path)
+
+    assert ran.code == 0, ran.err
+    assert "Usage: tocsin" in ran.out
+    assert max(map(len, ran.out.splitlines())) <= WIDTH
+
+
+def test_the_version_is_told(tmp_path: Path) -> None:
+    assert run(["--version"], {}, tmp_path).out.startswith("tocsin 0.")
+
+
+def test_an_unknown_command_is_named_with_a_near_one(tmp_path: Path) -> None:
+    ran = run(["wrker"], {}, tmp_path)
+
+    assert ran.code == 2
+    assert "No such command 'wrker'" in ran.err
+
+
+async def test_a_sent_notification_can_be_shown(tocsin: Tocsin) -> None:
+    sent = await tocsin("send", "new_customer", "--user", "ada", "--payload", PAYLOAD, "--key", "k", "--json")
+    again = await tocsin("send", "new_customer", "--user", "ada", "--payload", PAYLOAD, "--key", "k")
+    shown = await tocsin("show", sent.json["notification_id"], "--json")
+    told = await tocsin("show", sent.json["notification_id"])
+
+    assert (sent.code, sent.json["status"]) == (0, "accepted")
+    assert again.out.startswith(f"duplicate {sent.json['notification_id']}\n")
+    assert (shown.json["idempotency_key"], shown.json["producer"]) == ("k", "cli")
+    assert [delivery["state"] for delivery in shown.json["deliveries"]] == ["pending"]
+    assert "new_customer v2" in told.out
+    assert "pending push:user:ada" in told.out
+    assert max(map(len, told.out.splitlines())) <= WIDTH
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["new_customer", "--user", "ada", "--payload", "{oops"], "--payload: is not a JSON object"),
+        (["new_customer", "--user", "ada", "--payload", "[1]"], "--payload: is not a JSON object"),
+        (["new_costumer", "--user", "ada", "--payload", PAYLOAD], "new_costumer"),
+        (["new_customer", "--user", "ada"], "customer_name"),
+        (["new_customer", "--payload", PAYLOAD], "audience"),
+        (["new_customer", "--user", "ada", "--topic", "news", "--payload", PAYLOAD], "users and topic given"),
+        (["new_customer", "--condition", "'news' in", "--payload", PAYLOAD], "from character 1"),
+        (["new_customer", "--topic", "all the news", "--payload", PAYLOAD], "audience.topic"),
+        (["new_customer", "--user", "ada", "--payload", PAYLOAD, "--send-at", "tomorrow"], "send_at"),
+        (["new_customer", "--user", "ada", "--payload", PAYLOAD, "--version", "9"], "version"),
+        (["new_customer", "--user", "ada", "--payload", PAYLOAD, "--ttl-seconds", "soon"], "--ttl-seconds"),
+    ],
+    ids=str,
+)
+async def test_what_cannot_be_sent_is_explained(tocsin: Tocsin, arguments: list[str], said: str) -> None:
+    ran = await tocsin("send", *arguments)
+
+    assert ran.code == 2
+    assert ran.out == ""
+    assert said in ran.err
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [("topic", "news"), ("condition", "'news' in topics && !('sports' in topics)")],
+    ids=["topic", "condition"],
+)
+async def test_a_broadcast_is_explained_and_sent_by_the_same_words(
+    tocsin: Tocsin, kind: str, text: str
+) -> None:
+    words = ("new_customer", f"--{kind}", text, "--payload", PAYLOAD, "--key", "k", "--json")
+    explained = await tocsin("explain", *words)
+    sent = await tocsin("send", *words)
+    shown = await tocsin("show", sent.json["notification_id"], "--json")
+
+    route = f"push:{kind}:{text}"
+    assert [each["route_id"] for each in explained.json["routes"]] == [route]
+    assert [each["route_id"] for each in shown.json["deliveries"]] == [route]
+
+
+async def test_a_key_of_other_content_is_refused(tocsin: Tocsin) -> None:
+    first = ("send", "new_customer", "--user", "ada", "--key", "k", "--payload", PAYLOAD)
+    made = await tocsin(*first, "--json")
+
+    ran = await tocsin("send", "new_customer", "--user", "eve", "--key", "k", "--payload", PAYLOAD)
+
+    assert ran.code == 1
+    assert f"belongs to other content, accepted as {made.json['notification_id']}" in ran.said
+
+
+async def test_an_id_that_is_none_and_one_that_nobody_has(tocsin: Tocsin) -> None:
+    unknown = str(uuid4())
+
+    missing = await tocsin("show", unknown)
+    broken = await tocsin("show", "not-an-id")
+    no_key = await tocsin("keys", "revoke", unknown)
+
+    assert (missing.code, missing.said) == (1, f"error: There is no notification {unknown}.")
+    assert broken.code == 2
+    assert "Invalid value for 'ID'" in broken.said
+    assert (no_key.code, no_key.said) == (1, f"error: There is no key {unknown}.")
+
+
+async def test_a_key_is_made_listed_and_taken_back(tocsin: Tocsin) -> None:
+    assert "There are no keys yet" in (await tocsin("keys", "list")).out
+    made = (await tocsin("keys", "create", "billing", "--role", "viewer", "--json")).json
+    told = await tocsin("keys", "create", "shop")
+    revoked = await tocsin("keys", "revoke", made["id"])
+    listed = await tocsin("keys", "list", "--json")
+    as_text = await tocsin("keys", "list")
+
+    assert told.out.splitlines()[0] == "Key for shop (producer), shown only now:"
+    assert revoked.out == f"Revoked the key of billing that ends in {made['key'][-4:]}.\n"
+    rows = {row["producer"]: row for row in listed.json}
+    assert rows["billing"]["revoked_at"] is not None
+    assert rows["shop"]["revoked_at"] is None
+    assert made["key"] not in listed.out
+    assert made["id"] in as_text.out
+    assert max(map(len, as_text.out.splitlines())) <= WIDTH
+
+
+async def test_an_unknown_role_is_refused_with_those_there_are(tocsin: Tocsin) -> None:
+    ran = await tocsin("keys", "create", "shop", "--role", "king")
+
+    assert ran.code == 2
+    assert "producer" in ran.err
+    assert "operator" in ran.err
+
+
+async def test_devices_are_listed_without_their_tokens(tocsin: Tocsin, pool: Pool) -> None:
+    active = await add_device(pool, token="secret-token-1")
+    retired = await add_device(
+        pool,
+        token="secret-token-2",
+        retired_at=await pool.fetchval("select now()"),
+        retired_reason="gone: UNREGISTERED",
+    )
+
+    listed = await tocsin("devices", "list", "ada")
+    both = await tocsin("devices", "list", "ada", "--retired", "--json")
+    as_text = await tocsin("devices", "list", "ada", "--retired")
+    nobody = await tocsin("devices", "list", "nobody")
+
+    assert str(active) in listed.out
+    assert str(retired) not in listed.out
+    assert {device["id"] for device in both.json} == {str(active), str(retired)}
+    assert "UNREGISTERED)" in as_text.out
+    assert max(map(len, as_text.out.splitlines())) <= WIDTH
+    assert nobody.out == "User nobody has no active devices.\n"
+    assert "secret-token" not in listed.out + both.out + as_text.out
+
+
+async def test_a_failed_delivery_is_shown_with_what_to_do(tocsin: Tocsin, pool: Pool) -> None:
+    notification_id = await add_notification(pool)
+    now = await pool.fetchval("select now()")
+    await add_delivery(
+        pool,
+        notification_id=notification_id,
+        state="rejected",
+        attempts=1,
+        last_error_code="SENDER_ID_MISMATCH",
+        last_error="SenderId mismatch",
+        settled_at=now,
+    )
+
+    told = await tocsin("show", str(notification_id))
+
+    assert "rejected push:user:ada" in told.out
+    assert "SENDER_ID_MISMATCH (The token belongs to another Firebase project." in told.out
+
+
+async def test_a_catalog_without_faults_and_one_with(tocsin: Tocsin, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    (broken / "types").mkdir(parents=True)
+    (broken / "types" / "a.yaml").write_text("a_type:\n  version: none\n")
+
+    good = await tocsin("catalog", "check")
+    good_json = await tocsin("catalog", "check", "--json")
+    bad = await tocsin("catalog", "check", str(broken))
+    bad_json = await tocsin("catalog", "check", str(broken), "--json")
+    missing = await tocsin("catalog", "check", str(tmp_path / "nowhere"))
+
+    assert good.code == 0
+    assert "No faults." in good.out
+    assert good_json.json["faults"] == []
+    assert bad.code == bad_json.code == 1
+    assert "a.yaml:2" in bad.out
+    assert bad_json.json["faults"][0]["field"].startswith("types/a.yaml:")
+    assert (missing.code, missing.said) == (2, f"error: {tmp_path / 'nowhere'} is not a folder.")
+
+
+async def test_migrating_again_changes_nothing(tocsin: Tocsin) -> None:
+    told = await tocsin("migrate")
+    listed = await tocsin("migrate", "--json")
+
+    assert told.out == "Schema tocsin is up to date.\n"
+    assert listed.json == {"schema": "tocsin", "applied": []}
+
+
+@pytest.mark.parametrize("command", [["worker"], ["api"], ["migrate"], ["keys", "list"], ["serve"]], ids=str)
+async def test_a_database_out_of_reach_is_said_without_its_password(
+    tocsin: Tocsin, command: list[str]
+) -> None:
+    ran = await tocsin(*command, TOCSIN_DATABASE_URL="postgresql://tocsin:s3cret@127.0.0.1:1/tocsin")
+
+    assert ran.code == 2
+    assert "The database does not answer" in ran.said
+    assert "TOCSIN_DATABASE_URL" in ran.said
+    assert "s3cret" not in ran.out + ran.err
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize("command", [["worker"], ["send", "new_customer"], ["demo"], ["catalog", "check"]])
+async def test_wrong_settings_stop_every_command_and_are_named(tocsin: Tocsin, command: list[str]) -> None:
+    ran = await tocsin(*command, TOCSIN_HTTP__PROT="1", TOCSIN_WORKERS="many")
+
+    assert ran.code == 2
+    assert "http.prot (TOCSIN_HTTP__PROT)" in ran.err
+    assert "did you mean http.port" in ran.err
+    assert "workers (TOCSIN_WORKERS)" in ran.err
+    assert "Traceback" not in ran.err
+
+
+async def test_credentials_that_are_none_stop_the_worker(tocsin: Tocsin) -> None:
+    ran = await tocsin("worker")
+
+    assert ran.code == 2
+    assert "service account" in ran.said
+    assert "Traceback" not in ran.err

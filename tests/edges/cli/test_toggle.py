@@ -1,0 +1,147 @@
+"""`tocsin toggle` as an operator runs it: a process of its own on the same database."""
+
+import asyncio
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.databases import SCHEMA
+from tocsin.engine.toggles.toggles import Toggles, ToggleWatch
+from tocsin.store import toggles as store
+from tocsin.store.pool import Pool, PoolSettings
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What a command came to."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return msgspec.json.decode(self.out)
+
+
+class Operator:
+    """Somebody at a terminal."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self._environ = {
+            name: value for name, value in os.environ.items() if not name.startswith("TOCSIN_")
+        } | {"TOCSIN_DATABASE_URL": url, "LOGNAME": "ada", "COLUMNS": "200"}
+        self._folder = folder
+
+    async def toggle(self, *arguments: str, **environ: str) -> Said:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tocsin.cli", "toggle", *arguments),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=self._folder,
+            env=self._environ | environ,
+        )
+        out, err = await process.communicate()
+        return Said(process.returncode or 0, out.decode(), err.decode())
+
+
+@pytest.fixture
+def operator(database_url: str, tmp_path: Path) -> Operator:
+    return Operator(database_url, tmp_path)
+
+
+async def test_a_running_process_knows_within_a_second_of_a_switch(
+    operator: Operator, database_url: str, pool: Pool
+) -> None:
+    known_at: asyncio.Queue[datetime] = asyncio.Queue()
+    toggles = Toggles(changed=lambda: known_at.put_nowait(datetime.now(UTC)))
+    watch = ToggleWatch(toggles, database_url, SCHEMA, PoolSettings(), refresh_seconds=3_600)
+    watching = asyncio.create_task(watch.run())
+    await watch.listening.wait()
+
+    for command, reason in (("off", "wrong text"), ("on", "mended")):
+        said = await operator.toggle(command, "type:new_customer", "--reason", reason)
+        assert (said.code, said.out, said.err) == (0, f"type:new_customer is {command}.\n", "")
+        async with asyncio.timeout(20):
+            late = await known_at.get() - (await store.list_all(pool))[0].updated_at
+        assert late.total_seconds() < 1
+        assert toggles.is_on("new_customer", "push") is (command == "on")
+
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    toggles.close()
+
+
+async def test_what_was_switched_is_listed_with_who_and_why(operator: Operator) -> None:
+    listed, history = await asyncio.gather(operator.toggle("list"), operator.toggle("history"))
+    assert listed.out == "Nothing was ever switched off: everything is on.\n"
+    assert history.out == "Nothing was ever switched.\n"
+
+    made = await operator.toggle("off", "provider:fcm", "--reason", "[/red] outage", "--json")
+    assert made.json["warnings"] == []
+    await operator.toggle("on", "provider:fcm", "--by", "grace")
+    await operator.toggle("off", "channel:email", "--reason", "bounces")
+
+    listed, as_json, history, one = await asyncio.gather(
+        operator.toggle("list"),
+        operator.toggle("list", "--json"),
+        operator.toggle("history", "--json"),
+        operator.toggle("history", "provider:fcm"),
+    )
+    assert [line.split()[:2] for line in listed.out.splitlines()] == [
+        ["toggle", "state"],
+        ["channel:email", "off"],
+        ["provider:fcm", "on"],
+    ]
+    assert [(row["name"], row["enabled"], row["updated_by"], row["reason"]) for row in as_json.json] == [
+        ("channel:email", False, "ada", "bounces"),
+        ("provider:fcm", True, "grace", None),
+    ]
+    assert [(row["name"], row["was_enabled"], row["enabled"]) for row in history.json] == [
+        ("channel:email", True, False),
+        ("provider:fcm", False, True),
+        ("provider:fcm", True, False),
+    ]
+    newest, oldest = one.out.splitlines()[1:]
+    assert "off to on" in newest
+    assert "grace" in newest
+    assert "on to off" in oldest
+    assert "[/red] outage" in oldest
+
+
+async def test_a_wrong_call_is_told_and_switches_nothing(operator: Operator, pool: Pool) -> None:
+    nameless, blank, reasonless, lost = await asyncio.gather(
+        operator.toggle("off", "new_customer", "--reason", "x"),
+        operator.toggle("off", "type:a", "--reason", " "),
+        operator.toggle("off", "type:a"),
+        operator.toggle("history", "channel:sms"),
+    )
+
+    assert (nameless.code, blank.code, reasonless.code, lost.code) == (2, 2, 2, 2)
+    assert "error: 'new_customer' is not the name of a toggle, which is type:<name>" in nameless.err
+    assert "--reason must be 1 to 500 characters" in blank.err
+    assert "--reason" in reasonless.err
+    assert "'sms' is not a channel; channels are push, email" in lost.err
+    assert await store.list_all(pool) == []
+
+
+async def test_a_doubtful_name_is_switched_with_a_warning(
+    operator: Operator, pool: Pool, tmp_path: Path
+) -> None:
+    broken = tmp_path / "catalog"
+    (broken / "types").mkdir(parents=True)
+    (broken / "types" / "bad.yaml").write_text("bad: 1")
+
+    unknown = await operator.toggle("off", "type:new_custmer", "--reason", "x")
+    unchecked = await operator.toggle("off", "type:a", "--reason", "x", "--json", TOCSIN_CATALOG=str(broken))
+
+    assert (unknown.code, unchecked.code) == (0, 0)
+    assert unknown.err == "warning: The catalog has no type 'new_custmer'; did you mean new_customer?\n"
+    (warning,) = unchecked.json["warnings"]
+    assert warning.startswith("The name was not checked: The catalog in ")
+    assert await store.off(pool) == {"type:new_custmer", "type:a"}

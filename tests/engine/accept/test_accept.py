@@ -1,0 +1,454 @@
+import asyncio
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import msgspec
+import pytest
+
+from tests.engine.stage import Stage, an_intent
+from tests.rows import add_notification
+from tocsin.domain.faults import Fault
+from tocsin.domain.ids import uuid7
+from tocsin.domain.intent import Audience, Intent
+from tocsin.engine.accept.answers import Accepted, Answer, Conflict, Duplicate, Invalid, Unreadable
+from tocsin.store import notifications, refused
+from tocsin.store.pool import Pool
+
+LAST = UUID(int=2**128 - 1)
+
+
+async def accept(stage: Stage, *intents: Intent | Unreadable, producer: str = "shop") -> list[Answer]:
+    return await stage.acceptor.accept(producer, intents)
+
+
+def alert(**payload: Any) -> Intent:
+    return Intent(type="alert", audience=Audience(users=["ada"]), payload=payload, idempotency_key="key")
+
+
+def codes(answer: Answer) -> list[str]:
+    assert isinstance(answer, Invalid)
+    return [fault.code for fault in answer.faults]
+
+
+async def test_an_intent_becomes_a_notification_with_its_deliveries(stage: Stage) -> None:
+    occurred = datetime(2026, 1, 1, tzinfo=UTC)
+    notification_id = await stage.accept(
+        "ada", "bob", collapse_key="c", request_id="r", trace_id="t", occurred_at=occurred
+    )
+
+    stored = await notifications.get(stage.pool, notification_id)
+    assert stored is not None
+    assert (stored.producer, stored.idempotency_key, stored.type, stored.version) == (
+        "shop",
+        "key",
+        "new_customer",
+        2,
+    )
+    assert (stored.collapse_key, stored.request_id, stored.trace_id) == ("c", "r", "t")
+    assert stored.occurred_at == occurred
+    assert msgspec.json.decode(stored.payload) == {"customer_name": "Ali Veli"}
+    assert msgspec.json.decode(stored.audience) == {"users": ["ada", "bob"]}
+    rows = await stage.deliveries(notification_id)
+    assert [(row["user_id"], row["channel"], row["state"], row["attempts"]) for row in rows] == [
+        ("ada", "push", "pending", 0),
+        ("bob", "push", "pending", 0),
+    ]
+
+
+async def test_one_call_is_answered_in_order(stage: Stage) -> None:
+    first, second, third, fourth, fifth = await accept(
+        stage,
+        an_intent(idempotency_key="a"),
+        an_intent(idempotency_key="a"),
+        an_intent("bob", idempotency_key="a"),
+        an_intent(idempotency_key="b", payload={}),
+        an_intent(idempotency_key="c"),
+    )
+
+    assert isinstance(first, Accepted)
+    assert second == Duplicate(first.notification_id)
+    assert third == Conflict(first.notification_id)
+    assert codes(fourth) == ["missing"]
+    assert isinstance(fifth, Accepted)
+    assert await stage.pool.fetchval("select count(*) from notifications") == 2
+    assert await stage.pool.fetchval("select count(*) from deliveries") == 2
+
+
+async def test_a_later_call_is_told_of_the_duplicate_and_of_the_conflict(stage: Stage) -> None:
+    (first,) = await accept(stage, an_intent("ada", "bob", request_id="1"))
+    assert isinstance(first, Accepted)
+
+    again, other = await accept(
+        stage, an_intent("bob", "ada", request_id="2"), an_intent("ada", "bob", ttl_seconds=5)
+    )
+
+    assert again == Duplicate(first.notification_id)
+    assert other == Conflict(first.notification_id)
+
+
+async def test_keys_belong_to_their_producer(stage: Stage) -> None:
+    (one,) = await accept(stage, an_intent(), producer="shop")
+    (other,) = await accept(stage, an_intent("bob"), producer="bank")
+
+    assert isinstance(one, Accepted)
+    assert isinstance(other, Accepted)
+
+
+async def test_nothing_handed_in_is_nothing_answered(stage: Stage) -> None:
+    assert await accept(stage) == []
+
+
+async def test_the_same_key_at_once_makes_one_notification(stage: Stage) -> None:
+    others = [stage.an_acceptor() for _ in range(3)]
+    calls = [
+        acceptor.accept("shop", [an_intent(idempotency_key=f"k{number}") for number in order])
+        for acceptor in (stage.acceptor, *others)
+        for order in (range(8), range(7, -1, -1), (3, 4), (5,), (0, 7, 3))
+    ]
+
+    answers = [answer for call in await asyncio.gather(*calls) for answer in call]
+
+    assert len(answers) == 4 * (8 + 8 + 2 + 1 + 3)
+    assert sum(isinstance(answer, Accepted) for answer in answers) == 8
+    assert all(isinstance(answer, Accepted | Duplicate) for answer in answers)
+    assert await stage.pool.fetchval("select count(*) from notifications") == 8
+    assert await stage.pool.fetchval("select count(*) from deliveries") == 8
+
+
+async def test_many_callers_at_once_each_get_their_own_answers(stage: Stage) -> None:
+    async def call(number: int) -> None:
+        fine, twice, wrong = await accept(
+            stage,
+            an_intent(f"user{number}", idempotency_key=f"own{number}"),
+            an_intent(idempotency_key="shared"),
+            an_intent(idempotency_key=f"bad{number}", type="unknown"),
+        )
+        assert isinstance(fine, Accepted)
+        assert isinstance(twice, Accepted | Duplicate)
+        assert codes(wrong) == ["unknown_type"]
+        (row,) = await stage.deliveries(fine.notification_id)
+        assert row["user_id"] == f"user{number}"
+
+    await asyncio.gather(*map(call, range(40)))
+
+    assert await stage.pool.fetchval("select count(*) from notifications") == 41
+    assert await stage.pool.fetchval("select count(*) from refused_intents") == 40
+
+
+async def test_what_is_refused_is_kept_with_its_faults(stage: Stage) -> None:
+    unreadable = Unreadable(
+        faults=[Fault(field="audience", code="missing", message="is required")],
+        content='{"type": "x\x00"',
+        type="x\x00",
+        idempotency_key="k" * 500,
+    )
+    (first,) = await accept(stage, an_intent())
+    await accept(
+        stage, unreadable, an_intent(payload={"surplus": 1}, idempotency_key="bad"), an_intent("bob")
+    )
+    assert isinstance(first, Accepted)
+
+    conflict, invalid, broken = await refused.list_recent(stage.pool, LAST, 10)
+
+    assert (broken.code, broken.type, broken.idempotency_key) == ("invalid_intent", "x\ufffd", "k" * 200)
+    assert broken.content == '{"type": "x\ufffd"'
+    assert [fault["field"] for fault in msgspec.json.decode(broken.faults)] == ["audience"]
+    assert (invalid.code, invalid.producer, invalid.source) == ("invalid_intent", "shop", "http")
+    assert {fault["code"] for fault in msgspec.json.decode(invalid.faults)} == {"missing", "unknown"}
+    assert msgspec.json.decode(invalid.content)["payload"] == {"surplus": 1}
+    assert conflict.code == "idempotency_conflict"
+    assert msgspec.json.decode(conflict.faults) == [{"notification_id": str(first.notification_id)}]
+
+
+@pytest.mark.parametrize(
+    ("intent", "expected"),
+    [
+        (an_intent(type="nothing\x00"), ["unknown_type"]),
+        (an_intent(version=9), ["unknown_version"]),
+        (an_intent(audience=Audience()), ["one_of"]),
+        (an_intent(audience=Audience(admins=False)), ["invalid"]),
+        (alert(text="a\x00b"), ["nul_character"]),
+        (alert(**{"a\x00": 1}), ["nul_character"]),
+        (alert(deep=[{"list": ["\x00"]}]), ["nul_character"]),
+        (alert(text="x" * 70_000), ["too_large"]),
+        (alert(number=2**53), ["not_canonical"]),
+        (alert(number=2**70), ["not_canonical"]),
+        (alert(number=-(2**64)), ["not_canonical"]),
+        (alert(text="\ud800"), ["not_text"]),
+        (alert(**{"\udfff": 1}), ["not_text"]),
+        (an_intent(send_at=datetime(2100, 1, 1, tzinfo=UTC)), ["too_far"]),
+        (an_intent(send_at=datetime.max.replace(tzinfo=timezone(timedelta(hours=-14)))), ["out_of_range"]),
+        (an_intent(occurred_at=datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))), ["out_of_range"]),
+    ],
+    ids=range(16),
+)
+async def test_a_bad_intent_is_told_why_and_recorded(
+    stage: Stage, intent: Intent, expected: list[str]
+) -> None:
+    (answer,) = await accept(stage, intent)
+
+    assert codes(answer) == expected
+    assert await stage.pool.fetchval("select count(*) from refused_intents") == 1
+    assert await stage.pool.fetchval("select count(*) from notifications") == 0
+
+
+@pytest.mark.parametrize("depth", [65, 300, 900])
+async def test_a_payload_too_deep_is_refused(stage: Stage, depth: int) -> None:
+    nested: Any = 1
+    for _ in range(depth):
+        nested = {"a": nested} if depth % 7 else [nested]
+
+    (answer,) = await accept(stage, alert(nested=nested))
+
+    assert codes(answer) == ["too_deep"]
+
+
+async def test_every_fault_is_named_at_once(stage: Stage) -> None:
+    (answer,) = await accept(
+        stage,
+        an_intent(audience=Audience(), payload={"a": 1}, send_at=datetime(2100, 1, 1, tzinfo=UTC)),
+    )
+
+    assert set(codes(answer)) == {"one_of", "missing", "unknown", "too_far"}
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"number": 0.1},
+        {"number": 1e22},
+        {"number": 5e-324},
+        {"number": -0.0},
+        {"number": 2**53 - 1},
+        {"text": "😀\u2028\x7f\\u0000"},
+        {"😀": {"\uffff": None}},
+        {"list": [[[]], {}, "", None, True]},
+        {},
+    ],
+    ids=repr,
+)
+async def test_an_odd_but_good_payload_is_kept_as_it_was(stage: Stage, payload: dict[str, Any]) -> None:
+    (answer,) = await accept(stage, alert(**payload))
+
+    assert isinstance(answer, Accepted)
+    stored = await notifications.get(stage.pool, answer.notification_id)
+    assert stored is not None
+    assert msgspec.json.decode(stored.payload) == payload
+
+
+async def test_a_float_and_its_integer_are_the_same_content(stage: Stage) -> None:
+    (first,) = await accept(stage, alert(number=1))
+    (again,) = await accept(stage, alert(number=1.0))
+
+    assert isinstance(first, Accepted)
+    assert again == Duplicate(first.notification_id)
+
+
+async def test_a_value_the_database_will_not_have_fails_its_own_caller_only(stage: Stage) -> None:
+    poison = an_intent(request_id="r\x00", idempotency_key="poison")
+    calls = [accept(stage, an_intent(idempotency_key=f"fine{number}")) for number in range(5)]
+
+    *fine, failed = await asyncio.gather(*calls, accept(stage, poison), return_exceptions=True)
+
+    assert isinstance(failed, asyncpg.DataError)
+    for answers in fine:
+        assert isinstance(answers, list)
+        assert isinstance(answers[0], Accepted)
+    assert await stage.pool.fetchval("select count(*) from notifications") == 5
+
+
+async def test_a_lost_database_fails_the_callers_and_is_forgotten_once_it_is_back(stage: Stage) -> None:
+    await accept(stage, an_intent(idempotency_key="before"))
+    await stage.pool.execute("alter table notifications rename to elsewhere")
+
+    results = await asyncio.gather(
+        *(accept(stage, an_intent(idempotency_key=f"k{number}")) for number in range(5)),
+        return_exceptions=True,
+    )
+    await stage.pool.execute("alter table elsewhere rename to notifications")
+
+    assert all(isinstance(result, asyncpg.PostgresError) for result in results)
+    (answer,) = await accept(stage, an_intent(idempotency_key="after"))
+    assert isinstance(answer, Accepted)
+
+
+async def test_connections_cut_by_the_server_do_not_stop_accepting(stage: Stage) -> None:
+    await accept(stage, an_intent(idempotency_key="before"))
+    admin = await asyncpg.connect(stage.database_url)
+    try:
+        await admin.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity "
+            "where datname = current_database() and pid <> pg_backend_pid()"
+        )
+    finally:
+        await admin.close()
+
+    results = [
+        (
+            await asyncio.gather(
+                accept(stage, an_intent(idempotency_key=f"k{number}")), return_exceptions=True
+            )
+        )[0]
+        for number in range(10)
+    ]
+
+    last = results[-1]
+    assert isinstance(last, list)
+    assert isinstance(last[0], Accepted)
+
+
+async def test_a_mistake_of_our_own_is_told_to_who_waits(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> dict[int, tuple[UUID, bytes]]:
+        return {}
+
+    await accept(stage, an_intent())
+    monkeypatch.setattr(notifications, "existing", broken)
+
+    async with asyncio.timeout(5):
+        with pytest.raises(KeyError):
+            await accept(stage, an_intent())
+
+
+async def test_a_caller_that_gives_up_does_not_disturb_the_rest(stage: Stage) -> None:
+    leaving = asyncio.create_task(accept(stage, an_intent(idempotency_key="left")))
+    staying = asyncio.create_task(accept(stage, an_intent(idempotency_key="stayed")))
+    await asyncio.sleep(0)
+    leaving.cancel()
+
+    (answer,) = await staying
+
+    assert isinstance(answer, Accepted)
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+
+
+async def test_large_calls_are_written_apart(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+    store = notifications.accept
+
+    async def counted(connection: Any, batch: Any, now: datetime) -> set[UUID]:
+        sizes.append(len(batch))
+        return await store(connection, batch, now)
+
+    monkeypatch.setattr(notifications, "accept", counted)
+    calls = [
+        accept(stage, *(an_intent(idempotency_key=f"{call}.{number}") for number in range(900)))
+        for call in range(4)
+    ]
+
+    await asyncio.gather(*calls)
+
+    assert sum(sizes) == 3_600
+    assert max(sizes) <= 1_000
+
+
+@pytest.mark.parametrize(
+    ("audience", "available", "expected"),
+    [
+        (Audience(users=["ada"]), {"push", "email"}, {"push": ("pending", None), "email": ("pending", None)}),
+        (
+            Audience(users=["ada"]),
+            {"push"},
+            {"push": ("pending", None), "email": ("skipped", "channel_unavailable")},
+        ),
+        (
+            Audience(emails=["ada@example.com"]),
+            {"push", "email"},
+            {"push": ("skipped", "channel_not_for_recipient"), "email": ("pending", None)},
+        ),
+        (
+            Audience(admins=True),
+            {"push", "email"},
+            {"push": ("skipped", "no_admins_configured"), "email": ("skipped", "no_admins_configured")},
+        ),
+    ],
+)
+async def test_every_silence_has_a_reason(
+    stage: Stage, audience: Audience, available: set[str], expected: dict[str, tuple[str, str | None]]
+) -> None:
+    acceptor = stage.an_acceptor(frozenset(available))
+
+    (answer,) = await acceptor.accept(
+        "shop", [Intent(type="alert", audience=audience, payload={}, idempotency_key="k")]
+    )
+
+    assert isinstance(answer, Accepted)
+    rows = await stage.deliveries(answer.notification_id)
+    assert {row["channel"]: (row["state"], row["reason"]) for row in rows} == expected
+    assert all((row["settled_at"] is not None) == (row["state"] == "skipped") for row in rows)
+
+
+async def test_administrators_are_those_of_the_type(stage: Stage) -> None:
+    acceptor = stage.an_acceptor(frozenset({"email"}), {"alert": ["Root@Example.com"]})
+
+    (answer,) = await acceptor.accept(
+        "shop",
+        [Intent(type="alert", audience=Audience(admins=True), payload={}, idempotency_key="k")],
+    )
+
+    assert isinstance(answer, Accepted)
+    email = next(row for row in await stage.deliveries(answer.notification_id) if row["channel"] == "email")
+    assert (email["address"], email["state"]) == ("Root@example.com", "pending")
+
+
+async def test_what_lies_ahead_is_scheduled_and_lives_from_then(stage: Stage) -> None:
+    send_at = stage.clock() + timedelta(hours=2)
+    notification_id = await stage.accept(send_at=send_at, ttl_seconds=60)
+
+    (row,) = await stage.deliveries(notification_id)
+    assert (row["state"], row["due_at"]) == ("scheduled", send_at)
+    stored = await notifications.get(stage.pool, notification_id)
+    assert stored is not None
+    assert (stored.send_at, stored.expires_at) == (send_at, send_at + timedelta(seconds=60))
+
+
+@pytest.mark.parametrize(("asked", "seconds"), [(60, 60), (None, 86_400)])
+async def test_the_time_to_live_is_the_intents_own_or_the_types(
+    stage: Stage, asked: int | None, seconds: int
+) -> None:
+    notification_id = await stage.accept(ttl_seconds=asked)
+
+    stored = await notifications.get(stage.pool, notification_id)
+    assert stored is not None
+    assert stored.expires_at == stored.accepted_at + timedelta(seconds=seconds)
+
+
+async def test_a_type_without_a_time_to_live_does_not_expire(stage: Stage) -> None:
+    (answer,) = await accept(stage, alert())
+
+    assert isinstance(answer, Accepted)
+    stored = await notifications.get(stage.pool, answer.notification_id)
+    assert stored is not None
+    assert stored.expires_at is None
+
+
+async def test_an_old_version_is_stored_as_it_came(stage: Stage) -> None:
+    notification_id = await stage.accept(version=1, payload={"customerName": "Ali"})
+
+    stored = await notifications.get(stage.pool, notification_id)
+    assert stored is not None
+    assert (stored.version, msgspec.json.decode(stored.payload)) == (1, {"customerName": "Ali"})
+
+
+async def test_notifications_are_listed_newest_first(pool: Pool) -> None:
+    made = [await add_notification(pool) for _ in range(3)]
+
+    newest = await notifications.list_recent(pool, uuid7(), 2)
+    rest = await notifications.list_recent(pool, newest[-1].id, 2)
+
+    assert [row.id for row in (*newest, *rest)] == made[::-1]
+    assert await notifications.get(pool, uuid7()) is None
+
+
+async def test_a_payload_just_deep_enough_is_kept(stage: Stage) -> None:
+    nested: Any = 1
+    for _ in range(63):
+        nested = {"a": nested}
+
+    (answer,) = await accept(stage, alert(nested=nested))
+
+    assert isinstance(answer, Accepted)

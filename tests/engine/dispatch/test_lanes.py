@@ -1,0 +1,186 @@
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import pytest
+
+from tests.engine.stage import Stage, StubProvider, a_provider
+from tests.waiting import found, until
+from tocsin.domain.delivery.message import Message
+from tocsin.domain.delivery.outcome import Outcome, Rejected
+from tocsin.engine.dispatch.dispatcher import DispatchSettings
+from tocsin.engine.dispatch.fan_out import Target
+from tocsin.engine.dispatch.render import Preparer
+from tocsin.engine.health.rate_limits import RatesSettings
+from tocsin.store import toggles
+
+QUICK = DispatchSettings(poll_seconds=0.02, lease_seconds=30.0, stop_seconds=10.0)
+
+
+class Unhurried(StubProvider):
+    """Takes its time with each message, and never stands still."""
+
+    async def send(self, batch: Sequence[Message], *, now: datetime) -> Sequence[Outcome]:
+        outcomes = await super().send(batch, now=now)
+        await asyncio.sleep(0.04)
+        return outcomes
+
+
+async def test_a_slow_provider_does_not_hold_up_another(stage: Stage) -> None:
+    slow, quick = a_provider("fcm", concurrency=4), a_provider("apns", concurrency=4)
+    slow.hold()
+    async with stage.working(slow, quick):
+        for number in range(120):
+            await stage.device(f"user{number}", provider="apns" if number % 3 == 2 else "fcm")
+        for number in range(120):
+            await stage.accept(f"user{number}", idempotency_key=f"{number}")
+
+        await until(lambda: len(quick.arrived) == 40)
+        assert len(slow.arrived) == 4
+        slow.let_go.set()
+        await until(lambda: len(slow.arrived) == 80)
+
+    assert await stage.states() == {"sent": 120}
+    assert slow.most_at_once == 4
+    assert set(slow.counts().values()) == {1}
+
+
+async def test_a_fan_out_keeps_to_what_the_provider_takes_at_once(stage: Stage) -> None:
+    provider = StubProvider(concurrency=3)
+    for number in range(12):
+        await stage.device("ada", token=f"phone{number}")
+    async with stage.working(provider):
+        sent = await stage.settled(await stage.accept("ada"), "sent")
+
+    assert len(sent) == 12
+    assert provider.most_at_once <= 3
+
+
+async def test_what_waits_too_long_under_its_lease_is_handed_on_untried(stage: Stage) -> None:
+    provider = StubProvider(concurrency=1)
+    provider.hold()
+    for number in range(2):
+        await stage.device("ada", token=f"phone{number}")
+    async with stage.working(provider):
+        notification_id = await stage.accept("ada")
+        await until(lambda: len(provider.arrived) == 1)
+        stage.clock.advance(timedelta(seconds=16))
+        provider.let_go.set()
+        sent = await stage.settled(notification_id, "sent")
+
+    assert [row["attempts"] for row in sent] == [1, 1]
+    assert set(provider.counts().values()) == {1}
+
+
+async def test_a_worker_that_stops_hands_on_what_it_has_not_begun(stage: Stage) -> None:
+    first, second = StubProvider(concurrency=1), StubProvider(concurrency=5)
+    first.hold()
+    for number in range(2):
+        await stage.device("ada", token=f"phone{number}")
+    async with stage.working(first) as stop:
+        notification_id = await stage.accept("ada")
+        await until(lambda: len(first.arrived) == 1)
+        stop.set()
+
+        async def handed_on() -> bool:
+            free = await stage.pool.fetchval("select count(*) from deliveries where lease is null")
+            return bool(free == 1)
+
+        await found(handed_on)
+        first.let_go.set()
+    async with stage.working(second):
+        await stage.settled(notification_id, "sent")
+
+    assert len(first.arrived) == len(second.arrived) == 1
+
+
+async def test_batches_are_as_large_as_the_provider_takes(stage: Stage) -> None:
+    provider = a_provider("expo", concurrency=200, batch=50)
+    sizes: list[int] = []
+    send = provider.send
+
+    async def noting(batch, *, now):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        sizes.append(len(batch))
+        return await send(batch, now=now)
+
+    provider.send = noting  # type: ignore[method-assign]
+    for number in range(120):
+        await stage.device("ada", token=f"phone{number}", provider="expo")
+    async with stage.working(provider):
+        await stage.settled(await stage.accept("ada"), "sent")
+
+    assert sorted(sizes) == [20, 50, 50]
+
+
+async def test_a_low_rate_is_slow_but_never_stands_still(stage: Stage) -> None:
+    """More can wait in a lane than its rate lets leave under one lease."""
+    provider = StubProvider(concurrency=100)
+    for number in range(60):
+        await stage.device(f"user{number}")
+        await stage.accept(f"user{number}", idempotency_key=f"{number}")
+    hasty = DispatchSettings(poll_seconds=0.02, lease_seconds=2.0, stop_seconds=10.0)
+    async with stage.working(provider, settings=hasty, rates=RatesSettings(fcm=20, ramp_seconds=0)):
+        await until(lambda: len(provider.arrived) == 60)
+
+    assert set(provider.counts().values()) == {1}
+    assert await stage.pool.fetchval("select max(attempts) from deliveries") == 1
+
+
+async def test_a_busy_provider_does_not_hold_up_another_though_it_moves(stage: Stage) -> None:
+    busy, other = Unhurried(concurrency=4), a_provider("apns")
+    for number in range(200):
+        await stage.device(f"user{number}")
+    await stage.device("ada", provider="apns")
+    for number in range(200):
+        await stage.accept(f"user{number}", idempotency_key=f"{number}")
+    async with stage.working(busy, other):
+        await until(lambda: len(busy.arrived) >= 20)
+        await stage.accept("ada")
+        await until(lambda: len(other.arrived) == 1)
+        arrived_meanwhile = len(busy.arrived)
+        await until(lambda: len(busy.arrived) == 200)
+
+    assert arrived_meanwhile < 150
+    assert set(busy.counts().values()) == {1}
+
+
+async def test_what_waits_for_its_slot_heeds_a_switch(stage: Stage) -> None:
+    provider = StubProvider(concurrency=100)
+    for number in range(20):
+        await stage.device(f"user{number}")
+        await stage.accept(f"user{number}", idempotency_key=f"{number}")
+    async with stage.working(provider, rates=RatesSettings(fcm=5, ramp_seconds=0)):
+        await until(lambda: len(provider.arrived) == 1)
+        async with stage.pool.acquire() as connection:
+            await toggles.change(
+                connection, "provider:fcm", enabled=False, reason=None, by="ada", now=stage.clock()
+            )
+
+        async def set_aside() -> bool:
+            held = await stage.pool.fetchval("select count(*) from deliveries where held_by = 'provider:fcm'")
+            return bool(held + len(provider.arrived) == 20)
+
+        await found(set_aside)
+        assert len(provider.arrived) < 15
+
+
+async def test_a_mistake_with_one_delivery_stops_no_worker(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cannot be dispatched is left to its lease, whichever way it was claimed."""
+    prepare, failed = Preparer.prepare, []
+
+    def failing(self: Preparer, target: Target) -> Message | Rejected:
+        if target.device.token == "odd":
+            failed.append(target)
+            raise RuntimeError("nobody thought of this")
+        return prepare(self, target)
+
+    monkeypatch.setattr(Preparer, "prepare", failing)
+    provider = StubProvider()
+    await stage.device("odd")
+    await stage.device("ada")
+    async with stage.working(provider):
+        await stage.accept("odd", idempotency_key="odd")
+        await until(lambda: bool(failed))
+        await stage.settled(await stage.accept("ada"), "sent")

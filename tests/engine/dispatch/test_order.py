@@ -1,0 +1,185 @@
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from tests.engine.stage import Stage, StubProvider, an_intent
+from tests.waiting import found, until
+from tocsin.domain.delivery.message import Message
+from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Retry, Sent
+from tocsin.engine.accept.answers import Accepted
+from tocsin.store.deliveries.holds import cancel
+
+
+class Faulty(StubProvider):
+    """Fails a share of what comes, each time anew, and notes what it took by target, in order."""
+
+    def __init__(self, share: float, concurrency: int = 50) -> None:
+        super().__init__(concurrency)
+        self._share = share
+        # Seeded, so that a run can be repeated; it guards nothing.
+        self._random = random.Random(20_261)  # noqa: S311
+        self.took: defaultdict[str, list[UUID]] = defaultdict(list)
+        self.failed = 0
+
+    async def send(self, batch: Sequence[Message], *, now: datetime) -> Sequence[Outcome]:
+        outcomes = await super().send(batch, now=now)
+        return [self._judged(message, outcome) for message, outcome in zip(batch, outcomes, strict=True)]
+
+    def _judged(self, message: Message, outcome: Outcome) -> Outcome:
+        if not isinstance(outcome, Sent):
+            return outcome
+        if self._random.random() < self._share:
+            self.failed += 1
+            return Retry("UNAVAILABLE")
+        self.took[message.target].append(message.notification_id)
+        return outcome
+
+
+async def accept_in_order(stage: Stage, people: int, each: int, kind: str = "step") -> dict[str, list[UUID]]:
+    """Accept as many for each person, in turn, and give what each should get, in order."""
+    wanted: dict[str, list[UUID]] = defaultdict(list)
+    for turn in range(each):
+        users = [f"user{number}" for number in range(people)]
+        answers = await stage.acceptor.accept(
+            "shop",
+            [an_intent(user, type=kind, payload={}, idempotency_key=f"{user}-{turn}") for user in users],
+        )
+        for user, answer in zip(users, answers, strict=True):
+            assert isinstance(answer, Accepted)
+            wanted[user].append(answer.notification_id)
+    return wanted
+
+
+async def all_settled(stage: Stage, within: float = 90.0) -> None:
+    async def look() -> bool:
+        return not await stage.pool.fetchval(
+            "select exists (select from deliveries where state in ('scheduled', 'pending', 'retrying'))"
+        )
+
+    await found(look, within=within)
+
+
+async def work(stage: Stage, provider: StubProvider, workers: int = 4) -> None:
+    """Let some workers do all there is to do."""
+    async with AsyncExitStack() as stack:
+        for _ in range(workers):
+            await stack.enter_async_context(stage.working(provider))
+        await all_settled(stage)
+
+
+async def test_ten_thousand_in_rows_of_a_hundred_arrive_in_order_through_faults(stage: Stage) -> None:
+    people, each = 100, 100
+    for number in range(people):
+        await stage.device(f"user{number}")
+    wanted = await accept_in_order(stage, people, each)
+    provider = Faulty(0.2)
+
+    await work(stage, provider)
+
+    assert provider.took == wanted
+    assert await stage.states() == {"sent": people * each}
+    assert provider.failed > people * each * 0.15
+
+
+async def test_each_of_two_devices_gets_its_row_in_order(stage: Stage) -> None:
+    people, each = 10, 20
+    for number in range(people):
+        await stage.device(f"user{number}", token=f"phone{number}")
+        await stage.device(f"user{number}", token=f"tablet{number}")
+    wanted = await accept_in_order(stage, people, each)
+    provider = Faulty(0.2)
+
+    await work(stage, provider)
+
+    for number in range(people):
+        assert provider.took[f"phone{number}"] == wanted[f"user{number}"]
+        assert provider.took[f"tablet{number}"] == wanted[f"user{number}"]
+    assert await stage.states() == {"sent": people * each * 2}
+
+
+async def test_neither_device_gets_the_next_before_both_have_this_one(stage: Stage) -> None:
+    await stage.device("user0", token="phone")
+    await stage.device("user0", token="tablet")
+    (wanted,) = (await accept_in_order(stage, 1, 3)).values()
+    provider = Faulty(0.0)
+    provider.script("tablet", *[Retry("UNAVAILABLE")] * 3)
+
+    await work(stage, provider)
+
+    order = [message.notification_id for message in provider.arrived]
+    assert order == sorted(order)
+    assert provider.took == {"phone": wanted, "tablet": wanted}
+
+
+async def test_a_dead_one_lets_the_next_go(stage: Stage) -> None:
+    await stage.device("user0")
+    (wanted,) = (await accept_in_order(stage, 1, 4, "brittle_step")).values()
+    provider = Faulty(0.0)
+    provider.script("user0", Sent("1"), Retry("UNAVAILABLE"), Retry("UNAVAILABLE"))
+
+    await work(stage, provider)
+
+    assert provider.took["user0"] == [wanted[0], *wanted[2:]]
+    assert await stage.states() == {"sent": 3, "dead": 1}
+
+
+async def test_a_device_that_is_gone_lets_the_next_go_to_the_other(stage: Stage) -> None:
+    await stage.device("user0", token="phone")
+    await stage.device("user0", token="tablet")
+    (wanted,) = (await accept_in_order(stage, 1, 4)).values()
+    provider = Faulty(0.0)
+    provider.script("phone", Sent("1"), Gone("UNREGISTERED"))
+
+    await work(stage, provider)
+
+    assert provider.took == {"phone": wanted[:1], "tablet": wanted}
+    assert await stage.states() == {"sent": 5, "gone": 1}
+
+
+async def test_one_that_was_taken_back_lets_the_next_go(stage: Stage) -> None:
+    await stage.device("user0")
+    (wanted,) = (await accept_in_order(stage, 1, 3)).values()
+    provider = Faulty(0.0)
+    provider.hold()
+    async with stage.working(provider):
+        await until(lambda: len(provider.arrived) == 1)
+        await found(lambda: held_in_order(stage, 2))
+        assert await cancel(stage.pool, wanted[1], stage.clock()) == 1
+        provider.let_go.set()
+        await all_settled(stage)
+
+    assert provider.took["user0"] == [wanted[0], wanted[2]]
+
+
+async def test_what_is_taken_back_at_the_head_of_a_row_lets_the_next_go(stage: Stage) -> None:
+    await stage.device("user0")
+    first = await stage.accept(
+        "user0", type="step", payload={}, idempotency_key="1", send_at=stage.clock() + timedelta(hours=1)
+    )
+    second = await stage.accept("user0", type="step", payload={}, idempotency_key="2")
+    provider = Faulty(0.0)
+    async with stage.working(provider):
+        await found(lambda: held_in_order(stage, 1))
+        assert await cancel(stage.pool, first, stage.clock()) == 1
+        await stage.settled(second, "sent")
+
+
+async def test_rows_do_not_wait_for_each_other(stage: Stage) -> None:
+    await stage.device("user0")
+    await stage.device("user1")
+    provider = Faulty(0.0)
+    provider.script("user0", *[Defer("SLOW", timedelta(hours=1), pauses=False)])
+    await accept_in_order(stage, 2, 3)
+    async with stage.working(provider):
+        await until(lambda: len(provider.took["user1"]) == 3)
+        await found(lambda: held_in_order(stage, 2))
+
+    assert not provider.took["user0"]
+
+
+async def held_in_order(stage: Stage, count: int) -> bool:
+    held: int = await stage.pool.fetchval("select count(*) from deliveries where held_by = 'order'")
+    return held == count

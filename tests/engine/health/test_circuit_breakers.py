@@ -1,0 +1,294 @@
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.engine.stage import Stage, StubProvider, a_provider, an_intent
+from tests.waiting import found, until
+from tocsin.domain.delivery.outcome import Defer, Rejected, Retry
+from tocsin.engine.accept.answers import Accepted
+from tocsin.engine.health.circuit_breakers import HealthSettings
+
+TOUCHY = HealthSettings(window_seconds=60, least_attempts=5, failures_in_a_row=1_000, rest_seconds=30)
+HALF_A_MINUTE = timedelta(seconds=31)
+
+
+class Hosts(StubProvider):
+    """Reaches targets on hosts of their own."""
+
+    name = "webhook"
+
+    def host_of(self, target: str) -> str:
+        return target.split("/")[2]
+
+
+async def circuits(stage: Stage) -> dict[str, dict[str, Any]]:
+    return {row["name"]: dict(row) for row in await stage.pool.fetch("select * from circuits")}
+
+
+async def in_state(stage: Stage, name: str, state: str) -> dict[str, Any]:
+    async def look() -> dict[str, Any] | None:
+        row = (await circuits(stage)).get(name)
+        return row if row and row["state"] == state else None
+
+    return await found(look)
+
+
+async def held(stage: Stage, holder: str) -> int:
+    count: int = await stage.pool.fetchval("select count(*) from deliveries where held_by = $1", holder)
+    return count
+
+
+async def spent(stage: Stage, attempts: int) -> bool:
+    """Tell whether the only delivery has so many attempts behind it."""
+    return bool(await stage.pool.fetchval("select attempts = $1 from deliveries", attempts))
+
+
+async def broken(stage: Stage, provider: StubProvider, people: int = 5) -> None:
+    """Let a provider fail often enough for its circuit to open."""
+    for number in range(people):
+        await stage.device(f"victim{number}", provider=provider.name)
+        provider.script(f"victim{number}", Retry("UNAVAILABLE", after=timedelta(hours=1)))
+        await stage.accept(f"victim{number}", idempotency_key=f"victim{number}")
+
+
+async def test_a_provider_that_keeps_failing_is_left_alone_and_nobody_loses_an_attempt(stage: Stage) -> None:
+    provider = StubProvider()
+    async with stage.working(provider, a_provider("apns"), health=TOUCHY):
+        await broken(stage, provider)
+        row = await in_state(stage, "fcm", "open")
+        tried = len(provider.arrived)
+        await stage.device("ada")
+        notification_id = await stage.accept("ada")
+
+        async def waits() -> bool:
+            return await held(stage, "circuit:fcm") == 1
+
+        await found(waits)
+
+    assert (row["code"], row["provider"], row["openings"]) == ("UNAVAILABLE", "fcm", 1)
+    (delivery,) = await stage.deliveries(notification_id)
+    assert (delivery["state"], delivery["attempts"]) == ("scheduled", 0)
+    assert len(provider.arrived) == tried
+
+
+async def test_after_its_rest_one_message_tries_and_the_rest_follow(stage: Stage) -> None:
+    provider = StubProvider()
+    async with stage.working(provider, health=TOUCHY):
+        await broken(stage, provider)
+        await in_state(stage, "fcm", "open")
+        # Nothing is claimed while the only provider rests, so these wait where they are.
+        waiting = [f"ada{number}" for number in range(20)]
+        for user in waiting:
+            await stage.device(user)
+            await stage.accept(user, idempotency_key=user)
+        provider.arrived.clear()
+        provider.hold()
+
+        stage.clock.advance(timedelta(hours=1, seconds=1))
+        await until(lambda: bool(provider.arrived))
+        await in_state(stage, "fcm", "half_open")
+        assert len(provider.arrived) == 1
+        provider.let_go.set()
+
+        await in_state(stage, "fcm", "closed")
+        await until(lambda: {message.target for message in provider.arrived} >= set(waiting))
+
+    assert (await circuits(stage))["fcm"]["openings"] == 0
+
+
+async def test_a_try_that_fails_lets_it_rest_for_longer(stage: Stage) -> None:
+    provider = StubProvider()
+    for number in range(5):
+        await stage.device(f"victim{number}")
+        provider.script(f"victim{number}", *[Retry("UNAVAILABLE")] * 3)
+    async with stage.working(provider, health=TOUCHY):
+        for number in range(5):
+            await stage.accept(f"victim{number}", idempotency_key=f"{number}")
+        first = await in_state(stage, "fcm", "open")
+        stage.clock.advance(HALF_A_MINUTE)
+
+        async def opened_again() -> dict[str, Any] | None:
+            row = (await circuits(stage))["fcm"]
+            return row if row["openings"] > 1 else None
+
+        second = await found(opened_again)
+
+    assert first["retry_at"] - first["changed_at"] == timedelta(seconds=30)
+    assert second["retry_at"] - second["changed_at"] == timedelta(seconds=60)
+
+
+async def test_a_provider_that_is_seldom_used_is_left_alone_after_a_few_faults_in_a_row(stage: Stage) -> None:
+    """One message alone must not use up its attempts within seconds of an outage."""
+    provider = StubProvider()
+    await stage.device("ada")
+    provider.script("ada", *[Retry("UNAVAILABLE")] * 12)
+    async with stage.working(provider):
+        notification_id = await stage.accept("ada", type="plain", payload={})
+        for tries in (1, 2, 3):
+            await until(lambda tries=tries: len(provider.arrived) == tries)  # type: ignore[misc]
+            await found(lambda tries=tries: spent(stage, tries))  # type: ignore[misc]
+            stage.clock.advance(timedelta(seconds=15))
+        row = await in_state(stage, "fcm", "open")
+        for probes in range(1, 7):
+            stage.clock.advance(timedelta(minutes=2))
+            await until(lambda probes=probes: len(provider.arrived) >= 4 + probes)  # type: ignore[misc]
+            await found(lambda: held(stage, "circuit:fcm"))
+        (waiting,) = await stage.deliveries(notification_id)
+
+    assert row["code"] == "UNAVAILABLE"
+    assert (waiting["state"], waiting["attempts"]) == ("retrying", 4)
+
+
+async def test_faults_of_a_host_end_what_is_meant_for_it(stage: Stage) -> None:
+    """A stranger's host that never comes back must not be waited for for ever."""
+    hook = Hosts(concurrency=10)
+    await stage.device("ada", provider="webhook", token="https://gone.example/hook")
+    hook.script("https://gone.example/hook", *[Retry("network_error")] * 20)
+    async with stage.working(hook, channel="webhook"):
+        (answer,) = await stage.an_acceptor(frozenset({"webhook"})).accept(
+            "shop", [an_intent("ada", type="hook_only", payload={})]
+        )
+        assert isinstance(answer, Accepted)
+        for _ in range(6):
+            await until(lambda: not hook.at_work)
+            stage.clock.advance(timedelta(minutes=10))
+        await stage.settled(answer.notification_id, "dead")
+
+
+async def test_the_other_providers_go_on(stage: Stage) -> None:
+    down, up = a_provider("fcm"), a_provider("apns")
+    async with stage.working(down, up, health=TOUCHY):
+        await broken(stage, down)
+        await in_state(stage, "fcm", "open")
+        for number in range(50):
+            await stage.device(f"user{number}", provider="fcm" if number % 2 else "apns")
+            await stage.accept(f"user{number}", idempotency_key=f"{number}")
+
+        await until(lambda: len(up.arrived) == 25)
+
+        async def set_aside() -> bool:
+            return await held(stage, "circuit:fcm") == 25
+
+        await found(set_aside)
+
+
+async def test_one_person_on_three_providers_of_which_one_is_down(stage: Stage) -> None:
+    """Two get it at once, the third after recovery; the one that is gone retires only itself."""
+    fcm, apns, expo = a_provider("fcm"), a_provider("apns"), a_provider("expo", batch=4)
+    async with stage.working(fcm, apns, expo, health=TOUCHY):
+        await broken(stage, apns)
+        await in_state(stage, "apns", "open")
+        for provider in ("fcm", "apns", "expo"):
+            await stage.device("ada", token=f"ada-{provider}", provider=provider)
+
+        notification_id = await stage.accept("ada")
+        await until(lambda: len(fcm.arrived) == len(expo.arrived) == 1)
+        states = {row["provider"]: row["state"] for row in await stage.deliveries(notification_id)}
+        assert "ada-apns" not in {message.target for message in apns.arrived}
+
+        stage.clock.advance(timedelta(hours=2))
+        sent = await stage.settled(notification_id, "sent")
+
+    assert {row["provider"] for row in sent} == {"fcm", "apns", "expo"}
+    assert states.get("apns") is None
+    assert [message.target for message in apns.arrived].count("ada-apns") == 1
+
+
+async def test_a_quota_pauses_every_worker_at_once(stage: Stage) -> None:
+    first, second = StubProvider(), StubProvider()
+    await stage.device("ada")
+    await stage.device("bob")
+    first.script("ada", Defer("QUOTA_EXCEEDED", timedelta(minutes=10)))
+    async with stage.working(first, health=TOUCHY):
+        await stage.accept("ada")
+        row = await in_state(stage, "fcm", "open")
+    async with stage.working(second, health=TOUCHY):
+        notification_id = await stage.accept("bob", idempotency_key="bob")
+        stage.clock.advance(timedelta(minutes=9))
+        (waiting,) = await stage.deliveries(notification_id)
+        assert waiting["attempts"] == 0
+        assert not second.arrived
+
+        stage.clock.advance(timedelta(minutes=2))
+        await stage.settled(notification_id, "sent")
+
+    assert row["retry_at"] - row["changed_at"] == timedelta(minutes=10)
+
+
+async def test_a_refused_credential_raises_an_alarm_that_ends_with_recovery(stage: Stage) -> None:
+    provider = StubProvider()
+    await stage.device("ada")
+    provider.script("ada", Defer("credentials_refused", timedelta(minutes=5), "invalid_grant", alarm=True))
+
+    async def alarms() -> list[dict[str, Any]]:
+        return [dict(row) for row in await stage.pool.fetch("select * from alarms")]
+
+    async with stage.working(provider):
+        await stage.accept("ada")
+        (raised,) = await found(alarms)
+        stage.clock.advance(timedelta(minutes=6))
+        await until(lambda: len(provider.arrived) == 2)
+        await in_state(stage, "fcm", "closed")
+
+    (cleared,) = await alarms()
+    assert (raised["provider"], raised["code"], raised["cleared_at"]) == ("fcm", "credentials_refused", None)
+    assert cleared["cleared_by"] == "recovered"
+
+
+async def test_a_device_of_another_sender_leaves_an_alarm_until_somebody_acts(stage: Stage) -> None:
+    provider = StubProvider()
+    await stage.device("ada")
+    provider.script("ada", Rejected("SENDER_ID_MISMATCH", quarantine=True))
+    async with stage.working(provider):
+        await stage.settled(await stage.accept("ada"), "rejected")
+
+    (alarm,) = await stage.pool.fetch("select code, count, cleared_at from alarms")
+    assert tuple(alarm) == ("SENDER_ID_MISMATCH", 1, None)
+
+
+@pytest.mark.parametrize("fault", [Retry("TooManyRequests", speaks_against="target"), Rejected("BAD")])
+async def test_what_lies_with_a_target_is_not_held_against_the_provider(
+    stage: Stage, fault: Retry | Rejected
+) -> None:
+    provider = StubProvider()
+    async with stage.working(provider, health=TOUCHY):
+        for number in range(10):
+            await stage.device(f"victim{number}")
+            provider.script(f"victim{number}", fault)
+            await stage.accept(f"victim{number}", idempotency_key=f"{number}")
+        await until(lambda: len(provider.arrived) >= 10)
+        await stage.device("ada")
+        await stage.settled(await stage.accept("ada"), "sent")
+
+    assert not await circuits(stage)
+
+
+async def test_what_attempts_came_to_is_counted(stage: Stage) -> None:
+    provider = StubProvider()
+    for user in ("ada", "bob", "cem"):
+        await stage.device(user)
+    provider.script("cem", Rejected("INVALID_ARGUMENT"))
+    async with stage.working(provider):
+        await stage.settled(await stage.accept("ada", "bob", "cem"), "sent", "rejected")
+
+    rows = await stage.pool.fetch(
+        "select provider, outcome, code, sum(count) from provider_counts group by 1, 2, 3"
+    )
+    assert sorted(map(tuple, rows)) == [("fcm", "rejected", "INVALID_ARGUMENT", 1), ("fcm", "sent", "", 2)]
+
+
+async def test_the_one_that_tries_may_die_and_another_takes_its_place(stage: Stage) -> None:
+    await stage.pool.execute(
+        "insert into circuits (name, provider, state, code, changed_at, probe_until)"
+        " values ('fcm', 'fcm', 'half_open', 'UNAVAILABLE', $1, $2)",
+        stage.clock(),
+        stage.clock() + timedelta(seconds=60),
+    )
+    provider = StubProvider()
+    await stage.device("ada")
+    async with stage.working(provider):
+        notification_id = await stage.accept("ada")
+        stage.clock.advance(timedelta(seconds=61))
+        await stage.settled(notification_id, "sent")
+        await in_state(stage, "fcm", "closed")

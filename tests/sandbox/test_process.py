@@ -1,0 +1,116 @@
+import asyncio
+import contextlib
+import socket
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from pyreqwest.client import ClientBuilder
+
+from tests.providers.sandboxes import Caller, calling
+from tocsin.sandbox import Sandbox, SandboxSettings, SandboxStartError, run_sandbox
+
+
+@contextlib.asynccontextmanager
+async def _process(settings: dict[str, Any]) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tocsin.sandbox",
+        msgspec.json.encode(settings).decode(),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.communicate()
+
+
+async def test_a_process_of_its_own_says_where_it_listens_and_stops_when_told(tmp_path: Path) -> None:
+    async with _process({"folder": str(tmp_path), "latency": {"min_seconds": 0.001}}) as process:
+        assert process.stdout is not None
+        addresses = msgspec.json.decode(await process.stdout.readline())
+        async with ClientBuilder().build() as client:
+            caller = Caller(client, addresses["http_url"])
+            faults = (await caller.json("GET", "/_sandbox/faults")).body
+    assert faults["latency"] == {"min_seconds": 0.001, "max_seconds": None}
+    assert addresses["ca_file"] == str(tmp_path / "ca.pem")
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("settings", [{"http_port": -1}, {"colour": "red"}, {"record": "everything"}])
+async def test_wrong_settings_stop_the_start(settings: dict[str, Any]) -> None:
+    async with _process(settings) as process:
+        _, errors = await process.communicate()
+
+    assert process.returncode == 2
+    assert next(iter(settings)) in errors.decode()
+
+
+@pytest.mark.parametrize("listener", ["http_port", "https_port"])
+async def test_a_port_in_use_is_named(listener: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+
+        with pytest.raises(
+            SandboxStartError, match=f"cannot listen on 127.0.0.1:{port}.*choose another port"
+        ):
+            async with Sandbox(msgspec.convert({listener: port}, SandboxSettings)):
+                pass
+
+
+async def test_two_sandboxes_cannot_share_a_port() -> None:
+    async with Sandbox() as first:
+        port = int(first.http_url.rpartition(":")[2])
+        with pytest.raises(SandboxStartError, match=str(port)):
+            async with Sandbox(SandboxSettings(http_port=port)):
+                pass
+
+
+async def test_a_kept_folder_keeps_its_authority_and_accounts(tmp_path: Path) -> None:
+    settings = SandboxSettings(folder=tmp_path)
+    async with Sandbox(settings) as first:
+        authority = first.ca_file.read_bytes()
+        account = first.service_account(secure=False)
+    async with Sandbox(settings) as second, calling(second, secure=True, authorized=False) as caller:
+        assert second.ca_file.read_bytes() == authority
+        renewed = msgspec.structs.replace(account, token_uri=f"{second.https_url}/token")
+        assert (await caller.authorize(renewed)).status == 200
+
+    assert _modes_of_keys(tmp_path) == {"accounts.key": 0o600, "ca.key": 0o600, "server.key": 0o600}
+
+
+def _modes_of_keys(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mode & 0o777 for path in folder.glob("*.key")}
+
+
+async def test_a_temporary_folder_goes_with_its_sandbox() -> None:
+    async with Sandbox() as sandbox:
+        folder = sandbox.ca_file.parent
+        assert folder.exists()
+
+    assert not folder.exists()
+
+
+async def test_run_sandbox_serves_until_cancelled() -> None:
+    ready: asyncio.Future[Sandbox] = asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(run_sandbox(SandboxSettings(), on_ready=ready.set_result))
+    sandbox = await ready
+    async with calling(sandbox) as caller:
+        assert (await caller.send({"token": "a"})).status == 200
+        host, port = sandbox.http_url.removeprefix("http://").split(":")
+
+        serving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+
+    with pytest.raises(OSError, match=r"refused|Connect call failed"):
+        await asyncio.open_connection(host, int(port))

@@ -1,0 +1,175 @@
+import asyncio
+from collections.abc import Mapping
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from tests.databases import SCHEMA
+from tests.rows import NOW, add_delivery
+from tocsin.domain.ids import uuid7
+from tocsin.store.health.provider_health import (
+    COUNT_HELD,
+    Alarm,
+    AlarmRow,
+    Counted,
+    clear_alarm,
+    count_held,
+    count_outcomes,
+    counts_since,
+    forget_counts,
+    list_alarms,
+    raise_alarms,
+)
+from tocsin.store.pool import Pool, PoolSettings, open_pool
+
+MINUTE = timedelta(minutes=1)
+WORKERS = PoolSettings().size
+LAST = UUID(int=(1 << 128) - 1)
+SENT = Counted("fcm", "sent", "")
+BUSY = Counted("fcm", "retry", "UNAVAILABLE")
+REVOKED = Alarm("fcm", "UNAUTHENTICATED", "key revoked")
+
+
+async def count(pool: Pool, counts: Mapping[Counted, int], minutes_ago: int = 0) -> None:
+    async with pool.acquire() as connection:
+        await count_outcomes(connection, counts, NOW - minutes_ago * MINUTE)
+
+
+async def counted(pool: Pool, minutes_ago: int = 0) -> list[tuple[int, str, str, int]]:
+    async with pool.acquire() as connection:
+        rows = await counts_since(connection, NOW - minutes_ago * MINUTE)
+    return [((NOW - row.minute) // MINUTE, row.outcome, row.code, row.count) for row in rows]
+
+
+async def sound(pool: Pool, alarms: Mapping[Alarm, int], minutes_later: int = 0) -> None:
+    async with pool.acquire() as connection:
+        await raise_alarms(connection, alarms, NOW + minutes_later * MINUTE)
+
+
+async def listed(
+    pool: Pool, *, cleared: bool = False, before: UUID = LAST, limit: int = 50
+) -> list[AlarmRow]:
+    async with pool.acquire() as connection:
+        return list(await list_alarms(connection, cleared=cleared, before=before, limit=limit))
+
+
+async def clear(pool: Pool, alarm_id: UUID, by: str = "ada") -> AlarmRow | None:
+    async with pool.acquire() as connection:
+        return await clear_alarm(connection, alarm_id, by, NOW + 5 * MINUTE)
+
+
+async def test_outcomes_are_counted_by_the_minute(pool: Pool) -> None:
+    await count(pool, {SENT: 5, BUSY: 2})
+    await count(pool, {SENT: 1}, minutes_ago=1)
+    await count(pool, {SENT: 10}, minutes_ago=2)
+
+    assert await counted(pool) == [(0, "retry", "UNAVAILABLE", 2), (0, "sent", "", 5)]
+    assert [row[::3] for row in await counted(pool, minutes_ago=1)] == [(1, 1), (0, 2), (0, 5)]
+
+
+async def test_workers_add_to_the_same_minute_in_any_order(pool: Pool) -> None:
+    kinds = [Counted("fcm", "retry", f"code {number}") for number in range(30)]
+    orders = [kinds[first:] + kinds[:first] for first in range(len(kinds))]
+
+    await asyncio.gather(*(count(pool, dict.fromkeys(order, 3)) for order in orders))
+
+    assert {row[3] for row in await counted(pool)} == {3 * len(orders)}
+    assert len(await counted(pool)) == len(kinds)
+
+
+@pytest.mark.parametrize(("code", "kept"), [("a\x00b", "a\ufffdb"), ("a\ud800b", "a?b")])
+async def test_a_code_that_postgres_cannot_keep_is_counted_all_the_same(
+    pool: Pool, code: str, kept: str
+) -> None:
+    await count(pool, {Counted("fcm", "retry", code): 1, Counted("fcm", "retry", kept): 2})
+    await sound(pool, {Alarm("fcm", code, code): 1, Alarm("fcm", kept, "d"): 2})
+
+    assert await counted(pool) == [(0, "retry", kept, 3)]
+    assert [(row.code, row.detail, row.count) for row in await listed(pool)] == [(kept, "d", 3)]
+
+
+async def test_counts_of_minutes_long_past_are_forgotten(pool: Pool) -> None:
+    for minutes_ago in (0, 5, 6):
+        await count(pool, {SENT: 1}, minutes_ago)
+
+    await forget_counts(pool, NOW - 5 * MINUTE)
+
+    assert [row[0] for row in await counted(pool, minutes_ago=100)] == [5, 0]
+
+
+async def test_an_alarm_stands_once_however_many_workers_raise_it(pool: Pool) -> None:
+    other = Alarm("fcm", "THIRD_PARTY_AUTH_ERROR", "no APNs key")
+    alarms = [{REVOKED: 2, other: 1}, {other: 1, REVOKED: 2}]
+
+    await asyncio.gather(*(sound(pool, alarms[number % 2]) for number in range(2 * WORKERS)))
+    await sound(pool, {Alarm("fcm", REVOKED.code, "said anew"): 1}, minutes_later=1)
+
+    rows = {row.code: row for row in await listed(pool)}
+    assert len(await listed(pool, cleared=True)) == len(rows) == 2
+    revoked = rows[REVOKED.code]
+    assert (revoked.count, revoked.detail) == (4 * WORKERS + 1, "said anew")
+    assert (revoked.raised_at, revoked.last_at) == (NOW, NOW + MINUTE)
+    assert rows[other.code].count == 2 * WORKERS
+
+
+async def test_several_details_of_one_alarm_are_one_alarm(pool: Pool) -> None:
+    await sound(pool, {REVOKED: 2, Alarm("fcm", REVOKED.code, "in other words"): 3})
+
+    assert [(row.detail, row.count) for row in await listed(pool)] == [("in other words", 5)]
+
+
+async def test_a_cleared_alarm_stays_on_record_and_may_be_raised_anew(pool: Pool) -> None:
+    await sound(pool, {REVOKED: 1})
+    (first,) = await listed(pool)
+
+    cleared = await clear(pool, first.id)
+
+    assert cleared is not None
+    assert (cleared.cleared_at, cleared.cleared_by) == (NOW + 5 * MINUTE, "ada")
+    assert await listed(pool) == []
+    await sound(pool, {REVOKED: 1}, minutes_later=10)
+    (again,) = await listed(pool)
+    assert (again.count, again.raised_at) == (1, NOW + 10 * MINUTE)
+    assert await listed(pool, cleared=True) == [again, cleared]
+
+
+async def test_one_of_all_that_clear_an_alarm_does(pool: Pool) -> None:
+    await sound(pool, {REVOKED: 1})
+    (alarm,) = await listed(pool)
+
+    cleared = await asyncio.gather(*(clear(pool, alarm.id, f"operator {n}") for n in range(WORKERS)))
+
+    (done,) = [row for row in cleared if row is not None]
+    assert await listed(pool, cleared=True) == [done]
+    assert await clear(pool, uuid7()) is None
+
+
+@pytest.mark.parametrize("cleared", [False, True])
+async def test_alarms_are_read_in_pages_the_newest_first(pool: Pool, *, cleared: bool) -> None:
+    for number in range(5):
+        await sound(pool, {Alarm("fcm", f"code {number}", ""): 1})
+
+    first = await listed(pool, cleared=cleared, limit=3)
+    second = await listed(pool, cleared=cleared, before=first[-1].id, limit=3)
+
+    assert [row.code for row in first + second] == [f"code {number}" for number in (4, 3, 2, 1, 0)]
+
+
+async def test_what_is_held_is_counted_up_to_a_number(pool: Pool) -> None:
+    for holder in ("circuit:fcm", "circuit:fcm", "busy:fcm", "circuit:apns", None):
+        await add_delivery(pool, held_by=holder)
+    await add_delivery(pool, held_by="busy:fcm", state="cancelled")
+
+    async with pool.acquire() as connection:
+        assert await count_held(connection, ["circuit:fcm", "busy:fcm"], 100) == 3
+        assert await count_held(connection, ["circuit:fcm", "busy:fcm"], 2) == 2
+        assert await count_held(connection, [], 100) == 0
+
+
+@pytest.mark.parametrize("lookups_only", [False, True], ids=["api", "worker"])
+async def test_counting_reads_only_what_is_held(database_url: str, *, lookups_only: bool) -> None:
+    async with open_pool(database_url, SCHEMA, PoolSettings(), lookups_only=lookups_only) as pool:
+        rows = await pool.fetch(f"explain {COUNT_HELD}", ["busy:fcm"], 10)
+
+    assert any("deliveries_held" in row[0] for row in rows)
