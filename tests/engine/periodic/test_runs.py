@@ -173,7 +173,7 @@ async def test_the_lease_is_kept_during_a_long_run(
     source = a_source(slow)
     await periodic.register(source)
     periodic.clock.advance(15 * MINUTE)
-    monkeypatch.setattr("engine.periodic_stage.LEASE", timedelta(seconds=0.3))
+    monkeypatch.setattr("tests.engine.periodic.stage.LEASE", timedelta(seconds=0.3))
     periodic.tools = type(periodic.tools)(
         pool=periodic.pool,
         planner=periodic.tools.planner,

@@ -17,7 +17,7 @@ from tocsin.engine.toggles.toggles import REMEMBERED_SECONDS, Toggles, ToggleWat
 from tocsin.store import toggles as store
 from tocsin.store.pool import Pool, PoolSettings
 
-FOREIGN = TogglesSettings(provider="engine.flag_service:FlagService")
+FOREIGN = TogglesSettings(provider="tests.engine.toggles.flag_service:FlagService")
 A_LONG_TIME = 3_600.0
 ROUTES = [(kind, channel) for kind in ("alert", "news") for channel in ("push", "email")]
 
@@ -314,7 +314,7 @@ def test_a_flag_that_is_not_known_is_on_without_a_word() -> None:
 
 def test_a_provider_that_does_not_start_leaves_everything_on() -> None:
     with capture_logs() as lines:
-        toggles = Toggles(TogglesSettings(provider="engine.flag_service:unready"))
+        toggles = Toggles(TogglesSettings(provider="tests.engine.toggles.flag_service:unready"))
 
     assert toggles.is_on("alert", "push")
     assert [(line["event"], line["error"]) for line in lines] == [
@@ -334,9 +334,9 @@ async def test_a_provider_is_let_go_of() -> None:
     ("path", "message"),
     [
         ("no_such_module:make", "no_such_module:make cannot be imported: ModuleNotFoundError"),
-        ("engine.flag_service:nothing", "names nothing that can be called in engine.flag_service"),
-        ("engine.flag_service:FlagService.no.such", "names nothing that can be called"),
-        ("engine.flag_service:failing", "failed: RuntimeError: no flag key in the environment"),
+        ("tests.engine.toggles.flag_service:nothing", "names nothing that can be called in tests.engine.toggles.flag_service"),
+        ("tests.engine.toggles.flag_service:FlagService.no.such", "names nothing that can be called"),
+        ("tests.engine.toggles.flag_service:failing", "failed: RuntimeError: no flag key in the environment"),
         ("builtins:dict", "gave a dict, not an OpenFeature provider: it lacks attach, initialize"),
     ],
 )
