@@ -80,7 +80,7 @@ def _written(
             "notification_id": str(notification_id),
             "type": name,
         },
-        look=content.look,
+        appearance=content.appearance,
         platform=platform,
         locale=content.locale,
         expires_at=datetime.now(UTC) + timedelta(days=1),

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import msgspec
 
 from tocsin.catalog.schema import Schema
-from tocsin.catalog.templates.appearance import LookTexts
+from tocsin.catalog.templates.appearance import AppearanceTexts
 from tocsin.catalog.templates.jinja import RenderError, Text
 from tocsin.domain.catalog import Channel, Content, NotificationType, Payload, upgrade_through
 from tocsin.domain.errors import TocsinError
@@ -32,7 +32,7 @@ class Edition(msgspec.Struct, frozen=True):
     schema: Schema
     data: Named = ()
     texts: Mapping[Channel, Mapping[str, Named]] = {}
-    look: LookTexts | None = None
+    appearance: AppearanceTexts | None = None
 
 
 class Catalog:
@@ -107,9 +107,9 @@ class Catalog:
             for field, text in edition.data
             if (value := _written(kind, found, field, text, payload))
         }
-        if edition.look is None or channel != "push":
+        if edition.appearance is None or channel != "push":
             return Content(found, parts, data)
-        return Content(found, parts, data, edition.look.look(kind, found, payload))
+        return Content(found, parts, data, edition.appearance.render(kind, found, payload))
 
     def _edition(self, kind: NotificationType) -> Edition:
         return self._editions[kind.name][kind.version]

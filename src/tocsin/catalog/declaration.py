@@ -21,7 +21,7 @@ DEFAULT_LOCALE = "en"
 # Tocsin sets the first two itself; FCM refuses the others.
 _RESERVED_DATA = frozenset({"delivery_id", "notification_id", "from", "message_type"})
 _RESERVED_DATA_STARTS = ("google", "gcm")
-_LOOK_DATA = frozenset({"deep_link", "route"})
+_APPEARANCE_DATA = frozenset({"deep_link", "route"})
 
 
 class Declared(msgspec.Struct, frozen=True):
@@ -100,7 +100,7 @@ def _wrong_version(source: Source, place: Place, entry: Mapping[str, Any]) -> It
         if field in _RESERVED_DATA or field.startswith(_RESERVED_DATA_STARTS):
             message = f"the data field {field} is reserved; choose another name"
             yield source.fault((*place, "data", field), "reserved", message)
-        elif field in _LOOK_DATA and field in entry.get("push", {}):
+        elif field in _APPEARANCE_DATA and field in entry.get("push", {}):
             message = f"push.{field} is handed to the app as the data field {field}; remove one of them"
             yield source.fault((*place, "data", field), "reserved", message)
 

@@ -107,7 +107,7 @@ def _edition(
     folder = _folder(version.declared)
     texts = texts_of(version.declared, folder, files.get(folder, ()), version.examples)
     faults.extend(texts.faults)
-    return Edition(kind, version.schema, texts.data, texts.by_channel, texts.look)
+    return Edition(kind, version.schema, texts.data, texts.by_channel, texts.appearance)
 
 
 def _folder(declared: Declared) -> str:

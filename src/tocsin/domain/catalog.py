@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from tocsin.domain.delivery.backoff import Backoff, Exponential
-from tocsin.domain.delivery.message import PLAIN, Look
+from tocsin.domain.delivery.message import DEFAULT_APPEARANCE, PushAppearance
 
 Channel: TypeAlias = Literal["push", "email", "webhook", "inbox"]
 Payload: TypeAlias = Mapping[str, Any]
@@ -82,7 +82,7 @@ class Upgrade(msgspec.Struct, frozen=True, kw_only=True):
 class NotificationType(msgspec.Struct, frozen=True, kw_only=True):
     """One version of one kind of notification.
 
-    `data` and `push` hold templates; `push` says how a push of it looks, by the fields of a Look.
+    `data` and `push` hold templates; `push` says how a push of it looks, by the fields of a PushAppearance.
     """
 
     name: str
@@ -107,7 +107,7 @@ class Content(msgspec.Struct, frozen=True):
     locale: str
     parts: dict[str, str]
     data: dict[str, str]
-    look: Look = PLAIN
+    appearance: PushAppearance = DEFAULT_APPEARANCE
 
 
 def upgraded(upgrade: Upgrade, payload: Payload) -> dict[str, Any]:

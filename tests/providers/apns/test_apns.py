@@ -8,7 +8,7 @@ import pytest
 
 from tests.providers.apns.rig import TOPIC, ApnsRig, rigged
 from tests.providers.conformance import NOW, Http2Conformance, ProviderConformance, a_message, send_to
-from tocsin.domain.delivery.message import Look
+from tocsin.domain.delivery.message import PushAppearance
 from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
 from tocsin.providers.apns.answers import ALARM_REST, RULES, UNPROVEN, UPDATES_REST
 from tocsin.providers.apns.provider import VOIP_BYTES, collapse_id, render
@@ -98,7 +98,7 @@ async def test_a_call_to_a_token_for_alerts_does_not_retire_it(rig: ApnsRig) -> 
     provider = await rig.proven_provider()
     rig.script("phone", Refuse("DeviceTokenNotForTopic"))
 
-    outcome = await send_to(rig, provider, "phone", look=Look(push_type="voip"))
+    outcome = await send_to(rig, provider, "phone", appearance=PushAppearance(push_type="voip"))
 
     assert outcome == Rejected("DeviceTokenNotForTopic")
 
@@ -168,7 +168,7 @@ async def test_topics_of_other_providers_are_refused(rig: ApnsRig) -> None:
 
 
 def test_an_alert_is_written_as_apple_wants_it() -> None:
-    look = Look(
+    appearance = PushAppearance(
         severity="critical",
         image="https://example.com/a.png",
         icon="bell",
@@ -180,7 +180,7 @@ def test_an_alert_is_written_as_apple_wants_it() -> None:
         channel="orders",
         analytics_label="spring",
     )
-    message = a_message("phone", look=look, data={"type": "new_customer", "aps": "mine"})
+    message = a_message("phone", appearance=appearance, data={"type": "new_customer", "aps": "mine"})
 
     assert decoded(render(message)) == {
         "aps": {
@@ -200,7 +200,7 @@ def test_an_alert_is_written_as_apple_wants_it() -> None:
 
 
 def test_a_background_push_shows_and_sounds_nothing() -> None:
-    look = Look(
+    appearance = PushAppearance(
         push_type="background",
         severity="critical",
         image="https://example.com/a.png",
@@ -209,7 +209,7 @@ def test_a_background_push_shows_and_sounds_nothing() -> None:
         click_action="ORDER",
         deep_link="shop://orders/7",
     )
-    message = a_message("phone", look=look)
+    message = a_message("phone", appearance=appearance)
 
     assert decoded(render(message)) == {
         "aps": {"content-available": 1},
@@ -225,18 +225,18 @@ def decoded(body: bytes | Rejected) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("look", "topic", "push_type", "priority"),
+    ("appearance", "topic", "push_type", "priority"),
     [
-        (Look(), TOPIC, "alert", "10"),
-        (Look(severity="critical"), TOPIC, "alert", "10"),
-        (Look(push_type="background"), TOPIC, "background", "5"),
-        (Look(push_type="voip"), f"{TOPIC}.voip", "voip", "10"),
+        (PushAppearance(), TOPIC, "alert", "10"),
+        (PushAppearance(severity="critical"), TOPIC, "alert", "10"),
+        (PushAppearance(push_type="background"), TOPIC, "background", "5"),
+        (PushAppearance(push_type="voip"), f"{TOPIC}.voip", "voip", "10"),
     ],
 )
 async def test_the_headers_follow_the_push_type(
-    rig: ApnsRig, look: Look, topic: str, push_type: str, priority: str
+    rig: ApnsRig, appearance: PushAppearance, topic: str, push_type: str, priority: str
 ) -> None:
-    message = rig.message("phone", look=look, collapse_key="order-7")
+    message = rig.message("phone", appearance=appearance, collapse_key="order-7")
 
     (outcome,) = await rig.provider().send([message], now=NOW)
 
@@ -278,7 +278,7 @@ async def test_the_largest_payload_is_taken_and_one_byte_more_is_not(
     rig: ApnsRig, push_type: Any, most: int
 ) -> None:
     def message(size: int) -> Any:
-        return rig.message("phone", look=Look(push_type=push_type), data={"fill": "x" * size})
+        return rig.message("phone", appearance=PushAppearance(push_type=push_type), data={"fill": "x" * size})
 
     empty = render(message(0))
     assert isinstance(empty, bytes)

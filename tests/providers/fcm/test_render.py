@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.providers.conformance import NOW, a_message, send_one
-from tocsin.domain.delivery.message import PLAIN, Look
+from tocsin.domain.delivery.message import DEFAULT_APPEARANCE, PushAppearance
 from tocsin.domain.delivery.outcome import Rejected, Sent
 from tocsin.providers.fcm.provider import BROADCAST_BYTES, FcmProvider, FcmSettings, render
 from tocsin.sandbox import Refuse, Sandbox, SandboxSettings
 from tocsin.sandbox.fcm.message import Target, refusal
 from tocsin.sandbox.fcm.schema import request_violations
 
-EVERYTHING = Look(
+EVERYTHING = PushAppearance(
     severity="critical",
     image="https://example.com/7.jpg",
     icon="https://example.com/icon.png",
@@ -32,9 +32,9 @@ EVERYTHING = Look(
 )
 
 
-def handed(look: Look, **changes: Any) -> dict[str, Any]:
+def handed(appearance: PushAppearance, **changes: Any) -> dict[str, Any]:
     """Give what FCM is handed, which its schema must take."""
-    body = render(a_message("phone", look=look, **changes), NOW)
+    body = render(a_message("phone", appearance=appearance, **changes), NOW)
     assert isinstance(body, bytes)
     request = msgspec.json.decode(body)
     assert request_violations(request) == []
@@ -102,28 +102,28 @@ def test_a_background_push_is_data_alone() -> None:
 
 
 def test_a_voip_push_is_an_alert_here() -> None:
-    message = handed(Look(push_type="voip"))
+    message = handed(PushAppearance(push_type="voip"))
 
     assert message["notification"]["title"] == "New customer"
     assert (message["android"]["priority"], message["apns"]["headers"]["apns-push-type"]) == ("HIGH", "alert")
 
 
 def test_an_icon_that_is_no_address_is_a_drawable_of_the_android_app() -> None:
-    message = handed(Look(icon="ic_order"))
+    message = handed(PushAppearance(icon="ic_order"))
 
     assert message["android"]["notification"]["icon"] == "ic_order"
     assert "webpush" not in message
 
 
 def test_a_link_that_no_browser_opens_is_for_the_app_alone() -> None:
-    message = handed(Look(deep_link="shop://orders/7"))
+    message = handed(PushAppearance(deep_link="shop://orders/7"))
 
     assert message["data"]["deep_link"] == "shop://orders/7"
     assert "webpush" not in message
 
 
 def test_a_badge_of_zero_clears_it() -> None:
-    message = handed(Look(badge=0))
+    message = handed(PushAppearance(badge=0))
 
     assert message["android"]["notification"]["notification_count"] == 0
     assert message["apns"]["payload"] == {"aps": {"badge": 0}}
@@ -136,7 +136,7 @@ def test_a_badge_of_zero_clears_it() -> None:
 def test_severity_raises_the_priority_of_what_is_shown(
     severity: Any, android: str | None, urgency: str | None
 ) -> None:
-    message = handed(Look(severity=severity, sound="chime.caf"))
+    message = handed(PushAppearance(severity=severity, sound="chime.caf"))
 
     assert message["android"]["notification"].get("notification_priority") == android
     assert message.get("webpush", {}).get("headers", {}).get("Urgency") == urgency
@@ -144,7 +144,7 @@ def test_severity_raises_the_priority_of_what_is_shown(
 
 
 def test_the_message_itself_is_left_as_it_was() -> None:
-    message = a_message("phone", look=EVERYTHING)
+    message = a_message("phone", appearance=EVERYTHING)
     data = dict(message.data)
 
     assert render(message, NOW) == render(message, NOW)
@@ -153,7 +153,7 @@ def test_the_message_itself_is_left_as_it_was() -> None:
 
 WORDS = st.none() | st.text(min_size=1, max_size=20)
 LOOKS = st.builds(
-    Look,
+    PushAppearance,
     push_type=st.sampled_from(["alert", "background", "voip"]),
     severity=st.sampled_from(["info", "warning", "critical"]),
     image=WORDS,
@@ -169,12 +169,12 @@ LOOKS = st.builds(
 
 
 @given(LOOKS)
-def test_whatever_the_look_the_schema_takes_it(look: Look) -> None:
-    assert handed(look)["token"] == "phone"
+def test_whatever_the_appearance_the_schema_takes_it(appearance: PushAppearance) -> None:
+    assert handed(appearance)["token"] == "phone"
 
 
 def test_a_plain_look_adds_nothing() -> None:
-    assert handed(PLAIN).keys() == {"token", "notification", "data", "android", "apns"}
+    assert handed(DEFAULT_APPEARANCE).keys() == {"token", "notification", "data", "android", "apns"}
 
 
 @pytest.mark.parametrize("kind", ["token", "fid", "topic", "condition"])
@@ -202,10 +202,10 @@ def test_a_broadcast_carries_half_as_much(kind: Any, most: int) -> None:
 
 
 def test_the_look_counts_against_the_size() -> None:
-    look = Look(image="https://example.com/" + "x" * 1_500, deep_link="shop://" + "x" * 1_500)
+    appearance = PushAppearance(image="https://example.com/" + "x" * 1_500, deep_link="shop://" + "x" * 1_500)
 
-    assert isinstance(render(a_message("phone", look=look, body="x" * 900), NOW), bytes)
-    assert isinstance(render(a_message("phone", look=look, body="x" * 1_100), NOW), Rejected)
+    assert isinstance(render(a_message("phone", appearance=appearance, body="x" * 900), NOW), bytes)
+    assert isinstance(render(a_message("phone", appearance=appearance, body="x" * 1_100), NOW), Rejected)
 
 
 @pytest.fixture
@@ -236,7 +236,7 @@ async def provider(sandbox: Sandbox, tmp_path: Path) -> AsyncIterator[FcmProvide
 async def test_every_kind_of_target_is_taken(
     sandbox: Sandbox, provider: FcmProvider, kind: Any, target: str
 ) -> None:
-    outcome = await send_one(provider, target, target_kind=kind, look=EVERYTHING)
+    outcome = await send_one(provider, target, target_kind=kind, appearance=EVERYTHING)
 
     assert isinstance(outcome, Sent)
     (received,) = sandbox.phones.messages(after=0, limit=10)

@@ -20,7 +20,7 @@ from tests.providers.conformance import (
 )
 from tests.providers.http.http2_peer import Http2Peer
 from tests.providers.webpush.subscriptions import AUTH, BROWSER, subscription
-from tocsin.domain.delivery.message import Look
+from tocsin.domain.delivery.message import PushAppearance
 from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
 from tocsin.providers.http.ssrf_guard import Guard
 from tocsin.providers.webpush.answers import ALARM_REST, QUOTA_REST
@@ -198,7 +198,7 @@ async def test_an_outage_is_a_retry_and_a_quota_a_deferral(rig: WebPushRig) -> N
 
 
 async def test_the_browser_reads_what_the_message_says(rig: WebPushRig) -> None:
-    look = Look(
+    appearance = PushAppearance(
         icon="https://example.com/i.png",
         image="https://example.com/p.png",
         badge=3,
@@ -206,7 +206,7 @@ async def test_the_browser_reads_what_the_message_says(rig: WebPushRig) -> None:
         route="/orders/7",
         severity="critical",
     )
-    message = rig.message("browser", look=look, locale="tr-TR", collapse_key="order-7")
+    message = rig.message("browser", appearance=appearance, locale="tr-TR", collapse_key="order-7")
 
     await rig.provider().send([message], now=NOW)
 

@@ -9,7 +9,7 @@ from tocsin.catalog.catalog import Catalog
 from tocsin.catalog.check import check
 from tocsin.catalog.load import load_catalog
 from tocsin.catalog.templates.jinja import RenderError
-from tocsin.domain.delivery.message import PLAIN, Look
+from tocsin.domain.delivery.message import DEFAULT_APPEARANCE, PushAppearance
 from tocsin.domain.digest import told_together
 
 TYPE = """\
@@ -44,8 +44,8 @@ def catalog(root: Path, *lines: str) -> Catalog:
     return load_catalog(written(root, TYPE + "".join(f"{line}\n" for line in ("  push:", *lines))))
 
 
-def look(made: Catalog, payload: dict[str, Any], channel: Any = "push") -> Look:
-    return made.render(made.types["order_paid"], channel, "en", payload).look
+def appearance(made: Catalog, payload: dict[str, Any], channel: Any = "push") -> PushAppearance:
+    return made.render(made.types["order_paid"], channel, "en", payload).appearance
 
 
 def faults(root: Path, *lines: str) -> list[tuple[str, str]]:
@@ -69,7 +69,9 @@ def test_every_field_is_written_from_the_payload(tmp_path: Path) -> None:
         '    analytics_label: "order-{{ number }}"',
     )
 
-    assert look(made, {"number": 7, "unread": " 12 ", "photo": "https://example.com/7.jpg"}) == Look(
+    assert appearance(
+        made, {"number": 7, "unread": " 12 ", "photo": "https://example.com/7.jpg"}
+    ) == PushAppearance(
         push_type="voip",
         severity="critical",
         image="https://example.com/7.jpg",
@@ -89,29 +91,31 @@ def test_what_comes_out_blank_is_absent(tmp_path: Path) -> None:
         tmp_path, "    image: \"{{ photo | default(' ') }}\"", "    badge: \"{{ unread | default('') }}\""
     )
 
-    assert look(made, {"number": 7}) == PLAIN
+    assert appearance(made, {"number": 7}) == DEFAULT_APPEARANCE
 
 
 def test_a_badge_may_be_a_plain_number_and_zero(tmp_path: Path) -> None:
-    assert look(catalog(tmp_path, "    badge: 0"), {"number": 7}).badge == 0
+    assert appearance(catalog(tmp_path, "    badge: 0"), {"number": 7}).badge == 0
 
 
 def test_the_fixed_words_need_no_other_field(tmp_path: Path) -> None:
-    assert look(catalog(tmp_path, "    push_type: background"), {"number": 7}) == Look(push_type="background")
+    assert appearance(catalog(tmp_path, "    push_type: background"), {"number": 7}) == PushAppearance(
+        push_type="background"
+    )
 
 
 def test_a_badge_may_count_what_a_digest_collected(tmp_path: Path) -> None:
     made = catalog(tmp_path, '    badge: "{{ count }}"', "  policies: {digest: {window: 1h}}")
 
-    assert look(made, dict(told_together([{"number": 7}, {"number": 8}]))).badge == 2
+    assert appearance(made, dict(told_together([{"number": 7}, {"number": 8}]))).badge == 2
 
 
 def test_other_channels_and_types_without_the_section_are_plain(tmp_path: Path) -> None:
     made = catalog(tmp_path / "with", "    sound: chime.caf")
     without = load_catalog(written(tmp_path / "without", TYPE))
 
-    assert look(made, {"number": 7}, "inbox") is PLAIN
-    assert look(without, {"number": 7}) is PLAIN
+    assert appearance(made, {"number": 7}, "inbox") is DEFAULT_APPEARANCE
+    assert appearance(without, {"number": 7}) is DEFAULT_APPEARANCE
 
 
 @pytest.mark.parametrize("unread", ["three", "-1", "1.5", "100000", "٣", "1 2"])
@@ -119,7 +123,7 @@ def test_a_badge_that_is_no_number_fails_without_showing_it(tmp_path: Path, unre
     made = catalog(tmp_path, "    badge: \"{{ unread | default('') }}\"")
 
     with pytest.raises(RenderError) as caught:
-        look(made, {"number": 7, "unread": unread})
+        appearance(made, {"number": 7, "unread": unread})
 
     assert (caught.value.part, caught.value.place) == ("push.badge", f"types/order_paid.yaml:{SECTION_LINE}")
     assert unread not in caught.value.cause
@@ -129,7 +133,7 @@ def test_a_failing_template_is_named_without_the_payload(tmp_path: Path) -> None
     made = catalog(tmp_path, "    sound: chime.caf", '    route: "/orders/{{ number + 1 }}"')
 
     with pytest.raises(RenderError, match="TypeError at types/") as caught:
-        look(made, {"number": "s3cret"})
+        appearance(made, {"number": "s3cret"})
 
     assert caught.value.__cause__ is None
     assert "s3cret" not in str(caught.value)
@@ -228,7 +232,7 @@ def test_a_version_that_upgrades_has_no_look_of_its_own_and_one_that_stays_has(t
         path.write_text(text, encoding="utf-8")
     made = load_catalog(root)
     sounds = [
-        made.render(kind, "push", "en", {"number": 1}).look.sound
+        made.render(kind, "push", "en", {"number": 1}).appearance.sound
         for kind in made.versions("order_paid").values()
     ]
     assert sounds == ["old.caf", "new.caf"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tocsin.catalog.load import load_catalog
 from tocsin.domain.catalog import Failover
-from tocsin.domain.delivery.message import Look
+from tocsin.domain.delivery.message import PushAppearance
 from tocsin.domain.digest import told_together
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "catalog.md"
@@ -27,7 +27,7 @@ def test_the_catalog_of_the_guide_works_as_written(tmp_path: Path) -> None:
     content = catalog.render(kind, "push", "en-GB", payload)
     assert content.parts == {"title": "Order A-17 is paid", "body": "your customer paid € 12.50."}
     assert content.data == {"screen": "order", "order_id": "A-17"}
-    assert content.look == Look(
+    assert content.appearance == PushAppearance(
         deep_link="shop://orders/A-17", route="/orders/A-17", sound="chime.caf", channel="orders"
     )
     assert kind.policies.failover == Failover(to="email", after=timedelta(minutes=10))

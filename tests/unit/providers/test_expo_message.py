@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tocsin.domain.delivery.message import Look, Message
+from tocsin.domain.delivery.message import Message, PushAppearance
 from tocsin.domain.delivery.outcome import Rejected
 from tocsin.domain.ids import new_delivery_id, new_notification_id
 from tocsin.providers.expo.render import LONGEST_COLLAPSE_ID, PAYLOAD_BYTES, render
@@ -52,7 +52,7 @@ def test_a_plain_message_says_no_more_than_it_has_to() -> None:
 
 
 def test_the_look_of_a_push_is_said_in_the_words_of_expo() -> None:
-    look = Look(
+    appearance = PushAppearance(
         severity="critical",
         image="https://example.org/a.png",
         icon="bell",
@@ -64,7 +64,7 @@ def test_the_look_of_a_push_is_said_in_the_words_of_expo() -> None:
         channel="workouts",
     )
 
-    push = written(a_message(look=look, collapse_key="workout-7"))
+    push = written(a_message(appearance=appearance, collapse_key="workout-7"))
 
     assert push == {
         "to": TOKEN,
@@ -87,21 +87,25 @@ def test_the_look_of_a_push_is_said_in_the_words_of_expo() -> None:
 
 
 @pytest.mark.parametrize(
-    ("look", "places"),
+    ("appearance", "places"),
     [
-        (Look(), {}),
-        (Look(route="/w/7"), {"route": "/w/7", "url": "/w/7"}),
-        (Look(deep_link="fit://w/7"), {"url": "fit://w/7"}),
+        (PushAppearance(), {}),
+        (PushAppearance(route="/w/7"), {"route": "/w/7", "url": "/w/7"}),
+        (PushAppearance(deep_link="fit://w/7"), {"url": "fit://w/7"}),
     ],
 )
-def test_a_router_finds_the_place_to_open_in_the_data(look: Look, places: dict[str, str]) -> None:
-    assert written(a_message(look=look, data={}))["data"] == places
+def test_a_router_finds_the_place_to_open_in_the_data(
+    appearance: PushAppearance, places: dict[str, str]
+) -> None:
+    assert written(a_message(appearance=appearance, data={}))["data"] == places
 
 
 def test_a_background_push_has_no_face() -> None:
-    look = Look(push_type="background", badge=3, sound="default", image="https://example.org/a.png")
+    appearance = PushAppearance(
+        push_type="background", badge=3, sound="default", image="https://example.org/a.png"
+    )
 
-    push = written(a_message(look=look))
+    push = written(a_message(appearance=appearance))
 
     assert (push["_contentAvailable"], push["priority"], push["badge"]) == (True, "normal", 3)
     assert not {"title", "body", "sound", "richContent"} & push.keys()

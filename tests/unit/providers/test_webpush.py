@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.providers.rig import NOW, a_message, send_one
 from tests.providers.webpush.subscriptions import KEYS, encoded, subscription
-from tocsin.domain.delivery.message import Look, ManyHosts
+from tocsin.domain.delivery.message import ManyHosts, PushAppearance
 from tocsin.domain.delivery.outcome import Gone, Rejected
 from tocsin.domain.errors import ProviderSetupError
 from tocsin.providers.webpush.answers import RULES, classify
@@ -39,8 +39,8 @@ def test_every_answer_has_an_outcome(status: int, detail: str) -> None:
 
 
 def test_what_means_something_to_an_app_alone_stays_out_of_a_browsers_fields() -> None:
-    look = Look(icon="ic_order", deep_link="shop://orders/7", push_type="background")
-    written = render(a_message("x", look=look))
+    appearance = PushAppearance(icon="ic_order", deep_link="shop://orders/7", push_type="background")
+    written = render(a_message("x", appearance=appearance))
 
     assert isinstance(written, bytes)
     content = msgspec.json.decode(written)
@@ -64,16 +64,16 @@ def test_the_time_to_live_stays_within_four_weeks(left: timedelta | None, ttl: s
 
 
 @pytest.mark.parametrize(
-    ("look", "urgency"),
+    ("appearance", "urgency"),
     [
-        (Look(), "normal"),
-        (Look(severity="warning"), "high"),
-        (Look(severity="critical"), "high"),
-        (Look(push_type="background", severity="critical"), "low"),
+        (PushAppearance(), "normal"),
+        (PushAppearance(severity="warning"), "high"),
+        (PushAppearance(severity="critical"), "high"),
+        (PushAppearance(push_type="background", severity="critical"), "low"),
     ],
 )
-def test_urgency_follows_severity(look: Look, urgency: str) -> None:
-    assert headers(a_message("x", look=look), NOW)["urgency"] == urgency
+def test_urgency_follows_severity(appearance: PushAppearance, urgency: str) -> None:
+    assert headers(a_message("x", appearance=appearance), NOW)["urgency"] == urgency
 
 
 @pytest.mark.parametrize("key", ["order-7", "x" * 32])

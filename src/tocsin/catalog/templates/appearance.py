@@ -9,7 +9,7 @@ import msgspec
 
 from tocsin.catalog.templates.jinja import RenderError, Text
 from tocsin.domain.catalog import NotificationType, Payload
-from tocsin.domain.delivery.message import PLAIN, Look
+from tocsin.domain.delivery.message import DEFAULT_APPEARANCE, PushAppearance
 
 FIXED = ("push_type", "severity")
 """Fields of the section that are words of their own and no templates."""
@@ -21,30 +21,30 @@ _LABEL = re.compile(r"[a-zA-Z0-9\-_.~%]{1,50}")
 _SPACE = re.compile(r"\s")
 
 
-class LookTexts(msgspec.Struct, frozen=True):
-    """The compiled texts of a section `push`, and the look without them."""
+class AppearanceTexts(msgspec.Struct, frozen=True):
+    """The compiled texts of a section `push`, and the appearance without them."""
 
-    fixed: Look
+    fixed: PushAppearance
     texts: tuple[tuple[str, Text], ...]
 
-    def look(self, kind: NotificationType, locale: str, payload: Payload) -> Look:
-        """Write the look of one push; a field that comes out blank is left out."""
+    def render(self, kind: NotificationType, locale: str, payload: Payload) -> PushAppearance:
+        """Render the appearance of one push; a field that comes out blank is left out."""
         if not self.texts:
             return self.fixed
         fields: dict[str, Any] = {"push_type": self.fixed.push_type, "severity": self.fixed.severity}
         for field, text in self.texts:
             if written := _written(kind, locale, field, text, payload):
                 fields[field] = int(written) if field == "badge" else written
-        return Look(**fields)
+        return PushAppearance(**fields)
 
 
-def fixed_look(section: Mapping[str, str]) -> Look:
+def fixed_appearance(section: Mapping[str, str]) -> PushAppearance:
     """Take the fixed words of a section `push`."""
     words = {field: section[field] for field in FIXED if field in section}
-    return msgspec.convert(words, Look) if words else PLAIN
+    return msgspec.convert(words, PushAppearance) if words else DEFAULT_APPEARANCE
 
 
-def look_complaint(field: str, written: str) -> str | None:
+def appearance_complaint(field: str, written: str) -> str | None:
     """Say what is wrong with what a text came to; blank is always right."""
     value = written.strip()
     check = _CHECKS.get(field)

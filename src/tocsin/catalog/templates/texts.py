@@ -8,7 +8,7 @@ import msgspec
 from tocsin.catalog.catalog import Named
 from tocsin.catalog.declaration import Declared
 from tocsin.catalog.folder import TemplateFile
-from tocsin.catalog.templates.appearance import FIXED, LookTexts, fixed_look, look_complaint
+from tocsin.catalog.templates.appearance import FIXED, AppearanceTexts, appearance_complaint, fixed_appearance
 from tocsin.catalog.templates.jinja import TemplateSource, Text, compile_text
 from tocsin.catalog.templates.template_check import Complains, digest_examples, text_faults
 from tocsin.domain.catalog import PARTS, Channel, Payload
@@ -18,11 +18,11 @@ from tocsin.domain.people.locale import normalize
 
 
 class Texts(msgspec.Struct, frozen=True):
-    """The compiled texts of a type, by channel and locale, its data and its look."""
+    """The compiled texts of a type, by channel and locale, its data and its appearance."""
 
     by_channel: Mapping[Channel, Mapping[str, Named]]
     data: Named
-    look: LookTexts | None
+    appearance: AppearanceTexts | None
     faults: tuple[Fault, ...]
 
 
@@ -32,10 +32,10 @@ def texts_of(
     """Compile and prove every text of one version of a type."""
     collecting = _Collecting(declared, folder, examples)
     data = collecting.data()
-    look = collecting.look()
+    appearance = collecting.appearance()
     for file in files:
         collecting.add(file)
-    return Texts(collecting.complete(), data, look, tuple(collecting.faults))
+    return Texts(collecting.complete(), data, appearance, tuple(collecting.faults))
 
 
 class _Collecting:
@@ -58,12 +58,12 @@ class _Collecting:
     def data(self) -> Named:
         return self._section("data", self._type.data)
 
-    def look(self) -> LookTexts | None:
+    def appearance(self) -> AppearanceTexts | None:
         section = self._type.push
         if not section:
             return None
         words = {field: text for field, text in section.items() if field not in FIXED}
-        return LookTexts(fixed_look(section), self._section("push", words, proven=True))
+        return AppearanceTexts(fixed_appearance(section), self._section("push", words, proven=True))
 
     def add(self, file: TemplateFile) -> None:
         text = self._compiled(file.source, may_be_blank=False)
@@ -92,7 +92,7 @@ class _Collecting:
         for field, words in fields.items():
             line = self._declared.line((name, field))
             source = TemplateSource(self._declared.source.path, words, line)
-            complains = partial(look_complaint, field) if proven else None
+            complains = partial(appearance_complaint, field) if proven else None
             text = self._compiled(source, may_be_blank=True, complains=complains)
             if text is not None:
                 named.append((field, text))

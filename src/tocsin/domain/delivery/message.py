@@ -14,7 +14,7 @@ PushType = Literal["alert", "background", "voip"]
 Severity = Literal["info", "warning", "critical"]
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PushAppearance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a push looks and what it does on the device, besides its words.
 
     `deep_link` is a place in the app, in the way of each platform; `route` one in the app's own router.
@@ -34,7 +34,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     analytics_label: str | None = None
 
 
-PLAIN = Look()
+DEFAULT_APPEARANCE = PushAppearance()
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     body: str
     data: Mapping[str, str]
-    look: Look = PLAIN
+    appearance: PushAppearance = DEFAULT_APPEARANCE
     html: str | None = None
     headers: Mapping[str, str] = {}
     payload: Mapping[str, Any] = {}

@@ -15,7 +15,7 @@ from msgspec import Meta
 from pyreqwest.exceptions import PyreqwestError
 from pyreqwest.response import Response
 
-from tocsin.domain.delivery.message import PLAIN, Limits, Look, Message
+from tocsin.domain.delivery.message import DEFAULT_APPEARANCE, Limits, Message, PushAppearance
 from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
 from tocsin.domain.delivery.retry_after import read_retry_after
 from tocsin.domain.errors import ProviderSetupError
@@ -92,40 +92,40 @@ def _key_faults(path: Path) -> Iterator[Fault]:
 
 def render(message: Message) -> bytes | Rejected:
     """Write a message as APNs wants it; what the app reads stands beside Apple's own block."""
-    look = message.look
-    if look.push_type == "background":
+    appearance = message.appearance
+    if appearance.push_type == "background":
         aps: dict[str, Any] = {"content-available": 1}
     else:
         aps = {"alert": {"title": message.title, "body": message.body}}
     payload: dict[str, Any] = {**message.data, "aps": aps}
-    if look is not PLAIN:
-        _dress(payload, aps, look)
+    if appearance is not DEFAULT_APPEARANCE:
+        _add_appearance(payload, aps, appearance)
     body = _encoder.encode(payload)
-    most = VOIP_BYTES if look.push_type == "voip" else ApnsProvider.limits.payload_bytes
+    most = VOIP_BYTES if appearance.push_type == "voip" else ApnsProvider.limits.payload_bytes
     if len(body) > most:
         return Rejected("payload_too_large", f"{len(body)} bytes; APNs takes {most}")
     return body
 
 
-def _dress(payload: dict[str, Any], aps: dict[str, Any], look: Look) -> None:
-    """Add what a look asks for; Apple lets a background push show and sound nothing."""
-    if look.deep_link is not None:
-        payload["deep_link"] = look.deep_link
-    if look.route is not None:
-        payload["route"] = look.route
-    if look.push_type == "background":
+def _add_appearance(payload: dict[str, Any], aps: dict[str, Any], appearance: PushAppearance) -> None:
+    """Add what an appearance asks for; Apple lets a background push show and sound nothing."""
+    if appearance.deep_link is not None:
+        payload["deep_link"] = appearance.deep_link
+    if appearance.route is not None:
+        payload["route"] = appearance.route
+    if appearance.push_type == "background":
         return
-    if look.image is not None:
-        payload["image"] = look.image
+    if appearance.image is not None:
+        payload["image"] = appearance.image
         # Lets the app's service extension fetch the image before the alert is shown.
         aps["mutable-content"] = 1
-    if look.sound is not None:
-        aps["sound"] = look.sound
-    if look.badge is not None:
-        aps["badge"] = look.badge
-    if look.click_action is not None:
-        aps["category"] = look.click_action
-    if look.severity == "critical":
+    if appearance.sound is not None:
+        aps["sound"] = appearance.sound
+    if appearance.badge is not None:
+        aps["badge"] = appearance.badge
+    if appearance.click_action is not None:
+        aps["category"] = appearance.click_action
+    if appearance.severity == "critical":
         # Apple's own level `critical` needs its consent for each app.
         aps["interruption-level"] = "time-sensitive"
 
@@ -215,7 +215,7 @@ class ApnsProvider:
         return Sent(answer.get_header("apns-id"))
 
     async def _post(self, message: Message, body: bytes, authorization: str) -> Response:
-        push_type = message.look.push_type
+        push_type = message.appearance.push_type
         delivery_id = str(message.delivery_id)
         request = (
             self._connections.next()
@@ -245,6 +245,6 @@ class ApnsProvider:
             answer.status,
             body,
             read_retry_after(answer.get_header("retry-after"), now),
-            push_type=message.look.push_type,
+            push_type=message.appearance.push_type,
             proven=self._proven,
         )

@@ -21,7 +21,7 @@ def render(message: Message, now: datetime) -> bytes | Rejected:
 
     Android replaces what it shows by `tag`, Apple by `collapseId`: a message sent twice shows once.
     """
-    look = message.look
+    appearance = message.appearance
     tag = message.collapse_key or str(message.delivery_id)
     push: dict[str, Any] = {
         "to": message.target,
@@ -29,19 +29,24 @@ def render(message: Message, now: datetime) -> bytes | Rejected:
         "tag": tag,
         "collapseId": _collapse_id(tag),
     }
-    if look.push_type == "background":
+    if appearance.push_type == "background":
         # Apple takes a push without a face at normal priority only.
         push |= {"_contentAvailable": True, "priority": "normal"}
     else:
         push |= {"title": message.title, "body": message.body, "priority": "high"}
-        if look.severity == "critical":
+        if appearance.severity == "critical":
             push["interruptionLevel"] = "time-sensitive"
-        if look.image is not None:
+        if appearance.image is not None:
             # The app's own extension has to fetch the image on iOS, which it may for mutable content alone.
-            push |= {"richContent": {"image": look.image}, "mutableContent": True}
-        push |= _given(sound=look.sound, channelId=look.channel, categoryId=look.click_action, icon=look.icon)
-    if look.badge is not None:
-        push["badge"] = look.badge
+            push |= {"richContent": {"image": appearance.image}, "mutableContent": True}
+        push |= _given(
+            sound=appearance.sound,
+            channelId=appearance.channel,
+            categoryId=appearance.click_action,
+            icon=appearance.icon,
+        )
+    if appearance.badge is not None:
+        push["badge"] = appearance.badge
     if message.expires_at is not None:
         seconds = int((message.expires_at - now).total_seconds())
         push["ttl"] = min(max(seconds, 0), LONGEST_TTL)
@@ -53,11 +58,11 @@ def render(message: Message, now: datetime) -> bytes | Rejected:
 
 def _data(message: Message) -> dict[str, str]:
     """Add the place to open: `url`, which Expo Router follows, and the app's own `route`."""
-    look = message.look
+    appearance = message.appearance
     data = dict(message.data)
-    if look.route is not None:
-        data["route"] = look.route
-    if (url := look.deep_link or look.route) is not None:
+    if appearance.route is not None:
+        data["route"] = appearance.route
+    if (url := appearance.deep_link or appearance.route) is not None:
         data["url"] = url
     return data
 

@@ -15,14 +15,14 @@ from pyreqwest.exceptions import PyreqwestError
 from pyreqwest.request import ConsumedRequest
 from pyreqwest.response import Response
 
-from tocsin.domain.delivery.message import PLAIN, Limits, Look, Message
+from tocsin.domain.delivery.message import DEFAULT_APPEARANCE, Limits, Message, PushAppearance
 from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
 from tocsin.domain.delivery.retry_after import read_retry_after
 from tocsin.domain.errors import ProviderSetupError
 from tocsin.domain.faults import Fault
 from tocsin.providers.fcm.answers import ALARM_REST, classify
 from tocsin.providers.fcm.google_auth import AccessTokens, TokenUnavailableError
-from tocsin.providers.fcm.render import dress, look_size
+from tocsin.providers.fcm.render import add_appearance, appearance_size
 from tocsin.providers.http.client import Connections
 
 T = TypeVar("T")
@@ -87,19 +87,19 @@ def render(message: Message, now: datetime) -> bytes | Rejected:
         "android": android,
         "apns": {"headers": apns_headers},
     }
-    if message.look is not PLAIN:
-        dress(content, message.look)
+    if message.appearance is not DEFAULT_APPEARANCE:
+        add_appearance(content, message.appearance)
     body = _encoder.encode({"message": content})
     most = BROADCAST_BYTES if message.target_kind in _BROADCASTS else FcmProvider.limits.payload_bytes
     # The payload is a part of the body, so a small body needs no measuring.
-    if len(body) > most and (size := _payload_size(content, message.look)) > most:
+    if len(body) > most and (size := _payload_size(content, message.appearance)) > most:
         return Rejected("payload_too_large", f"{size} bytes; FCM takes {most} for a {message.target_kind}")
     return body
 
 
-def _payload_size(content: dict[str, Any], look: Look) -> int:
+def _payload_size(content: dict[str, Any], appearance: PushAppearance) -> int:
     texts = [*content.get("notification", {}).values(), *content["data"].keys(), *content["data"].values()]
-    return sum(len(text.encode()) for text in texts) + look_size(look)
+    return sum(len(text.encode()) for text in texts) + appearance_size(appearance)
 
 
 class FcmProvider:

@@ -2,35 +2,35 @@
 
 from typing import Any
 
-from tocsin.domain.delivery.message import Look
+from tocsin.domain.delivery.message import PushAppearance
 
 _HTTPS = "https://"
 _ANDROID_PRIORITY = {"warning": "PRIORITY_HIGH", "critical": "PRIORITY_MAX"}
 _SHOWN = ("image", "icon", "sound", "click_action", "channel")
 
 
-def dress(content: dict[str, Any], look: Look) -> None:
-    """Add to a message what its look asks for.
+def add_appearance(content: dict[str, Any], appearance: PushAppearance) -> None:
+    """Add to a message what its appearance asks for.
 
     FCM cannot send Apple's VoIP pushes: such a push is an alert here.
     """
-    links = _given(deep_link=look.deep_link, route=look.route)
+    links = _given(deep_link=appearance.deep_link, route=appearance.route)
     if links:
         content["data"] = {**content["data"], **links}
-    if look.analytics_label:
-        content["fcm_options"] = {"analytics_label": look.analytics_label}
-    if look.push_type == "background":
+    if appearance.analytics_label:
+        content["fcm_options"] = {"analytics_label": appearance.analytics_label}
+    if appearance.push_type == "background":
         _silence(content)
         return
-    _dress_android(content["android"]["notification"], look)
-    _dress_apple(content["apns"], look)
-    if web := _web(look):
+    _add_android(content["android"]["notification"], appearance)
+    _add_apple(content["apns"], appearance)
+    if web := _web(appearance):
         content["webpush"] = web
 
 
-def look_size(look: Look) -> int:
-    """Count the bytes a look adds to what is shown; its links are counted with the data."""
-    return sum(len(value.encode()) for field in _SHOWN if (value := getattr(look, field)))
+def appearance_size(appearance: PushAppearance) -> int:
+    """Count the bytes an appearance adds to what is shown; its links are counted with the data."""
+    return sum(len(value.encode()) for field in _SHOWN if (value := getattr(appearance, field)))
 
 
 def _silence(content: dict[str, Any]) -> None:
@@ -42,43 +42,43 @@ def _silence(content: dict[str, Any]) -> None:
     content["apns"]["payload"] = {"aps": {"content-available": 1}}
 
 
-def _dress_android(notification: dict[str, Any], look: Look) -> None:
+def _add_android(notification: dict[str, Any], appearance: PushAppearance) -> None:
     notification |= _given(
-        image=look.image,
+        image=appearance.image,
         # To Android an icon is a drawable of the app, to a browser an address.
-        icon=None if _is_address(look.icon) else look.icon,
-        sound=look.sound,
-        click_action=look.click_action,
-        channel_id=look.channel,
-        notification_count=look.badge,
-        notification_priority=_ANDROID_PRIORITY.get(look.severity),
+        icon=None if _is_address(appearance.icon) else appearance.icon,
+        sound=appearance.sound,
+        click_action=appearance.click_action,
+        channel_id=appearance.channel,
+        notification_count=appearance.badge,
+        notification_priority=_ANDROID_PRIORITY.get(appearance.severity),
     )
 
 
-def _dress_apple(apns: dict[str, Any], look: Look) -> None:
+def _add_apple(apns: dict[str, Any], appearance: PushAppearance) -> None:
     apns["headers"] |= {"apns-push-type": "alert", "apns-priority": "10"}
-    aps = _given(sound=look.sound, badge=look.badge, category=look.click_action)
-    if look.image:
+    aps = _given(sound=appearance.sound, badge=appearance.badge, category=appearance.click_action)
+    if appearance.image:
         # Lets the app's service extension fetch the image before the alert is shown.
         aps["mutable-content"] = 1
-        apns["fcm_options"] = {"image": look.image}
-    if look.severity == "critical":
+        apns["fcm_options"] = {"image": appearance.image}
+    if appearance.severity == "critical":
         # Apple's own level `critical` needs its consent for each app.
         aps["interruption-level"] = "time-sensitive"
     if aps:
         apns["payload"] = {"aps": aps}
 
 
-def _web(look: Look) -> dict[str, Any]:
+def _web(appearance: PushAppearance) -> dict[str, Any]:
     web: dict[str, Any] = {}
-    if look.severity != "info":
+    if appearance.severity != "info":
         web["headers"] = {"Urgency": "high"}
-    shown = _given(icon=look.icon if _is_address(look.icon) else None, image=look.image)
+    shown = _given(icon=appearance.icon if _is_address(appearance.icon) else None, image=appearance.image)
     if shown:
         web["notification"] = shown
     # A browser opens nothing else.
-    if _is_address(look.deep_link):
-        web["fcm_options"] = {"link": look.deep_link}
+    if _is_address(appearance.deep_link):
+        web["fcm_options"] = {"link": appearance.deep_link}
     return web
 
 

@@ -84,24 +84,24 @@ def read_private_key_file(path: Path) -> str:
 
 def render(message: Message) -> bytes | Rejected:
     """Write what the page's service worker reads, in the names of the browser's own notifications."""
-    look = message.look
+    appearance = message.appearance
     content: dict[str, Any] = {
         "title": message.title,
         "body": message.body,
         "tag": message.collapse_key or str(message.delivery_id),
-        "data": {**message.data, **_given(deep_link=look.deep_link, route=look.route)},
+        "data": {**message.data, **_given(deep_link=appearance.deep_link, route=appearance.route)},
     }
     # An icon may be a drawable of an Android app, and a deep link a place in an app: nothing to a browser.
     content |= _given(
-        icon=_web_address(look.icon),
-        image=look.image,
-        badge=look.badge,
-        url=_web_address(look.deep_link),
+        icon=_web_address(appearance.icon),
+        image=appearance.image,
+        badge=appearance.badge,
+        url=_web_address(appearance.deep_link),
         lang=message.locale,
     )
-    if look.severity != "info":
-        content["severity"] = look.severity
-    if look.push_type == "background":
+    if appearance.severity != "info":
+        content["severity"] = appearance.severity
+    if appearance.push_type == "background":
         content["silent"] = True
     plaintext = _encoder.encode(content)
     if len(plaintext) > PLAINTEXT_BYTES:
@@ -138,9 +138,9 @@ def headers(message: Message, now: datetime) -> dict[str, str]:
 
 
 def _urgency(message: Message) -> str:
-    if message.look.push_type == "background":
+    if message.appearance.push_type == "background":
         return "low"
-    return "normal" if message.look.severity == "info" else "high"
+    return "normal" if message.appearance.severity == "info" else "high"
 
 
 def _topic(collapse_key: str) -> str:
