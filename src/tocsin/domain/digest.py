@@ -32,7 +32,7 @@ def collected_by(kind: NotificationType, payload: Payload) -> str | None:
     return f"{name}:{shown}"
 
 
-def told_together(payloads: Sequence[Payload], count: int | None = None) -> Payload:
+def digest_payload(payloads: Sequence[Payload], count: int | None = None) -> Payload:
     """Give what the texts of a digest see: the newest payload, the newest ones as a list, and how many.
 
     Payloads come oldest first; `count` is given where there are more of them.

@@ -10,7 +10,7 @@ from tocsin.catalog.check import check
 from tocsin.catalog.load import load_catalog
 from tocsin.catalog.templates.jinja import RenderError
 from tocsin.domain.delivery.message import DEFAULT_APPEARANCE, PushAppearance
-from tocsin.domain.digest import told_together
+from tocsin.domain.digest import digest_payload
 
 TYPE = """\
 order_paid:
@@ -107,7 +107,7 @@ def test_the_fixed_words_need_no_other_field(tmp_path: Path) -> None:
 def test_a_badge_may_count_what_a_digest_collected(tmp_path: Path) -> None:
     made = catalog(tmp_path, '    badge: "{{ count }}"', "  policies: {digest: {window: 1h}}")
 
-    assert appearance(made, dict(told_together([{"number": 7}, {"number": 8}]))).badge == 2
+    assert appearance(made, dict(digest_payload([{"number": 7}, {"number": 8}]))).badge == 2
 
 
 def test_other_channels_and_types_without_the_section_are_plain(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_a_version_that_upgrades_has_no_look_of_its_own_and_one_that_stays_has(t
         path.write_text(text, encoding="utf-8")
     made = load_catalog(root)
     sounds = [
-        made.render(kind, "push", "en", {"number": 1}).appearance.sound
-        for kind in made.versions("order_paid").values()
+        made.render(type_, "push", "en", {"number": 1}).appearance.sound
+        for type_ in made.versions("order_paid").values()
     ]
     assert sounds == ["old.caf", "new.caf"]

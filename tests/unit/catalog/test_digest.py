@@ -8,7 +8,7 @@ import pytest
 from tocsin.catalog.check import check
 from tocsin.catalog.load import load_catalog
 from tocsin.domain.catalog import Digest
-from tocsin.domain.digest import collected_by, told_together
+from tocsin.domain.digest import collected_by, digest_payload
 
 TYPE = """\
 comment:
@@ -62,11 +62,11 @@ def found(root: Path) -> list[tuple[str, str]]:
 
 def test_a_type_may_collect_and_speak_of_all_it_collected(tmp_path: Path) -> None:
     catalog = load_catalog(folder(tmp_path, {}))
-    kind = catalog.types["comment"]
-    assert kind.policies.digest == Digest(window=timedelta(hours=1), by="post")
+    type_ = catalog.types["comment"]
+    assert type_.policies.digest == Digest(window=timedelta(hours=1), by="post")
 
-    told = told_together([{"author": name, "post": "P"} for name in ("Ada", "Bob", "Eve")])
-    content = catalog.render(kind, "push", "en", told)
+    told = digest_payload([{"author": name, "post": "P"} for name in ("Ada", "Bob", "Eve")])
+    content = catalog.render(type_, "push", "en", told)
     assert content.parts == {"title": "3 comments on P", "body": "Ada, Bob, Eve, last Eve"}
 
 
@@ -128,15 +128,15 @@ def test_names_of_a_digest_are_unknown_elsewhere(tmp_path: Path) -> None:
 
 def test_what_it_is_collected_by_is_short_and_tells_values_and_versions_apart(tmp_path: Path) -> None:
     catalog = load_catalog(folder(tmp_path, {}))
-    kind = catalog.types["comment"]
+    type_ = catalog.types["comment"]
     long = "x" * 50_000
 
     names = [
-        collected_by(kind, {"author": "Ada", "post": post})
+        collected_by(type_, {"author": "Ada", "post": post})
         for post in ("1", "2", "null", long, f"{long}x", 1, None)
     ]
 
     assert len({*names}) == len(names)
     assert all(name is not None and len(name) < 100 for name in names)
-    assert collected_by(kind, {"post": "1", "author": "Bob"}) == names[0]
-    assert collected_by(kind, {"author": "Ada"}) == names[-1]
+    assert collected_by(type_, {"post": "1", "author": "Bob"}) == names[0]
+    assert collected_by(type_, {"author": "Ada"}) == names[-1]

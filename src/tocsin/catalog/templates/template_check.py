@@ -12,7 +12,7 @@ from tocsin.catalog.formats.values import FormatError
 from tocsin.catalog.schema import Schema, dotted
 from tocsin.catalog.templates.jinja import NotTextError, Text
 from tocsin.domain.catalog import Payload, Upgrade, upgraded
-from tocsin.domain.digest import told_together
+from tocsin.domain.digest import digest_payload
 from tocsin.domain.faults import Fault
 
 _SHOWN = 80
@@ -36,7 +36,7 @@ def digest_examples(examples: Sequence[Payload]) -> list[Payload]:
     """Make of each example a digest of it alone, and one of three in which it comes last."""
     size = len(examples)
     return [
-        told_together(told)
+        digest_payload(told)
         for last, payload in enumerate(examples)
         for told in ([payload], [examples[(last - 2) % size], examples[last - 1], payload])
     ]

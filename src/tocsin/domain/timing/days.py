@@ -2,7 +2,7 @@
 
 from datetime import UTC, date, datetime, timedelta, tzinfo
 
-from tocsin.domain.timing.wall_clock import stops
+from tocsin.domain.timing.wall_clock import boundaries
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MIDNIGHT = 0
@@ -16,7 +16,9 @@ def local_day(now: datetime, zone: tzinfo) -> date:
 def next_local_day(now: datetime, zone: tzinfo) -> datetime:
     """Give the instant, in UTC, at which a person in this zone first has a later date than now."""
     today = local_day(now, zone)
-    return next(stop for stop in stops(now, zone, _MIDNIGHT) if stop.date() > today).astimezone(UTC)
+    return next(
+        boundary for boundary in boundaries(now, zone, _MIDNIGHT) if boundary.date() > today
+    ).astimezone(UTC)
 
 
 def throttle_window(now: datetime, length: timedelta) -> tuple[datetime, datetime]:

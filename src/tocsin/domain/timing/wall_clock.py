@@ -24,7 +24,7 @@ def instant_of(wall: datetime, zone: tzinfo) -> datetime:
     return _clock_change(before, instant, zone)
 
 
-def stops(moment: datetime, zone: tzinfo, edge: int) -> Iterator[datetime]:
+def boundaries(moment: datetime, zone: tzinfo, edge: int) -> Iterator[datetime]:
     """Go, without end, to each later time at which the clock shows `edge` or is changed.
 
     `edge` is a minute of the day. Between two stops the clock runs evenly and does not pass the edge, so

@@ -6,7 +6,7 @@ from typing import Self
 
 import msgspec
 
-from tocsin.domain.timing.wall_clock import DAY_MINUTES, stops
+from tocsin.domain.timing.wall_clock import DAY_MINUTES, boundaries
 
 _CLOCK = re.compile(r"(?P<hour>\d{1,2}):(?P<minute>[0-5]\d)", re.ASCII)
 _SHOWN = 40
@@ -73,8 +73,10 @@ def hold_until(
         raise ValueError(f"now needs an offset, and {now.isoformat()} has none")
     if window.is_open(now.astimezone(zone)):
         return None
-    opening = next(stop for stop in stops(now, zone, window.start) if window.is_open(stop))
-    closing = next(stop for stop in stops(opening, zone, window.end) if not window.is_open(stop))
+    opening = next(boundary for boundary in boundaries(now, zone, window.start) if window.is_open(boundary))
+    closing = next(
+        boundary for boundary in boundaries(opening, zone, window.end) if not window.is_open(boundary)
+    )
     # Python subtracts times of one zone by what the clock shows; in UTC it is the time that passes.
     opened = opening.astimezone(UTC)
     room = closing.astimezone(UTC) - opened

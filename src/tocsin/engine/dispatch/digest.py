@@ -8,7 +8,7 @@ import msgspec
 
 from tocsin.catalog.catalog import Catalog
 from tocsin.domain.catalog import Payload
-from tocsin.domain.digest import told_together
+from tocsin.domain.digest import digest_payload
 from tocsin.domain.ids import LeaseId
 from tocsin.engine.dispatch.fan_out import Target
 from tocsin.engine.dispatch.rules import Admitted
@@ -63,10 +63,10 @@ class Digests(msgspec.Struct, frozen=True):
             return target
         digest = gathered.get(_digest_of(admitted.claimed))
         if digest is None:
-            payload = told_together([admitted.payload])
+            payload = digest_payload([admitted.payload])
         else:
             told = [self._resolved(admitted.claimed.type, each) for each in digest.told]
-            payload = told_together(told, digest.count)
+            payload = digest_payload(told, digest.count)
         return msgspec.structs.replace(target, admitted=msgspec.structs.replace(admitted, payload=payload))
 
     def _resolved(self, kind: str, told: Told) -> Payload:
