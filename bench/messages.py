@@ -63,9 +63,9 @@ def _mails(count: int, chance: random.Random) -> Iterator[Message]:
 def _written(
     name: str, channel: Channel, payload: dict[str, str], target: str, number: int, platform: str | None
 ) -> Message:
-    kind = _catalog.types[name]
-    locales = _catalog.locales(kind, channel)
-    content = _catalog.render(kind, channel, locales[number % len(locales)], payload)
+    type_ = _catalog.types[name]
+    locales = _catalog.locales(type_, channel)
+    content = _catalog.render(type_, channel, locales[number % len(locales)], payload)
     delivery_id, notification_id = uuid7(), uuid7()
     message = Message(
         delivery_id=DeliveryId(delivery_id),

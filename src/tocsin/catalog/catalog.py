@@ -61,15 +61,15 @@ class Catalog:
         """List every version of a type, oldest first."""
         return MappingProxyType(self._versions.get(name, {}))
 
-    def locales(self, kind: NotificationType, channel: Channel) -> tuple[str, ...]:
+    def locales(self, notification_type: NotificationType, channel: Channel) -> tuple[str, ...]:
         """List the locales in which a type has texts for a channel."""
-        return tuple(sorted(self._edition(kind).texts.get(channel, {})))
+        return tuple(sorted(self._edition(notification_type).texts.get(channel, {})))
 
     def faults(self, name: str, version: int | None, payload: Payload) -> list[Fault]:
         """Name everything that is wrong with a payload."""
-        kind = self.find(name, version)
-        if kind is not None:
-            return self._edition(kind).schema.faults("payload", payload)
+        notification_type = self.find(name, version)
+        if notification_type is not None:
+            return self._edition(notification_type).schema.faults("payload", payload)
         if name not in self._newest:
             known = ", ".join(sorted(self._newest))
             message = f"{name[:80]!r} is not in the catalog, which has: {known}"
@@ -80,45 +80,53 @@ class Catalog:
 
     def resolve(self, name: str, version: int | None, payload: Payload) -> tuple[NotificationType, Payload]:
         """Bring a payload to the newest version that its upgrades lead to."""
-        kind = self.find(name, version)
-        if kind is None:
+        notification_type = self.find(name, version)
+        if notification_type is None:
             raise UnknownTypeError(name, version)
-        if kind.upgrade is None:
-            return kind, payload
-        return upgrade_through(self._versions[name], kind, payload)
+        if notification_type.upgrade is None:
+            return notification_type, payload
+        return upgrade_through(self._versions[name], notification_type, payload)
 
     def render(
-        self, kind: NotificationType, channel: Channel, locale: str | None, payload: Payload
+        self, notification_type: NotificationType, channel: Channel, locale: str | None, payload: Payload
     ) -> Content:
         """Write what one delivery says, in the closest locale there is."""
-        edition = self._edition(kind)
+        edition = self._edition(notification_type)
         translations = edition.texts.get(channel)
-        found = kind.default_locale
+        found = notification_type.default_locale
         if translations is None:
-            raise RenderError(kind, found, channel, f"templates/{kind.name}", "no texts for this channel")
+            raise RenderError(
+                notification_type,
+                found,
+                channel,
+                f"templates/{notification_type.name}",
+                "no texts for this channel",
+            )
         texts: Named = ()
-        for candidate in fallback_chain(locale, kind.default_locale):
+        for candidate in fallback_chain(locale, notification_type.default_locale):
             if (translation := translations.get(candidate)) is not None:
                 found, texts = candidate, translation
                 break
-        parts = {part: _written(kind, found, part, text, payload) for part, text in texts}
+        parts = {part: _written(notification_type, found, part, text, payload) for part, text in texts}
         data = {
             field: value
             for field, text in edition.data
-            if (value := _written(kind, found, field, text, payload))
+            if (value := _written(notification_type, found, field, text, payload))
         }
         if edition.appearance is None or channel != "push":
             return Content(found, parts, data)
-        return Content(found, parts, data, edition.appearance.render(kind, found, payload))
+        return Content(found, parts, data, edition.appearance.render(notification_type, found, payload))
 
-    def _edition(self, kind: NotificationType) -> Edition:
-        return self._editions[kind.name][kind.version]
+    def _edition(self, notification_type: NotificationType) -> Edition:
+        return self._editions[notification_type.name][notification_type.version]
 
 
-def _written(kind: NotificationType, locale: str, part: str, text: Text, payload: Payload) -> str:
+def _written(
+    notification_type: NotificationType, locale: str, part: str, text: Text, payload: Payload
+) -> str:
     try:
         return text(payload)
     except Exception as error:  # noqa: BLE001 - a template can raise anything
-        failure = RenderError(kind, locale, part, text.place_of(error), type(error).__name__)
+        failure = RenderError(notification_type, locale, part, text.place_of(error), type(error).__name__)
     # Raised out here so that the original is not chained: its words may hold values of the payload.
     raise failure

@@ -42,10 +42,10 @@ def _made(schema: Any) -> Sequence[Any]:
         case {"anyOf": branches} | {"oneOf": branches}:
             rest = {key: value for key, value in schema.items() if key not in {"anyOf", "oneOf"}}
             return [value for branch in branches for value in _values(_merged(rest, branch))]
-        case {"type": [*kinds]}:
-            return [value for kind in kinds for value in _values({**schema, "type": kind})]
-        case {"type": str(kind)} if kind in _OF_TYPE:
-            return _OF_TYPE[kind](schema)
+        case {"type": [*names]}:
+            return [value for name in names for value in _values({**schema, "type": name})]
+        case {"type": str(name)} if name in _OF_TYPE:
+            return _OF_TYPE[name](schema)
         case _:
             return []
 

@@ -93,27 +93,36 @@ def _edition(
     files: Mapping[str, Sequence[TemplateFile]],
     faults: list[Fault],
 ) -> Edition:
-    kind = version.declared.type
-    if kind.upgrade is not None:
+    notification_type = version.declared.type
+    if notification_type.upgrade is not None:
         following = versions[
-            kind.name, min(v for name, v in versions if name == kind.name and v > kind.version)
+            notification_type.name,
+            min(
+                v for name, v in versions if name == notification_type.name and v > notification_type.version
+            ),
         ]
         faults.extend(
             upgrade_faults(
-                version.declared, kind.upgrade, following.declared, following.schema, version.examples
+                version.declared,
+                notification_type.upgrade,
+                following.declared,
+                following.schema,
+                version.examples,
             )
         )
-        return Edition(kind, version.schema)
+        return Edition(notification_type, version.schema)
     folder = _folder(version.declared)
     texts = texts_of(version.declared, folder, files.get(folder, ()), version.examples)
     faults.extend(texts.faults)
-    return Edition(kind, version.schema, texts.data, texts.by_channel, texts.appearance)
+    return Edition(notification_type, version.schema, texts.data, texts.by_channel, texts.appearance)
 
 
 def _folder(declared: Declared) -> str:
     """Name the folder of a version's templates; the newest has the type's own name."""
-    kind = declared.type
-    return kind.name if declared.newest else f"{kind.name}@{kind.version}"
+    notification_type = declared.type
+    return (
+        notification_type.name if declared.newest else f"{notification_type.name}@{notification_type.version}"
+    )
 
 
 def _strays(folder: Folder, declared: Mapping[tuple[str, int], Declared]) -> Iterable[Fault]:

@@ -86,9 +86,9 @@ def _complaints(error: ValidationError) -> Iterator[Complaint]:
             yield Complaint(place, "enum", f"{_shown(error.instance)} is not one of: {allowed}")
         case ValidationErrorKind.Constant(expected_value=expected):
             yield Complaint(place, "const", f"{_shown(error.instance)} is not {_shown(expected)}")
-        case kind:
+        case other:
             message = error.message.replace(_MASK, _shown(error.instance))
-            yield Complaint(place, _snake(kind.name) or "schema", message)
+            yield Complaint(place, _snake(other.name) or "schema", message)
 
 
 def _shown(value: Any) -> str:

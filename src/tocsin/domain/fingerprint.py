@@ -28,13 +28,13 @@ def fingerprint(value: Any) -> bytes:
 
 
 def _is_plain(value: Any) -> bool:
-    kind = type(value)
-    if kind is str or kind is bool or value is None:
+    value_type = type(value)
+    if value_type is str or value_type is bool or value is None:
         return True
-    if kind is int:
+    if value_type is int:
         return bool(-_SAFE_INTEGER <= value <= _SAFE_INTEGER)
-    if kind is dict:
+    if value_type is dict:
         return all(key.isascii() and _is_plain(item) for key, item in value.items())
-    if kind is list:
+    if value_type is list:
         return all(map(_is_plain, value))
     return False

@@ -32,7 +32,7 @@ CollapseKey = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[\x20-
 Moment = Annotated[datetime, Meta(tz=True)]
 WallTime = Annotated[datetime, Meta(tz=False)]
 
-_KINDS = ("users", "emails", "admins", "topic", "condition")
+_AUDIENCES = ("users", "emails", "admins", "topic", "condition")
 
 
 class Audience(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -66,14 +66,14 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 def audience_faults(audience: Audience) -> list[Fault]:
     """Find what the shape of the audience alone cannot rule out."""
-    named = [name for name in _KINDS if getattr(audience, name) is not None]
+    named = [name for name in _AUDIENCES if getattr(audience, name) is not None]
     if len(named) != 1:
         given = " and ".join(named) or "none"
         return [
             Fault(
                 field="audience",
                 code="one_of",
-                message=f"must name exactly one of {', '.join(_KINDS)}; {given} given",
+                message=f"must name exactly one of {', '.join(_AUDIENCES)}; {given} given",
             )
         ]
     if audience.admins is False:

@@ -38,9 +38,9 @@ def catalog(root: Path, declaration: str = TYPE, channels: tuple[str, ...] = ("p
 
 
 def test_a_failover_is_read(tmp_path: Path) -> None:
-    kind = load_catalog(catalog(tmp_path)).types["order_paid"]
+    type_ = load_catalog(catalog(tmp_path)).types["order_paid"]
 
-    assert kind.policies.failover == Failover(to="email", after=timedelta(minutes=10))
+    assert type_.policies.failover == Failover(to="email", after=timedelta(minutes=10))
 
 
 @pytest.mark.parametrize("after", ["1ms", "7d", "168h"])

@@ -61,9 +61,9 @@ Write = Callable[..., Path]
 def write(tmp_path: Path) -> Write:
     """Write a catalog whose mails have one text in each of some locales."""
 
-    def written(*, kind: str = TYPE, html: str = "x", default: str = "plain", **texts: str) -> Path:
+    def written(*, declaration: str = TYPE, html: str = "x", default: str = "plain", **texts: str) -> Path:
         (tmp_path / "types").mkdir(exist_ok=True)
-        (tmp_path / "types" / "report.yaml").write_text(kind, encoding="utf-8")
+        (tmp_path / "types" / "report.yaml").write_text(declaration, encoding="utf-8")
         for locale, text in {"en": default, **texts}.items():
             folder = tmp_path / "templates" / "report" / locale
             folder.mkdir(parents=True, exist_ok=True)
@@ -261,9 +261,9 @@ def test_a_value_that_cannot_be_written_is_found_at_check_time(
 
 
 def test_data_has_no_language(write: Write) -> None:
-    kind = TYPE.replace("  payload:", '  data:\n    total: "{{ count | number }}"\n  payload:')
+    declaration = TYPE.replace("  payload:", '  data:\n    total: "{{ count | number }}"\n  payload:')
 
-    [fault] = faults_of(write(kind=kind))
+    [fault] = faults_of(write(declaration=declaration))
 
     assert (fault.field, fault.code) == ("types/report.yaml:6", "syntax")
     assert "data is for the app and has no language" in fault.message

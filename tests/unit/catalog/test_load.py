@@ -41,10 +41,15 @@ def found(root: Path) -> list[tuple[str, str]]:
 
 def test_a_good_catalog_has_no_faults(tmp_path: Path) -> None:
     catalog = load_catalog(folder(tmp_path, GOOD))
-    kind = catalog.types["order_paid"]
-    assert (kind.version, kind.category, kind.channels, kind.default_locale) == (1, "orders", ("push",), "en")
-    assert kind.policies.backoff == DEFAULT_BACKOFF
-    assert kind.policies.attempts_for("push") == 5
+    type_ = catalog.types["order_paid"]
+    assert (type_.version, type_.category, type_.channels, type_.default_locale) == (
+        1,
+        "orders",
+        ("push",),
+        "en",
+    )
+    assert type_.policies.backoff == DEFAULT_BACKOFF
+    assert type_.policies.attempts_for("push") == 5
 
 
 def test_policies_are_read(tmp_path: Path) -> None:

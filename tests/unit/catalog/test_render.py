@@ -99,16 +99,16 @@ def test_a_value_is_never_read_as_a_template() -> None:
 
 
 def test_blank_data_is_left_out(invoices: Catalog) -> None:
-    kind = invoices.types["invoice"]
-    assert invoices.render(kind, "push", None, {"number": 7}).data == {"kind": "invoice", "number": "7"}
-    with_due = invoices.render(kind, "push", None, {"number": 7, "due": "monday"})
+    type_ = invoices.types["invoice"]
+    assert invoices.render(type_, "push", None, {"number": 7}).data == {"kind": "invoice", "number": "7"}
+    with_due = invoices.render(type_, "push", None, {"number": 7, "due": "monday"})
     assert with_due.data == {"kind": "invoice", "number": "7", "due": "monday"}
 
 
 def test_only_one_newline_is_taken_from_the_end(invoices: Catalog) -> None:
-    kind = invoices.types["invoice"]
-    assert invoices.render(kind, "push", None, {"number": 7, "due": "x"}).parts["body"] == "7 x\n"
-    assert invoices.render(kind, "inbox", None, {"number": 7}).parts == {
+    type_ = invoices.types["invoice"]
+    assert invoices.render(type_, "push", None, {"number": 7, "due": "x"}).parts["body"] == "7 x\n"
+    assert invoices.render(type_, "inbox", None, {"number": 7}).parts == {
         "title": "7",
         "body": "dönüş 1\n  dönüş 2",
     }
@@ -155,10 +155,10 @@ def test_a_template_that_fails_names_its_place_and_no_values(payload: dict[str, 
 
 @pytest.mark.parametrize(("version", "channel"), [(2, "email"), (1, "push")])
 def test_a_delivery_without_texts_is_an_error_and_never_blank(version: int, channel: Channel) -> None:
-    kind = SHIPPED.find("new_customer", version)
-    assert kind is not None
+    type_ = SHIPPED.find("new_customer", version)
+    assert type_ is not None
     with pytest.raises(RenderError, match="no texts for this channel"):
-        SHIPPED.render(kind, channel, "en", ALI)
+        SHIPPED.render(type_, channel, "en", ALI)
 
 
 @pytest.mark.parametrize(

@@ -72,9 +72,9 @@ def test_a_payload_stored_before_a_deployment_still_goes_out() -> None:
     catalog = load_catalog(shipped_catalog())
     stored = {"customerName": "Ali Veli"}
     assert catalog.faults("new_customer", 1, stored) == []
-    kind, payload = catalog.resolve("new_customer", 1, stored)
-    assert (kind.version, payload) == (2, {"customer_name": "Ali Veli"})
-    assert catalog.render(kind, "push", "tr", payload).parts["body"] == "Ali Veli az önce kaydoldu."
+    type_, payload = catalog.resolve("new_customer", 1, stored)
+    assert (type_.version, payload) == (2, {"customer_name": "Ali Veli"})
+    assert catalog.render(type_, "push", "tr", payload).parts["body"] == "Ali Veli az önce kaydoldu."
     assert stored == {"customerName": "Ali Veli"}
 
 
@@ -98,10 +98,10 @@ def test_a_payload_follows_the_upgrades_as_far_as_they_lead(
 ) -> None:
     catalog = load_catalog(folder(tmp_path))
     assert catalog.faults("shipped", version, payload) == []
-    kind, current = catalog.resolve("shipped", version, payload)
-    assert kind.version == reached
+    type_, current = catalog.resolve("shipped", version, payload)
+    assert type_.version == reached
     assert catalog.faults("shipped", reached, current) == []
-    content = catalog.render(kind, "push", None, current)
+    content = catalog.render(type_, "push", None, current)
     assert (content.parts["body"], content.data) == (body, data)
 
 

@@ -104,7 +104,7 @@ def test_every_fault_of_changes_is_named(changes: Any, expected: dict[str, str])
     assert {fault.field: fault.code for fault in change_faults(changes)} == expected
 
 
-def kind(name: str, category: str, *channels: Channel, critical: bool = False) -> NotificationType:
+def a_type(name: str, category: str, *channels: Channel, critical: bool = False) -> NotificationType:
     return NotificationType(
         name=name,
         version=1,
@@ -118,9 +118,9 @@ def kind(name: str, category: str, *channels: Channel, critical: bool = False) -
 
 def test_a_category_tells_how_far_a_no_counts() -> None:
     types = [
-        kind("order_paid", "orders", "push", "email"),
-        kind("order_lost", "orders", "push", critical=True),
-        kind("login", "security", "email", critical=True),
+        a_type("order_paid", "orders", "push", "email"),
+        a_type("order_lost", "orders", "push", critical=True),
+        a_type("login", "security", "email", critical=True),
     ]
 
     assert categories(types) == [

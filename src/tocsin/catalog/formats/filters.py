@@ -93,19 +93,19 @@ class Formats:
     def _numerals(self) -> Numerals:
         return Numerals(self._locale)
 
-    def _pattern(self, kind: str, places: int | None) -> NumberPattern:
-        pattern = self._patterns.get((kind, places))
+    def _pattern(self, pattern_name: str, places: int | None) -> NumberPattern:
+        pattern = self._patterns.get((pattern_name, places))
         if pattern is None:
-            pattern = self._patterns[kind, places] = self._new_pattern(kind, places)
+            pattern = self._patterns[pattern_name, places] = self._new_pattern(pattern_name, places)
         return pattern
 
-    def _new_pattern(self, kind: str, places: int | None) -> NumberPattern:
+    def _new_pattern(self, pattern_name: str, places: int | None) -> NumberPattern:
         of_locale = {
             "number": self._locale.decimal_formats,
             "percent": self._locale.percent_formats,
             "currency": self._locale.currency_formats,
-        }[kind]
-        pattern = parse_pattern(of_locale["standard" if kind == "currency" else None].pattern)
+        }[pattern_name]
+        pattern = parse_pattern(of_locale["standard" if pattern_name == "currency" else None].pattern)
         if places is not None:
             pattern.frac_prec = (places, places)
         return pattern

@@ -27,13 +27,13 @@ class AppearanceTexts(msgspec.Struct, frozen=True):
     fixed: PushAppearance
     texts: tuple[tuple[str, Text], ...]
 
-    def render(self, kind: NotificationType, locale: str, payload: Payload) -> PushAppearance:
+    def render(self, notification_type: NotificationType, locale: str, payload: Payload) -> PushAppearance:
         """Render the appearance of one push; a field that comes out blank is left out."""
         if not self.texts:
             return self.fixed
         fields: dict[str, Any] = {"push_type": self.fixed.push_type, "severity": self.fixed.severity}
         for field, text in self.texts:
-            if written := _written(kind, locale, field, text, payload):
+            if written := _written(notification_type, locale, field, text, payload):
                 fields[field] = int(written) if field == "badge" else written
         return PushAppearance(**fields)
 
@@ -51,7 +51,9 @@ def appearance_complaint(field: str, written: str) -> str | None:
     return check(value) if value and check else None
 
 
-def _written(kind: NotificationType, locale: str, field: str, text: Text, payload: Payload) -> str:
+def _written(
+    notification_type: NotificationType, locale: str, field: str, text: Text, payload: Payload
+) -> str:
     try:
         written = text(payload).strip()
     except Exception as error:  # noqa: BLE001 - a template can raise anything
@@ -62,7 +64,7 @@ def _written(kind: NotificationType, locale: str, field: str, text: Text, payloa
             return written
         cause, place = complaint, text.source.place(1)
     # Raised out here so that the original is not chained: its words may hold values of the payload.
-    raise RenderError(kind, locale, f"push.{field}", place, cause)
+    raise RenderError(notification_type, locale, f"push.{field}", place, cause)
 
 
 def _no_badge(value: str) -> str | None:

@@ -23,14 +23,16 @@ class NotTextError(Exception):
 class RenderError(TocsinError):
     """A template failed on a payload; says where, and nothing of what the payload holds."""
 
-    def __init__(self, kind: NotificationType, locale: str, part: str, place: str, cause: str) -> None:
-        self.type = kind.name
-        self.version = kind.version
+    def __init__(
+        self, notification_type: NotificationType, locale: str, part: str, place: str, cause: str
+    ) -> None:
+        self.type = notification_type.name
+        self.version = notification_type.version
         self.locale = locale
         self.part = part
         self.place = place
         self.cause = cause
-        super().__init__(f"{kind} cannot be rendered: {part} in {locale}: {cause} at {place}")
+        super().__init__(f"{notification_type} cannot be rendered: {part} in {locale}: {cause} at {place}")
 
 
 def _only_text(value: Any) -> Any:

@@ -145,7 +145,9 @@ SMTP_HINTS: Mapping[str, str] = {
 
 _PROVIDER_FAILS = "The provider failed, or a proxy before it. It is tried again by itself."
 _NOT_THE_PROVIDER = "An answer that this provider does not give: check proxies and base_url."
-_SMTP = re.compile(r"(?P<reply>(?P<kind>[45])\d\d)(?: (?P<enhanced>(?P<subject>\d\.\d{1,3})\.\d{1,3}))?")
+_SMTP = re.compile(
+    r"(?P<reply>(?P<reply_class>[45])\d\d)(?: (?P<enhanced>(?P<subject>\d\.\d{1,3})\.\d{1,3}))?"
+)
 _STATUS = re.compile(r"http_(\d)\d\d", re.IGNORECASE)
 
 
@@ -171,4 +173,4 @@ def _parts(answer: re.Match[str]) -> Iterator[str]:
             f"{answer['reply']} {answer['subject']}",
             answer["subject"],
         )
-    yield from (answer["reply"], answer["kind"])
+    yield from (answer["reply"], answer["reply_class"])

@@ -122,10 +122,10 @@ class Category(msgspec.Struct, frozen=True):
 def categories(types: Iterable[NotificationType]) -> list[Category]:
     """List the categories of the given types, by name."""
     critical: dict[str, dict[Channel, list[bool]]] = {}
-    for kind in types:
-        channels = critical.setdefault(kind.category, {})
-        for channel in kind.channels:
-            channels.setdefault(channel, []).append(kind.policies.critical)
+    for type_ in types:
+        channels = critical.setdefault(type_.category, {})
+        for channel in type_.channels:
+            channels.setdefault(channel, []).append(type_.policies.critical)
     return [
         Category(name, {channel: _refusal(marks) for channel, marks in sorted(critical[name].items())})
         for name in sorted(critical)

@@ -89,12 +89,12 @@ def broadcast_at(address: str | None) -> Broadcast | None:
     return None
 
 
-def recipient_of(user_id: str | None, address: str | None, kind: str) -> Recipient:
-    """Tell whom a stored delivery is for; `kind` is the name of its type."""
+def recipient_of(user_id: str | None, address: str | None, type_name: str) -> Recipient:
+    """Tell whom a stored delivery is for; `type_name` is that of its type."""
     if user_id is not None:
         return UserRecipient(user_id)
     if address is None:
-        return ConfigRecipient(kind)
+        return ConfigRecipient(type_name)
     return broadcast_at(address) or EmailRecipient(address)
 
 

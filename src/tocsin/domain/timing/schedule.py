@@ -70,10 +70,10 @@ def rest_after(failures: int) -> timedelta:
     return min(_FIRST_REST * (1 << doublings), LONGEST_REST)
 
 
-def read_value(given: Any, kind: ValueType) -> datetime | int | str | UUID:
+def read_value(given: Any, value_type: ValueType) -> datetime | int | str | UUID:
     """Read a checkpoint of some type from JSON or text, or raise ValueError with what it must be."""
     try:
-        match kind:
+        match value_type:
             case "timestamptz":
                 return _moment(given)
             case "bigint":
@@ -83,7 +83,7 @@ def read_value(given: Any, kind: ValueType) -> datetime | int | str | UUID:
             case "text":
                 return _words(given)
     except ValueError:
-        raise ValueError(f"must be {_WANTED[kind]}, not {given!r}") from None
+        raise ValueError(f"must be {_WANTED[value_type]}, not {given!r}") from None
 
 
 _WANTED: dict[ValueType, str] = {

@@ -105,7 +105,7 @@ def test_a_rest_grows_up_to_a_quarter_of_an_hour(failures: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_", "kind", "read"),
+    ("given_", "value_type", "read"),
     [
         ("2026-01-31T08:00:00+03:00", "timestamptz", datetime(2026, 1, 31, 5, tzinfo=UTC)),
         ("17", "bigint", 17),
@@ -114,12 +114,12 @@ def test_a_rest_grows_up_to_a_quarter_of_an_hour(failures: int) -> None:
         ("00000000-0000-7000-8000-000000000001", "uuid", UUID(int=0x70008000000000000001)),
     ],
 )
-def test_a_checkpoint_is_read(given_: object, kind: ValueType, read: object) -> None:
-    assert read_value(given_, kind) == read
+def test_a_checkpoint_is_read(given_: object, value_type: ValueType, read: object) -> None:
+    assert read_value(given_, value_type) == read
 
 
 @pytest.mark.parametrize(
-    ("given_", "kind"),
+    ("given_", "value_type"),
     [
         ("2026-01-31T08:00:00", "timestamptz"),
         (None, "timestamptz"),
@@ -130,6 +130,6 @@ def test_a_checkpoint_is_read(given_: object, kind: ValueType, read: object) -> 
         ("x", "uuid"),
     ],
 )
-def test_a_wrong_checkpoint_is_told_with_what_it_must_be(given_: object, kind: ValueType) -> None:
+def test_a_wrong_checkpoint_is_told_with_what_it_must_be(given_: object, value_type: ValueType) -> None:
     with pytest.raises(ValueError, match=r"^must be a.*, not "):
-        read_value(given_, kind)
+        read_value(given_, value_type)
