@@ -1,18 +1,18 @@
-"""What `tocsin catalog check` says of a folder."""
+"""The report of `tocsin catalog check`."""
 
-from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 
 import msgspec
 
-from tocsin.catalog.catalog import Edition
+from tocsin.catalog.catalog import CompiledType
 from tocsin.catalog.load import read_catalog
 from tocsin.domain.catalog import Channel
 from tocsin.domain.faults import Fault
 
 
 class VersionReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One version of a type: where its payload goes, and the locales it can be read in."""
+    """One version of a type: whether its payloads are upgraded, and the locales of each channel."""
 
     version: int
     upgrades: bool
@@ -37,27 +37,22 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 def check(folder: Path) -> Report:
     """Check a catalog as far as it can be read."""
-    reading = read_catalog(folder)
-    by_name: dict[str, list[Edition]] = {}
-    for edition in reading.editions:
-        by_name.setdefault(edition.type.name, []).append(edition)
-    types = tuple(_type(by_name[name]) for name in sorted(by_name))
-    return Report(types=types, faults=reading.faults)
+    contents = read_catalog(folder)
+    ordered = sorted(contents.types, key=lambda each: (each.type.name, -each.type.version))
+    types = tuple(_report(*versions) for _, versions in groupby(ordered, key=lambda each: each.type.name))
+    return Report(types=types, faults=contents.faults)
 
 
-def _type(editions: Iterable[Edition]) -> TypeReport:
-    newest, *older = sorted(editions, key=lambda edition: edition.type.version, reverse=True)
-    return TypeReport(
-        name=newest.type.name,
-        category=newest.type.category,
-        channels=newest.type.channels,
-        versions=tuple(_version(edition) for edition in (newest, *older)),
+def _report(*versions: CompiledType) -> TypeReport:
+    newest = versions[0].type
+    reports = (
+        VersionReport(
+            version=each.type.version,
+            upgrades=each.type.upgrade is not None,
+            locales={channel: tuple(sorted(locales)) for channel, locales in each.texts.items()},
+        )
+        for each in versions
     )
-
-
-def _version(edition: Edition) -> VersionReport:
-    return VersionReport(
-        version=edition.type.version,
-        upgrades=edition.type.upgrade is not None,
-        locales={channel: tuple(sorted(locales)) for channel, locales in edition.texts.items()},
+    return TypeReport(
+        name=newest.name, category=newest.category, channels=newest.channels, versions=tuple(reports)
     )

@@ -1,4 +1,4 @@
-"""From a YAML file to the types it declares."""
+"""The type declarations of a YAML file."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from tocsin.catalog.policies import policies_of, wrong_policies
-from tocsin.catalog.schema import Place, Schema, schema_complaints
+from tocsin.catalog.policies import each_version, parse_policies, policy_violations
+from tocsin.catalog.schema import KeyPath, Schema, Violation, schema_violations
 from tocsin.catalog.source import Source
 from tocsin.domain.catalog import NotificationType, Upgrade
 from tocsin.domain.faults import Fault
@@ -20,117 +20,116 @@ DEFAULT_LOCALE = "en"
 
 # Tocsin sets the first two itself; FCM refuses the others.
 _RESERVED_DATA = frozenset({"delivery_id", "notification_id", "from", "message_type"})
-_RESERVED_DATA_STARTS = ("google", "gcm")
+_RESERVED_PREFIXES = ("google", "gcm")
 _APPEARANCE_DATA = frozenset({"deep_link", "route"})
 
 
-class Declared(msgspec.Struct, frozen=True):
-    """A type in one version, and where it was declared."""
+class Declaration(msgspec.Struct, frozen=True):
+    """One version of a type, its compiled schema, and where it is declared."""
 
     type: NotificationType
+    schema: Schema
     source: Source
-    place: Place
-    newest: bool
+    key_path: KeyPath
 
-    def line(self, below: Place) -> int:
-        """Give the line of a place in the declaration."""
-        return self.source.line((*self.place, *below))
+    @property
+    def newest(self) -> bool:
+        """Whether this is the newest version of its type."""
+        return self.key_path == (self.type.name,)
 
-    def fault(self, below: Place, code: str, message: str) -> Fault:
-        """Name a fault by its line in the declaration."""
-        return self.source.fault((*self.place, *below), code, message)
+    @property
+    def template_folder(self) -> str:
+        """The folder of its templates: the name of the type, with `@version` for an older version."""
+        return self.type.name if self.newest else f"{self.type.name}@{self.type.version}"
+
+    def line(self, below: KeyPath) -> int:
+        """Return the line of a key path below the declaration."""
+        return self.source.line((*self.key_path, *below))
+
+    def fault(self, below: KeyPath, code: str, message: str) -> Fault:
+        """Build a fault for the line of a key path below the declaration."""
+        return self.source.fault((*self.key_path, *below), code, message)
 
 
-def declared_in(source: Source) -> tuple[list[Declared], list[Fault]]:
-    """Read every type of a file; a type with faults is left out and its faults are named."""
-    faults = list(source.faults)
-    if not faults:
-        faults = list(_misshapen(source))
+def read_declarations(source: Source) -> tuple[list[Declaration], list[Fault]]:
+    """Parse every type of a file; return those without faults, and all faults."""
+    faults = list(source.faults) or _faults(source, _file_violations(source.value))
     if faults:
         return [], faults
-    declared: list[Declared] = []
+    declarations: list[Declaration] = []
     for name, entry in source.value.items():
-        found = list(_wrong_values(source, name, entry))
+        found = _faults(source, _type_violations(name, entry))
         faults.extend(found)
         if not found:
-            declared.extend(_versions(source, name, entry))
-    return declared, faults
+            declarations.extend(_declarations(source, name, entry))
+    return declarations, faults
 
 
-def _misshapen(source: Source) -> Iterator[Fault]:
-    for found in _FILE.complaints(source.value):
-        subject = str(found.place[-1]) if found.place else "the file"
-        yield source.fault(found.place, found.code, f"{subject}: {found.message}")
+def _faults(source: Source, violations: Iterator[Violation]) -> list[Fault]:
+    return [source.fault(found.key_path, found.code, found.message) for found in violations]
 
 
-def _wrong_values(source: Source, name: str, entry: Mapping[str, Any]) -> Iterator[Fault]:
-    """Check what a schema of the file cannot say."""
+def _file_violations(value: Any) -> Iterator[Violation]:
+    for found in _FILE.violations(value):
+        subject = str(found.key_path[-1]) if found.key_path else "the file"
+        yield Violation(found.key_path, found.code, f"{subject}: {found.message}")
+
+
+def _type_violations(name: str, entry: Mapping[str, Any]) -> Iterator[Violation]:
+    """List what is wrong with a type beyond what the JSON Schema of the file checks."""
     locale = entry.get("default_locale", DEFAULT_LOCALE)
-    if normalize(locale) != locale:
-        yield source.fault((name, "default_locale"), "locale", _locale_advice(locale))
-    yield from wrong_policies(source, name, entry)
-    yield from _wrong_push(source, name, entry)
-    yield from _wrong_version(source, (name,), entry)
+    if (problem := locale_problem(locale)) is not None:
+        yield Violation((name, "default_locale"), "locale", problem)
+    yield from policy_violations(name, entry)
+    for key_path, version in each_version(name, entry):
+        if "push" in version and "push" not in entry["channels"]:
+            message = f"{name} has no channel push; add the channel or remove this section"
+            yield Violation((*key_path, "push"), "channel", message)
+        yield from _version_violations(key_path, version)
     for number, older in entry.get("versions", {}).items():
-        place = (name, "versions", number)
+        key_path = (name, "versions", number)
         if int(number) >= entry["version"]:
             message = f"version {number} is not older than {entry['version']}, the newest"
-            yield source.fault(place, "version", message)
+            yield Violation(key_path, "version", message)
         for section in ("data", "push"):
             if "upgrade" in older and section in older:
-                message = f"{section} is taken from the version that this one upgrades to; remove it here"
-                yield source.fault((*place, section), section, message)
-        yield from _wrong_version(source, place, older)
+                message = f"{section} comes from the version that this one upgrades to; remove it here"
+                yield Violation((*key_path, section), section, message)
 
 
-def _wrong_push(source: Source, name: str, entry: Mapping[str, Any]) -> Iterator[Fault]:
-    older = entry.get("versions", {})
-    versions = {(name,): entry} | {(name, "versions", number): each for number, each in older.items()}
-    for place, each in versions.items():
-        if "push" in each and "push" not in entry["channels"]:
-            message = f"{name} has no channel push; add the channel or remove this section"
-            yield source.fault((*place, "push"), "channel", message)
+def locale_problem(locale: str) -> str | None:
+    """Return what is wrong with a locale tag, if anything."""
+    normal = normalize(locale)
+    if normal == locale:
+        return None
+    return f"{locale!r} is not a locale" if normal is None else f"write the locale {locale!r} as {normal!r}"
 
 
-def _wrong_version(source: Source, place: Place, entry: Mapping[str, Any]) -> Iterator[Fault]:
-    for found in schema_complaints(entry["payload"]):
-        subject = ".".join(map(str, ("payload", *found.place)))
-        yield source.fault((*place, "payload", *found.place), "schema", f"{subject}: {found.message}")
-    for field in entry.get("data", {}):
-        if field in _RESERVED_DATA or field.startswith(_RESERVED_DATA_STARTS):
+def _version_violations(key_path: KeyPath, version: Mapping[str, Any]) -> Iterator[Violation]:
+    for found in schema_violations(version["payload"]):
+        subject = ".".join(map(str, ("payload", *found.key_path)))
+        yield Violation((*key_path, "payload", *found.key_path), "schema", f"{subject}: {found.message}")
+    for field in version.get("data", {}):
+        if field in _RESERVED_DATA or field.startswith(_RESERVED_PREFIXES):
             message = f"the data field {field} is reserved; choose another name"
-            yield source.fault((*place, "data", field), "reserved", message)
-        elif field in _APPEARANCE_DATA and field in entry.get("push", {}):
-            message = f"push.{field} is handed to the app as the data field {field}; remove one of them"
-            yield source.fault((*place, "data", field), "reserved", message)
+            yield Violation((*key_path, "data", field), "reserved", message)
+        elif field in _APPEARANCE_DATA and field in version.get("push", {}):
+            message = f"push.{field} reaches the app as the data field {field}; remove one of them"
+            yield Violation((*key_path, "data", field), "reserved", message)
 
 
-def _locale_advice(locale: str) -> str:
-    usual = normalize(locale)
-    return f"{locale!r} is no locale" if usual is None else f"write the locale {locale!r} as {usual!r}"
-
-
-def _versions(source: Source, name: str, entry: Mapping[str, Any]) -> Iterator[Declared]:
-    for number, older in entry.get("versions", {}).items():
-        yield Declared(
-            _type(name, int(number), entry, older), source, (name, "versions", number), newest=False
+def _declarations(source: Source, name: str, entry: Mapping[str, Any]) -> Iterator[Declaration]:
+    for key_path, version in each_version(name, entry):
+        notification_type = NotificationType(
+            name=name,
+            version=int(version.get("version", key_path[-1])),
+            category=entry["category"],
+            channels=tuple(entry["channels"]),
+            default_locale=entry.get("default_locale", DEFAULT_LOCALE),
+            payload_schema=version["payload"],
+            data=version.get("data", {}),
+            push={field: str(template) for field, template in version.get("push", {}).items()},
+            policies=parse_policies(entry.get("policies", {})),
+            upgrade=msgspec.convert(version["upgrade"], Upgrade) if "upgrade" in version else None,
         )
-    yield Declared(_type(name, entry["version"], entry, entry), source, (name,), newest=True)
-
-
-def _type(
-    name: str, version: int, entry: Mapping[str, Any], versioned: Mapping[str, Any]
-) -> NotificationType:
-    """Build one version: what it says of itself, and what the type says of all of them."""
-    return NotificationType(
-        name=name,
-        version=version,
-        category=entry["category"],
-        channels=tuple(entry["channels"]),
-        default_locale=entry.get("default_locale", DEFAULT_LOCALE),
-        payload_schema=versioned["payload"],
-        data=versioned.get("data", {}),
-        push={field: str(words) for field, words in versioned.get("push", {}).items()},
-        policies=policies_of(entry.get("policies", {})),
-        upgrade=msgspec.convert(versioned["upgrade"], Upgrade) if "upgrade" in versioned else None,
-    )
+        yield Declaration(notification_type, Schema(version["payload"]), source, key_path)

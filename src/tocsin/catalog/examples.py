@@ -1,4 +1,4 @@
-"""Example payloads made from a schema, to prove templates and upgrades with."""
+"""Example payloads generated from a JSON Schema, to check templates and upgrades."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -20,20 +20,20 @@ _FORMATS = {
 
 
 def example_payloads(schema: Mapping[str, Any]) -> Sequence[Any]:
-    """Make payloads that together show every field present and absent, one change at a time.
+    """Build payloads that together have every field present and absent, one change at a time.
 
-    A schema may refuse some of them, say when two fields exclude each other, so the
-    caller keeps those that it accepts.
+    Some may violate the schema, for example when two fields exclude each other. The caller keeps
+    those that the schema accepts.
     """
     return _values(dereference(dict(schema)))
 
 
 def _values(schema: Any) -> Sequence[Any]:
     given = schema.get("examples", []) if isinstance(schema, Mapping) else []
-    return [*given, *_made(schema)]
+    return [*given, *_generated(schema)]
 
 
-def _made(schema: Any) -> Sequence[Any]:
+def _generated(schema: Any) -> Sequence[Any]:
     match schema:
         case {"enum": [*options]}:
             return options

@@ -13,7 +13,7 @@ _HTML_PART = "html"
 
 
 class TemplateFile(msgspec.Struct, frozen=True):
-    """One template, named by the folders it stands in."""
+    """One template file, with what its path says about it."""
 
     folder: str
     locale: str
@@ -23,7 +23,7 @@ class TemplateFile(msgspec.Struct, frozen=True):
 
 
 class Folder(msgspec.Struct, frozen=True):
-    """Everything a catalog folder holds."""
+    """Every file of a catalog folder, and the faults of those that cannot be read."""
 
     types: tuple[Source, ...]
     templates: tuple[TemplateFile, ...]
@@ -31,65 +31,67 @@ class Folder(msgspec.Struct, frozen=True):
 
 
 def read_folder(root: Path) -> Folder:
-    """Read every file of a catalog."""
-    faults: list[Fault] = []
-    types = []
-    for path in _files(root / "types"):
-        if path.suffix not in {".yaml", ".yml"}:
-            message = "a file of types is named types/<name>.yaml; rename or move this file"
-            faults.append(Fault(field=f"{_name(root, path)}:1", code="name", message=message))
-        elif (text := _text(root, path, faults)) is not None:
-            types.append(read_source(_name(root, path), text))
-    if not types and not faults:
+    """Read every file of a catalog folder."""
+    reader = _Reader(root)
+    types = tuple(source for path in _files(root / "types") if (source := reader.source(path)))
+    if not types and not reader.faults:
         message = f"no types in {root}; a catalog has at least one file types/<name>.yaml"
-        faults.append(Fault(field="types:1", code="empty", message=message))
-    templates = []
-    for path in _files(root / "templates"):
-        template = _template(root, path, faults)
-        if template is not None:
-            templates.append(template)
-    return Folder(tuple(types), tuple(templates), tuple(faults))
+        reader.faults.append(Fault(field="types:1", code="empty", message=message))
+    templates = tuple(file for path in _files(root / "templates") if (file := reader.template(path)))
+    return Folder(types, templates, tuple(reader.faults))
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """List the files below a folder, but not what editors and systems leave behind (`.DS_Store`, `x~`)."""
+    """List the files below a folder, without those of editors and systems (`.DS_Store`, `x~`)."""
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not path.name.startswith(".") and not path.name.endswith("~"):
             yield path
 
 
-def _template(root: Path, path: Path, faults: list[Fault]) -> TemplateFile | None:
-    match path.relative_to(root / "templates").parts, path.name.split("."):
-        case (folder, locale, _), (channel, part, "j2"):
-            text = _text(root, path, faults)
-            if text is None:
-                return None
-            source = TemplateSource(_name(root, path), text, html=part == _HTML_PART, locale=locale)
-            return TemplateFile(folder, locale, channel, part, source)
-        case _:
-            message = (
-                "a template is named templates/<type>/<locale>/<channel>.<part>.j2; rename or move this file"
-            )
-            faults.append(Fault(field=f"{_name(root, path)}:1", code="name", message=message))
+class _Reader:
+    """Reads single files and collects their faults."""
+
+    def __init__(self, root: Path) -> None:
+        self.faults: list[Fault] = []
+        self._root = root
+
+    def source(self, path: Path) -> Source | None:
+        if path.suffix not in {".yaml", ".yml"}:
+            message = "a file of types is named types/<name>.yaml; rename or move this file"
+            self._fault(path, "name", message)
             return None
+        text = self._text(path)
+        return None if text is None else read_source(self._name(path), text)
 
+    def template(self, path: Path) -> TemplateFile | None:
+        match path.relative_to(self._root / "templates").parts, path.name.split("."):
+            case (folder, locale, _), (channel, part, "j2"):
+                text = self._text(path)
+                if text is None:
+                    return None
+                source = TemplateSource(self._name(path), text, html=part == _HTML_PART, locale=locale)
+                return TemplateFile(folder, locale, channel, part, source)
+            case _:
+                form = "templates/<type>/<locale>/<channel>.<part>.j2"
+                self._fault(path, "name", f"a template is named {form}; rename or move this file")
+                return None
 
-def _text(root: Path, path: Path, faults: list[Fault]) -> str | None:
-    """Read a file; one that is not UTF-8 is a fault, and is read on for its other faults."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        message = f"the file cannot be read: {error.strerror}"
-        faults.append(Fault(field=f"{_name(root, path)}:1", code="unreadable", message=message))
-        return None
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        message = "this is not UTF-8; save the file as UTF-8"
-        faults.append(Fault(field=f"{_name(root, path)}:{line}", code="unreadable", message=message))
-        return content.decode("utf-8-sig", "replace")
+    def _text(self, path: Path) -> str | None:
+        """Read a file. One that is not UTF-8 is a fault, and is still checked for other faults."""
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            self._fault(path, "unreadable", f"the file cannot be read: {error.strerror}")
+            return None
+        try:
+            return content.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            line = content[: error.start].count(b"\n") + 1
+            self._fault(path, "unreadable", "this is not UTF-8; save the file as UTF-8", line)
+            return content.decode("utf-8-sig", "replace")
 
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self._root).as_posix()
 
-def _name(root: Path, path: Path) -> str:
-    return path.relative_to(root).as_posix()
+    def _fault(self, path: Path, code: str, message: str, line: int = 1) -> None:
+        self.faults.append(Fault(field=f"{self._name(path)}:{line}", code=code, message=message))

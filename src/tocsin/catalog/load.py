@@ -1,150 +1,103 @@
-"""From a folder to a catalog, or to everything that is wrong with it."""
+"""Loads a catalog folder: every template compiled, every fault found."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
-from tocsin.catalog.catalog import Catalog, Edition
-from tocsin.catalog.declaration import Declared, declared_in
-from tocsin.catalog.folder import Folder, TemplateFile, read_folder
-from tocsin.catalog.schema import Schema
+from tocsin.catalog.catalog import Catalog, CompiledType
+from tocsin.catalog.declaration import Declaration, read_declarations
+from tocsin.catalog.folder import Folder, read_folder
 from tocsin.catalog.templates.template_check import accepted_examples, example_faults, upgrade_faults
-from tocsin.catalog.templates.texts import texts_of
-from tocsin.domain.catalog import Payload
+from tocsin.catalog.templates.texts import compile_type
 from tocsin.domain.errors import CatalogError
 from tocsin.domain.faults import Fault
 
+_Declarations: TypeAlias = Mapping[tuple[str, int], Declaration]
 
-class Reading(msgspec.Struct, frozen=True):
-    """What was found in a folder."""
 
-    editions: tuple[Edition, ...]
+class CatalogContents(msgspec.Struct, frozen=True):
+    """The types that could be compiled, and every fault of the folder by file and line."""
+
+    types: tuple[CompiledType, ...]
     faults: tuple[Fault, ...]
 
 
-class _Version(msgspec.Struct, frozen=True):
-    declared: Declared
-    schema: Schema
-    examples: Sequence[Payload]
-
-
 def shipped_catalog() -> Path:
-    """Give the folder of the catalog that comes with Tocsin."""
+    """Return the folder of the catalog that comes with Tocsin."""
     return Path(__file__).parent / "shipped"
 
 
 def load_catalog(folder: Path) -> Catalog:
-    """Read a catalog, or raise every fault it has with its file and line."""
-    reading = read_catalog(folder)
-    if reading.faults:
-        count = f"{len(reading.faults)} fault{'s' if len(reading.faults) > 1 else ''}"
-        raise CatalogError(f"The catalog in {folder} has {count}:", reading.faults)
-    return Catalog(reading.editions)
+    """Load a catalog, or raise CatalogError with every fault."""
+    contents = read_catalog(folder)
+    if contents.faults:
+        count = f"{len(contents.faults)} fault{'s' if len(contents.faults) > 1 else ''}"
+        raise CatalogError(f"The catalog in {folder} has {count}:", contents.faults)
+    return Catalog(contents.types)
 
 
-def read_catalog(root: Path) -> Reading:
+def read_catalog(root: Path) -> CatalogContents:
     """Read a catalog as far as it can be read."""
     folder = read_folder(root)
     faults = list(folder.faults)
-    declared = _declared(folder, faults)
-    versions = _versions(declared, faults)
-    files = defaultdict(list)
-    for file in folder.templates:
-        files[file.folder].append(file)
-    editions = [_edition(version, versions, files, faults) for version in versions.values()]
-    faults.extend(_strays(folder, declared))
-    return Reading(tuple(editions), tuple(_in_order(faults)))
+    declarations = _declarations(folder, faults)
+    types = [_compile(each, declarations, folder, faults) for each in declarations.values()]
+    faults.extend(_unused_folders(folder, declarations))
+    return CatalogContents(tuple(types), tuple(sorted(faults, key=_position)))
 
 
-def _declared(folder: Folder, faults: list[Fault]) -> dict[tuple[str, int], Declared]:
-    first: dict[str, Declared] = {}
+def _declarations(folder: Folder, faults: list[Fault]) -> _Declarations:
+    first: dict[str, Declaration] = {}
     found = {}
     for source in folder.types:
-        declared, wrong = declared_in(source)
+        declarations, wrong = read_declarations(source)
         faults.extend(wrong)
-        for each in declared:
+        for each in declarations:
             name = each.type.name
             earlier = first.setdefault(name, each)
             if earlier.source is each.source:
                 found[name, each.type.version] = each
             elif each.newest:
-                message = f"the type {name} is declared in {earlier.source.path} too"
+                message = f"the type {name} is also declared in {earlier.source.path}"
                 faults.append(each.fault((), "duplicate", message))
     return found
 
 
-def _versions(
-    declared: Mapping[tuple[str, int], Declared], faults: list[Fault]
-) -> dict[tuple[str, int], _Version]:
-    versions = {}
-    for key, each in declared.items():
-        schema = Schema(each.type.payload_schema)
-        examples = accepted_examples(each.type.payload_schema, schema)
-        faults.extend(example_faults(each, examples))
-        versions[key] = _Version(each, schema, examples)
-    return versions
-
-
-def _edition(
-    version: _Version,
-    versions: Mapping[tuple[str, int], _Version],
-    files: Mapping[str, Sequence[TemplateFile]],
-    faults: list[Fault],
-) -> Edition:
-    notification_type = version.declared.type
-    if notification_type.upgrade is not None:
-        following = versions[
-            notification_type.name,
-            min(
-                v for name, v in versions if name == notification_type.name and v > notification_type.version
-            ),
-        ]
-        faults.extend(
-            upgrade_faults(
-                version.declared,
-                notification_type.upgrade,
-                following.declared,
-                following.schema,
-                version.examples,
-            )
-        )
-        return Edition(notification_type, version.schema)
-    folder = _folder(version.declared)
-    texts = texts_of(version.declared, folder, files.get(folder, ()), version.examples)
-    faults.extend(texts.faults)
-    return Edition(notification_type, version.schema, texts.data, texts.by_channel, texts.appearance)
-
-
-def _folder(declared: Declared) -> str:
-    """Name the folder of a version's templates; the newest has the type's own name."""
-    notification_type = declared.type
-    return (
-        notification_type.name if declared.newest else f"{notification_type.name}@{notification_type.version}"
+def _compile(
+    declaration: Declaration, declarations: _Declarations, folder: Folder, faults: list[Fault]
+) -> CompiledType:
+    notification_type = declaration.type
+    examples = accepted_examples(declaration)
+    faults.extend(example_faults(declaration, examples))
+    if notification_type.upgrade is None:
+        files = [file for file in folder.templates if file.folder == declaration.template_folder]
+        return compile_type(declaration, files, examples, faults)
+    name, version = notification_type.name, notification_type.version
+    following = min(number for other, number in declarations if other == name and number > version)
+    faults.extend(
+        upgrade_faults(declaration, notification_type.upgrade, declarations[name, following], examples)
     )
+    return CompiledType(notification_type, declaration.schema)
 
 
-def _strays(folder: Folder, declared: Mapping[tuple[str, int], Declared]) -> Iterable[Fault]:
-    """Find template folders that no type uses, unless the type they belong to could not be read."""
+def _unused_folders(folder: Folder, declarations: _Declarations) -> Iterator[Fault]:
+    """List template folders that no type uses, unless their type could not be read."""
     if any(source.faults for source in folder.types):
         return
-    used = {_folder(each) for each in declared.values() if each.type.upgrade is None}
+    used = {each.template_folder for each in declarations.values() if each.type.upgrade is None}
     named = {name for source in folder.types if isinstance(source.value, dict) for name in source.value}
-    spoilt = named - {name for name, _ in declared}
+    faulty = named - {name for name, _ in declarations}
     reported: set[str] = set()
     for file in folder.templates:
-        if file.folder not in used | reported and file.folder.partition("@")[0] not in spoilt:
+        if file.folder not in used | reported and file.folder.partition("@")[0] not in faulty:
             reported.add(file.folder)
-            message = (
-                f"no type uses the folder templates/{file.folder}; declare the type or delete the folder"
-            )
-            yield Fault(field=file.source.place(1), code="stray", message=message)
+            advice = "declare the type or delete the folder"
+            message = f"no type uses the folder templates/{file.folder}; {advice}"
+            yield Fault(field=file.source.location(1), code="stray", message=message)
 
 
-def _in_order(faults: Iterable[Fault]) -> list[Fault]:
-    def place(fault: Fault) -> tuple[str, int]:
-        path, _, line = fault.field.rpartition(":")
-        return path, int(line)
-
-    return sorted(faults, key=place)
+def _position(fault: Fault) -> tuple[str, int]:
+    path, _, line = fault.field.rpartition(":")
+    return path, int(line)

@@ -1,111 +1,102 @@
-"""From the section `policies` of a type to what it means, or to what is wrong with it."""
+"""The section `policies` of a type: checked, then parsed."""
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
-from tocsin.catalog.source import Source
-from tocsin.domain.catalog import DEFAULT_BACKOFF, Digest, Failover, Policies, Throttle
+import msgspec
+
+from tocsin.catalog.schema import KeyPath, Violation
+from tocsin.domain.catalog import Policies
 from tocsin.domain.delivery.backoff import parse_backoff, parse_duration
 from tocsin.domain.digest import NAMES
-from tocsin.domain.faults import Fault
 
-LONGEST_WINDOW = timedelta(days=30)
-LONGEST_FAILOVER = timedelta(days=7)
+_DURATIONS = {"throttle": "per", "digest": "window", "failover": "after"}
+"""The field of each policy that is a duration."""
+
+_LONGEST = {"digest": timedelta(days=30), "failover": timedelta(days=7)}
 
 
-def wrong_policies(source: Source, name: str, entry: Mapping[str, Any]) -> Iterator[Fault]:
-    """Check what a schema of the file cannot say."""
-    policies = entry.get("policies", {})
+def each_version(name: str, entry: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
+    """List the versions that a type declares, the newest first, each with its key path in the file."""
+    yield (name,), entry
+    for number, older in entry.get("versions", {}).items():
+        yield (name, "versions", number), older
+
+
+def policy_violations(name: str, entry: Mapping[str, Any]) -> Iterator[Violation]:
+    """List what is wrong with the policies of a type beyond what the JSON Schema of the file checks."""
+    policies, section = entry.get("policies", {}), (name, "policies")
     try:
         parse_backoff(policies["backoff"]) if "backoff" in policies else None
     except ValueError as error:
-        yield source.fault((name, "policies", "backoff"), "backoff", str(error))
-    try:
-        parse_duration(policies["throttle"]["per"]) if "throttle" in policies else None
-    except ValueError as error:
-        yield source.fault((name, "policies", "throttle", "per"), "throttle", str(error))
+        yield Violation((*section, "backoff"), "backoff", str(error))
+    for policy, field in _DURATIONS.items():
+        if policy in policies and (problem := _duration_problem(policy, policies[policy][field])):
+            yield Violation((*section, policy, field), policy, problem)
     if "digest" in policies:
-        yield from _wrong_digest(source, name, entry)
+        yield from _digest_violations(name, entry, (*section, "digest"))
     if "failover" in policies:
-        yield from _wrong_failover(source, name, entry)
+        yield from _failover_violations(name, entry, (*section, "failover"))
     for channel in policies.get("attempts", {}):
         if channel not in entry["channels"]:
-            field = (name, "policies", "attempts", channel)
-            yield source.fault(field, "channel", f"{name} has no channel {channel}")
+            yield Violation((*section, "attempts", channel), "channel", f"{name} has no channel {channel}")
 
 
-def _wrong_digest(source: Source, name: str, entry: Mapping[str, Any]) -> Iterator[Fault]:
-    place = (name, "policies", "digest")
-    policies = entry["policies"]
+def parse_policies(section: Mapping[str, Any]) -> Policies:
+    """Parse a section `policies` that has no violations."""
+    parsed = dict(section)
+    if "backoff" in section:
+        parsed["backoff"] = parse_backoff(section["backoff"])
+    for policy, field in _DURATIONS.items():
+        if policy in section:
+            parsed[policy] = {**section[policy], field: parse_duration(section[policy][field])}
+    return msgspec.convert(parsed, Policies)
+
+
+def _duration_problem(policy: str, text: str) -> str | None:
     try:
-        if not timedelta(0) < parse_duration(policies["digest"]["window"]) <= LONGEST_WINDOW:
-            message = f"the window must be longer than 0 and at most {LONGEST_WINDOW.days}d"
-            yield source.fault((*place, "window"), "digest", message)
+        duration = parse_duration(text)
     except ValueError as error:
-        yield source.fault((*place, "window"), "digest", str(error))
+        return str(error)
+    longest = _LONGEST.get(policy)
+    if longest is None or timedelta(0) < duration <= longest:
+        return None
+    return f"must be longer than 0 and at most {longest.days}d, not {text}"
+
+
+def _digest_violations(name: str, entry: Mapping[str, Any], section: KeyPath) -> Iterator[Violation]:
+    policies = entry["policies"]
     if policies.get("ordered"):
-        message = "what is collected has no order of its own; remove digest or ordered"
-        yield source.fault(place, "digest", message)
+        message = "the notifications of a digest have no order; remove digest or ordered"
+        yield Violation(section, "digest", message)
     by = policies["digest"].get("by")
-    older = entry.get("versions", {})
-    told = {(name,): entry} | {
-        (name, "versions", number): each for number, each in older.items() if "upgrade" not in each
-    }
-    for version, each in told.items():
-        fields = each["payload"].get("properties", {})
+    for key_path, version in each_version(name, entry):
+        if "upgrade" in version:
+            continue
+        fields = version["payload"].get("properties", {})
         if by is not None and by not in fields:
             message = f"{by!r} is not a field of the payload, which has: {', '.join(fields) or 'none'}"
-            yield source.fault((*place, "by"), "digest", message)
-        for taken in NAMES:
-            if taken in fields:
-                message = f"the texts of a digest have a {taken} of their own; rename the field"
-                yield source.fault((*version, "payload", "properties", taken), "reserved", message)
+            yield Violation((*section, "by"), "digest", message)
+        for reserved in NAMES:
+            if reserved in fields:
+                message = f"the templates of a digest use {reserved} for its own list; rename the field"
+                yield Violation((*key_path, "payload", "properties", reserved), "reserved", message)
 
 
-def _wrong_failover(source: Source, name: str, entry: Mapping[str, Any]) -> Iterator[Fault]:
-    place = (name, "policies", "failover")
+def _failover_violations(name: str, entry: Mapping[str, Any], section: KeyPath) -> Iterator[Violation]:
     policies, channels = entry["policies"], entry["channels"]
-    target = policies["failover"]["to"]
+    target, after = policies["failover"]["to"], policies["failover"]["after"]
     if "push" not in channels:
-        message = f"only a push fails over, and {name} has no channel push"
-        yield source.fault(place, "failover", message)
+        yield Violation(section, "failover", f"only a push fails over, and {name} has no channel push")
     if target == "push" or target not in channels:
         others = ", ".join(channel for channel in channels if channel != "push") or "none"
-        message = f"{target} is no other channel of {name}, which has besides push: {others}"
-        yield source.fault((*place, "to"), "failover", message)
+        message = f"{target} is not another channel of {name}, which has besides push: {others}"
+        yield Violation((*section, "to"), "failover", message)
     if "digest" in policies:
         message = "a digest has no push of its own to wait for; remove digest or failover"
-        yield source.fault(place, "failover", message)
-    try:
-        after = parse_duration(policies["failover"]["after"])
-    except ValueError as error:
-        yield source.fault((*place, "after"), "failover", str(error))
-        return
-    if not timedelta(0) < after <= LONGEST_FAILOVER:
-        message = f"the wait must be longer than 0 and at most {LONGEST_FAILOVER.days}d"
-        yield source.fault((*place, "after"), "failover", message)
-    elif 0 < policies.get("ttl_seconds", 0) <= after.total_seconds():
-        message = f"after ttl_seconds ({policies['ttl_seconds']}) everything has expired; wait less long"
-        yield source.fault((*place, "after"), "failover", message)
-
-
-def policies_of(entry: Mapping[str, Any]) -> Policies:
-    """Read policies that were found right."""
-    read: dict[str, Any] = dict(entry)
-    read["backoff"] = parse_backoff(entry["backoff"]) if "backoff" in entry else DEFAULT_BACKOFF
-    if "throttle" in entry:
-        read["throttle"] = Throttle(
-            limit=entry["throttle"]["limit"],
-            per=parse_duration(entry["throttle"]["per"]),
-            beyond=entry["throttle"].get("beyond", "skip"),
-        )
-    if "digest" in entry:
-        read["digest"] = Digest(
-            window=parse_duration(entry["digest"]["window"]), by=entry["digest"].get("by")
-        )
-    if "failover" in entry:
-        read["failover"] = Failover(
-            to=entry["failover"]["to"], after=parse_duration(entry["failover"]["after"])
-        )
-    return Policies(**read)
+        yield Violation(section, "failover", message)
+    ttl = policies.get("ttl_seconds", 0)
+    if _duration_problem("failover", after) is None and 0 < ttl <= parse_duration(after).total_seconds():
+        message = f"must be shorter than ttl_seconds ({ttl}), when everything has expired"
+        yield Violation((*section, "after"), "failover", message)

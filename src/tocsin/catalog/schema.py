@@ -1,4 +1,4 @@
-"""JSON Schemas, compiled once, whose complaints are plain faults."""
+"""JSON Schemas, compiled once, whose violations become faults with plain messages."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
@@ -8,9 +8,10 @@ from jsonschema_rs import Draft202012Validator, ValidationError, ValidationError
 
 from tocsin.domain.faults import Fault
 
-Place: TypeAlias = tuple[str | int, ...]
+KeyPath: TypeAlias = tuple[str | int, ...]
+"""The keys and indexes that lead to one value inside a JSON document."""
 
-# Stands in the library's messages where it would show the value, which may be long or private.
+# Replaces the value in the library's messages, since a value may be long or private.
 _MASK = "\N{SYMBOL FOR NULL}"
 _SHOWN = 80
 
@@ -19,10 +20,10 @@ _META = Draft202012Validator(
 )
 
 
-class Complaint(msgspec.Struct, frozen=True):
-    """What a schema has against one place in a value."""
+class Violation(msgspec.Struct, frozen=True):
+    """One rule that a value breaks, and the key path of the value."""
 
-    place: Place
+    key_path: KeyPath
     code: str
     message: str
 
@@ -36,59 +37,59 @@ class Schema:
         )
 
     def accepts(self, value: Any) -> bool:
-        """Whether the value is as declared."""
+        """Return whether a value satisfies the schema."""
         return self._validator.is_valid(value)
 
-    def complaints(self, value: Any) -> list[Complaint]:
-        """Everything the schema has against a value."""
+    def violations(self, value: Any) -> list[Violation]:
+        """List every violation of the schema by a value."""
         if self._validator.is_valid(value):
             return []
-        return [found for error in self._validator.iter_errors(value) for found in _complaints(error)]
+        return [found for error in self._validator.iter_errors(value) for found in _violations(error)]
 
     def faults(self, root: str, value: Any) -> list[Fault]:
-        """Name everything wrong by its field, below a root such as `payload`."""
+        """List violations as faults whose fields are paths below `root`, such as `payload.items[0].name`."""
         return [
-            Fault(field=dotted(root, found.place), code=found.code, message=found.message)
-            for found in self.complaints(value)
+            Fault(field=dotted(root, found.key_path), code=found.code, message=found.message)
+            for found in self.violations(value)
         ]
 
 
-def schema_complaints(schema: Mapping[str, Any]) -> list[Complaint]:
-    """Everything wrong with a schema itself."""
-    against_meta = [found for error in _META.iter_errors(dict(schema)) for found in _complaints(error)]
-    if against_meta:
-        return against_meta
+def schema_violations(schema: Mapping[str, Any]) -> list[Violation]:
+    """List what makes a schema invalid as a JSON Schema."""
+    meta_violations = [found for error in _META.iter_errors(dict(schema)) for found in _violations(error)]
+    if meta_violations:
+        return meta_violations
     try:
         Schema(schema)
     except ValidationError as error:
-        return list(_complaints(error))
+        return list(_violations(error))
     return []
 
 
-def dotted(root: str, place: Place) -> str:
-    """Write a place as a path: `payload.items[0].name`."""
-    return root + "".join(f"[{step}]" if isinstance(step, int) else f".{_clipped(step)}" for step in place)
+def dotted(root: str, key_path: KeyPath) -> str:
+    """Format a key path below a root: `payload.items[0].name`."""
+    return root + "".join(f"[{step}]" if isinstance(step, int) else f".{_clipped(step)}" for step in key_path)
 
 
-def _complaints(error: ValidationError) -> Iterator[Complaint]:
-    place = tuple(error.instance_path)
+def _violations(error: ValidationError) -> Iterator[Violation]:
+    key_path = tuple(error.instance_path)
     match error.kind:
         case ValidationErrorKind.Required(property=name):
-            yield Complaint((*place, name), "missing", "is missing")
+            yield Violation((*key_path, name), "missing", "is missing")
         case ValidationErrorKind.AdditionalProperties(unexpected=names):
             for name in names:
-                yield Complaint((*place, name), "unknown", "is not a known field")
+                yield Violation((*key_path, name), "unknown", "is not a known field")
         case ValidationErrorKind.PropertyNames(error=inner):
-            for found in _complaints(inner):
-                yield Complaint((*place, str(inner.instance)), "name", f"the name {found.message}")
+            for found in _violations(inner):
+                yield Violation((*key_path, str(inner.instance)), "name", f"the name {found.message}")
         case ValidationErrorKind.Enum(options=options):
             allowed = ", ".join(str(option) for option in options)
-            yield Complaint(place, "enum", f"{_shown(error.instance)} is not one of: {allowed}")
+            yield Violation(key_path, "enum", f"{_shown(error.instance)} is not one of: {allowed}")
         case ValidationErrorKind.Constant(expected_value=expected):
-            yield Complaint(place, "const", f"{_shown(error.instance)} is not {_shown(expected)}")
+            yield Violation(key_path, "const", f"{_shown(error.instance)} is not {_shown(expected)}")
         case other:
             message = error.message.replace(_MASK, _shown(error.instance))
-            yield Complaint(place, _snake(other.name) or "schema", message)
+            yield Violation(key_path, _snake(other.name) or "schema", message)
 
 
 def _shown(value: Any) -> str:

@@ -1,43 +1,49 @@
-"""YAML read as plain JSON values, with the line of every node kept."""
+"""YAML parsed into plain JSON values, with the line number of every node."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 import yaml
 
-from tocsin.catalog.schema import Place
+from tocsin.catalog.schema import KeyPath
 from tocsin.domain.faults import Fault
 
 _TAG = "tag:yaml.org,2002:"
-# YAML 1.2's core schema. The 1.1 rules that PyYAML brings read `no` as false and `1:30` as ninety.
-_SCALARS: Mapping[str, tuple[re.Pattern[str], Sequence[str]]] = {
-    "null": (re.compile(r"(?:~|null)?", re.ASCII), ["~", "n", ""]),
-    "bool": (re.compile(r"(?:true|false)", re.ASCII), ["t", "f"]),
-    "int": (re.compile(r"[-+]?(?:0|[1-9][0-9]*)", re.ASCII), list("-+0123456789")),
-    "float": (
-        re.compile(r"[-+]?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?", re.ASCII),
-        list("-+0123456789"),
-    ),
+# YAML 1.2's core schema: pattern and possible first characters of each scalar. The YAML 1.1 rules of
+# PyYAML would read `no` as false and `1:30` as ninety.
+_SCALARS: Mapping[str, tuple[str, list[str]]] = {
+    "null": (r"(?:~|null)?", ["~", "n", ""]),
+    "bool": (r"(?:true|false)", ["t", "f"]),
+    "int": (r"[-+]?(?:0|[1-9][0-9]*)", list("-+0123456789")),
+    "float": (r"[-+]?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?", list("-+0123456789")),
+}
+_PARSERS: Mapping[str, Callable[[str], Any]] = {
+    _TAG + "str": str,
+    _TAG + "null": lambda _: None,
+    _TAG + "bool": lambda text: text == "true",
+    _TAG + "int": int,
+    _TAG + "float": float,
 }
 
 
 class Source(msgspec.Struct, frozen=True):
-    """One YAML file: its value, where each part of it stands, and what could not be read."""
+    """One YAML file: its value, the line of each key path in it, and its syntax faults."""
 
     path: str
     value: Any
-    lines: Mapping[Place, int]
+    lines: Mapping[KeyPath, int]
     faults: tuple[Fault, ...] = ()
 
-    def line(self, place: Place) -> int:
-        """Give the line of a place, or of the nearest one around it."""
-        return next(self.lines[place[:end]] for end in range(len(place), -1, -1) if place[:end] in self.lines)
+    def line(self, key_path: KeyPath) -> int:
+        """Return the line of a key path, or of its nearest ancestor in the file."""
+        ancestors = (key_path[:end] for end in range(len(key_path), -1, -1))
+        return next(self.lines[ancestor] for ancestor in ancestors if ancestor in self.lines)
 
-    def fault(self, place: Place, code: str, message: str) -> Fault:
-        """Name a fault by the line it stands on."""
-        return Fault(field=f"{self.path}:{self.line(place)}", code=code, message=message)
+    def fault(self, key_path: KeyPath, code: str, message: str) -> Fault:
+        """Build a fault whose field is the file and the line of a key path."""
+        return Fault(field=f"{self.path}:{self.line(key_path)}", code=code, message=message)
 
 
 class _Loader(yaml.SafeLoader):
@@ -46,12 +52,11 @@ class _Loader(yaml.SafeLoader):
 
 _Loader.yaml_implicit_resolvers = {}
 for _name, (_pattern, _first) in _SCALARS.items():
-    _whole = re.compile(rf"(?:{_pattern.pattern})\Z", re.ASCII)
-    _Loader.add_implicit_resolver(_TAG + _name, _whole, _first)
+    _Loader.add_implicit_resolver(_TAG + _name, re.compile(rf"(?:{_pattern})\Z", re.ASCII), _first)
 
 
 def read_source(path: str, text: str) -> Source:
-    """Read one YAML document; a file that is no YAML at all gives an empty value and a fault."""
+    """Parse one YAML document; the value of a file with a syntax error is None."""
     try:
         node = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
@@ -63,44 +68,43 @@ def read_source(path: str, text: str) -> Source:
         return _unreadable(path, line, f"a character is not allowed in YAML: {error.reason}")
     if node is None:
         return _unreadable(path, 1, "the file is empty; declare a type in it or delete it")
-    reading = _Reading(path)
-    value = reading.value(node, ())
-    return Source(path, value, reading.lines, tuple(reading.faults))
+    parser = _Parser(path)
+    value = parser.value(node, ())
+    return Source(path, value, parser.lines, tuple(parser.faults))
 
 
 def _unreadable(path: str, line: int, message: str) -> Source:
     return Source(path, None, {(): 1}, (Fault(field=f"{path}:{line}", code="yaml", message=message),))
 
 
-class _Reading:
-    """Walks the nodes of one document."""
+class _Parser:
+    """Converts the nodes of one document and collects lines and faults."""
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.lines: dict[Place, int] = {}
+        self.lines: dict[KeyPath, int] = {}
         self.faults: list[Fault] = []
         self._seen: set[int] = set()
 
-    def value(self, node: yaml.Node, place: Place) -> Any:
-        self.lines.setdefault(place, _line(node))
-        # A node met twice is an alias; aliases can nest without end, and `$defs` does their work.
+    def value(self, node: yaml.Node, key_path: KeyPath) -> Any:
+        self.lines.setdefault(key_path, _line(node))
+        # A node seen twice is an alias. Aliases can expand without end, and `$defs` replaces them.
         if id(node) in self._seen:
-            self._fault(
-                self.lines[place], "alias", "YAML aliases are not supported; write the value out or use $defs"
-            )
-            return None
+            message = "YAML aliases are not supported; write the value out or use $defs"
+            return self._fault(self.lines[key_path], "alias", message)
         self._seen.add(id(node))
         match node:
             case yaml.MappingNode(tag="tag:yaml.org,2002:map"):
-                return self._mapping(node, place)
+                return self._mapping(node, key_path)
             case yaml.SequenceNode(tag="tag:yaml.org,2002:seq"):
-                return [self.value(item, (*place, index)) for index, item in enumerate(node.value)]
-            case yaml.ScalarNode():
-                return self._scalar(node)
+                return [self.value(item, (*key_path, index)) for index, item in enumerate(node.value)]
+            case yaml.ScalarNode(tag=tag) if tag in _PARSERS:
+                return _PARSERS[tag](node.value)
             case _:
-                return self._refused(node)
+                message = f"the tag {node.tag!r} is not supported; write plain YAML"
+                return self._fault(_line(node), "tag", message)
 
-    def _mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
+    def _mapping(self, node: yaml.MappingNode, key_path: KeyPath) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
@@ -108,31 +112,12 @@ class _Reading:
                 continue
             key = key_node.value
             if key in result:
-                earlier = self.lines[(*place, key)]
+                earlier = self.lines[(*key_path, key)]
                 self._fault(_line(key_node), "duplicate", f"{key!r} is given twice; first on line {earlier}")
                 continue
-            self.lines[(*place, key)] = _line(key_node)
-            result[key] = self.value(value_node, (*place, key))
+            self.lines[(*key_path, key)] = _line(key_node)
+            result[key] = self.value(value_node, (*key_path, key))
         return result
-
-    def _scalar(self, node: yaml.ScalarNode) -> Any:
-        text: str = node.value
-        match node.tag.removeprefix(_TAG):
-            case "str":
-                return text
-            case "null":
-                return None
-            case "bool":
-                return text == "true"
-            case "int":
-                return int(text)
-            case "float":
-                return float(text)
-            case _:
-                return self._refused(node)
-
-    def _refused(self, node: yaml.Node) -> None:
-        self._fault(_line(node), "tag", f"the tag {node.tag!r} is not supported; write plain YAML")
 
     def _fault(self, line: int, code: str, message: str) -> None:
         self.faults.append(Fault(field=f"{self.path}:{line}", code=code, message=message))

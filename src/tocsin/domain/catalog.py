@@ -1,4 +1,4 @@
-"""What the catalog declares about a type, and how an old payload becomes a new one."""
+"""Notification types as the catalog declares them, and upgrades of old payloads."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -17,10 +17,15 @@ DEFAULT_BACKOFF = Exponential(timedelta(seconds=1), timedelta(minutes=5), 2.0, 0
 
 
 class Parts(msgspec.Struct, frozen=True):
-    """The texts a channel is made of."""
+    """The parts that the texts of a channel consist of."""
 
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every part in its usual order."""
+        return self.required + self.optional
 
 
 PARTS: Mapping[Channel, Parts] = {
@@ -32,7 +37,7 @@ PARTS: Mapping[Channel, Parts] = {
 
 
 class Throttle(msgspec.Struct, frozen=True, kw_only=True):
-    """At most `limit` of a type for one person in each window of `per`, and what becomes of the rest."""
+    """At most `limit` of a type for one person in each window of `per`; the rest is skipped or deferred."""
 
     limit: int
     per: timedelta
@@ -40,14 +45,14 @@ class Throttle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Digest(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything of a type within `window` becomes one message, for each value of the field `by` if given."""
+    """Notifications of a type within `window` become one message, per value of the field `by` if given."""
 
     window: timedelta
     by: str | None = None
 
 
 class Failover(msgspec.Struct, frozen=True, kw_only=True):
-    """A push not confirmed sent within `after` is followed by a delivery by the channel `to`."""
+    """If a push is not sent within `after`, a delivery by the channel `to` follows."""
 
     to: Channel
     after: timedelta
@@ -67,12 +72,12 @@ class Policies(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     failover: Failover | None = None
 
     def attempts_for(self, channel: Channel) -> int:
-        """How often a delivery by this channel is tried before it is dead."""
+        """Return how many attempts a delivery by this channel has before it is dead."""
         return self.attempts.get(channel, DEFAULT_ATTEMPTS)
 
 
 class Upgrade(msgspec.Struct, frozen=True, kw_only=True):
-    """What turns a payload into one of the next version."""
+    """How a payload is changed to fit the next version: fields to rename, to remove, and to add."""
 
     rename: Mapping[str, str] = {}
     remove: tuple[str, ...] = ()
@@ -80,9 +85,9 @@ class Upgrade(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotificationType(msgspec.Struct, frozen=True, kw_only=True):
-    """One version of one kind of notification.
+    """One version of one type of notification.
 
-    `data` and `push` hold templates; `push` says how a push of it looks, by the fields of a PushAppearance.
+    `data` and `push` contain templates; the keys of `push` are the fields of PushAppearance.
     """
 
     name: str
@@ -97,12 +102,12 @@ class NotificationType(msgspec.Struct, frozen=True, kw_only=True):
     upgrade: Upgrade | None = None
 
     def __str__(self) -> str:
-        """Name the type and its version."""
+        """Format the name and the version: `new_customer v2`."""
         return f"{self.name} v{self.version}"
 
 
 class Content(msgspec.Struct, frozen=True):
-    """What one delivery says, in the locale that was found for it."""
+    """The rendered texts and data of one delivery, and the locale they are in."""
 
     locale: str
     parts: dict[str, str]
@@ -111,7 +116,7 @@ class Content(msgspec.Struct, frozen=True):
 
 
 def upgraded(upgrade: Upgrade, payload: Payload) -> dict[str, Any]:
-    """Rename, remove, then fill in what is missing; the payload handed in stays as it is."""
+    """Return a payload of the next version: fields renamed, removed, then filled with defaults."""
     moved = {upgrade.rename[field]: value for field, value in payload.items() if field in upgrade.rename}
     kept = {
         field: value
@@ -124,7 +129,7 @@ def upgraded(upgrade: Upgrade, payload: Payload) -> dict[str, Any]:
 def upgrade_through(
     versions: Mapping[int, NotificationType], start: NotificationType, payload: Payload
 ) -> tuple[NotificationType, Payload]:
-    """Follow the upgrades of a type from one version as far as they lead."""
+    """Upgrade a payload from version to version as far as the upgrades lead; return that version too."""
     current = start
     for number in sorted(versions):
         if number > current.version and current.upgrade is not None:

@@ -189,7 +189,7 @@ async def test_rows_without_an_intent_are_recorded_and_passed_by(scans: Scans, s
     assert (row.status, row.accepted, row.refused) == ("idle", 1, 2)
     refused = await scans.periodic.pool.fetch("select * from refused_intents order by id")
     assert [each["idempotency_key"] for each in refused] == ["fresh:1", "fresh:2"]
-    assert "a null is no text" in refused[0]["faults"]
+    assert "null is not text" in refused[0]["faults"]
     assert "audience.users" in refused[1]["faults"]
     assert {each["source"] for each in refused} == {"periodic"}
 

@@ -125,8 +125,10 @@ def test_a_badge_that_is_no_number_fails_without_showing_it(tmp_path: Path, unre
     with pytest.raises(RenderError) as caught:
         appearance(made, {"number": 7, "unread": unread})
 
-    assert (caught.value.part, caught.value.place) == ("push.badge", f"types/order_paid.yaml:{SECTION_LINE}")
-    assert unread not in caught.value.cause
+    assert str(caught.value) == (
+        "order_paid v1 cannot be rendered: push.badge in en: the badge must be a whole number from 0 to 99999"
+        f" at types/order_paid.yaml:{SECTION_LINE}"
+    )
 
 
 def test_a_failing_template_is_named_without_the_payload(tmp_path: Path) -> None:

@@ -145,12 +145,9 @@ def test_locales_are_listed_by_channel(invoices: Catalog) -> None:
 def test_a_template_that_fails_names_its_place_and_no_values(payload: dict[str, Any], cause: str) -> None:
     with pytest.raises(RenderError) as raised:
         SHIPPED.render(NEW_CUSTOMER, "push", "tr-TR", payload)
-    error = raised.value
-    assert (error.type, error.version, error.locale, error.part) == ("new_customer", 2, "tr", "body")
-    assert error.cause == cause
-    assert error.place == "templates/new_customer/tr/push.body.j2:1"
-    assert "s3cret" not in str(error)
-    assert error.__context__ is None
+    place = "templates/new_customer/tr/push.body.j2:1"
+    assert str(raised.value) == f"new_customer v2 cannot be rendered: body in tr: {cause} at {place}"
+    assert raised.value.__context__ is None
 
 
 @pytest.mark.parametrize(("version", "channel"), [(2, "email"), (1, "push")])

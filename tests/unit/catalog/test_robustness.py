@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tocsin.catalog.declaration import declared_in
+from tocsin.catalog.declaration import read_declarations
 from tocsin.catalog.examples import example_payloads
-from tocsin.catalog.schema import Schema, schema_complaints
+from tocsin.catalog.schema import Schema, schema_violations
 from tocsin.catalog.source import read_source
-from tocsin.catalog.templates.jinja import TemplateSource, Text, compile_text
+from tocsin.catalog.templates.jinja import CompiledTemplate, TemplateSource, compile_template
 from tocsin.domain.faults import Fault
 
 yaml_like = st.one_of(st.text(), st.text(alphabet="ab:-[]{}&*!#|>'\"%@,?~ \n\t01.e\u2028\ufeff", max_size=60))
@@ -54,7 +54,7 @@ schemas = st.recursive(
 @given(yaml_like)
 def test_any_text_is_read_as_yaml_or_is_a_fault(text: str) -> None:
     source = read_source("types/any.yaml", text)
-    declared, faults = declared_in(source)
+    declared, faults = read_declarations(source)
     assert declared == []
     assert faults
     lines = len(text.splitlines()) + 1
@@ -63,15 +63,15 @@ def test_any_text_is_read_as_yaml_or_is_a_fault(text: str) -> None:
 
 @given(jinja_like)
 def test_any_text_is_a_template_or_a_fault(text: str) -> None:
-    compiled = compile_text(TemplateSource("templates/any.j2", text))
-    assert isinstance(compiled, Text | Fault)
+    compiled = compile_template(TemplateSource("templates/any.j2", text))
+    assert isinstance(compiled, CompiledTemplate | Fault)
     if isinstance(compiled, Fault):
         assert 1 <= int(compiled.field.rpartition(":")[2]) <= text.count("\n") + 1
 
 
 @given(schemas)
 def test_examples_can_be_sought_for_any_schema(schema: dict[str, object]) -> None:
-    assert schema_complaints(schema) == []
+    assert schema_violations(schema) == []
     compiled = Schema(schema)
     for example in example_payloads(schema):
-        assert compiled.accepts(example) == (compiled.complaints(example) == [])
+        assert compiled.accepts(example) == (compiled.violations(example) == [])

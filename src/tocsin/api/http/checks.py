@@ -5,8 +5,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from tocsin.domain.people.locale import normalize
-from tocsin.domain.timing.timezones import is_known_timezone
 from tocsin.domain.timing.windows import Window
+from tocsin.domain.timing.zones import is_known_timezone
 
 ShortText = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
 

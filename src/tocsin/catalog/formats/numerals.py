@@ -1,10 +1,10 @@
-"""The digits and signs in which a language writes numbers."""
+"""The digits and signs of a language's numbering system."""
 
 from collections.abc import Mapping
 
 from babel import Locale
 
-# The first digit of every system that some language uses by itself (CLDR); nine more follow each.
+# The zero of every numbering system that is some language's default (CLDR); nine digits follow each.
 _ZEROS: Mapping[str, str] = {
     "adlm": "\U0001e950",
     "arab": "\u0660",
@@ -22,7 +22,7 @@ _ZEROS: Mapping[str, str] = {
 
 
 class Numerals:
-    """Turns what Babel writes, Latin digits and ASCII signs, into what the language uses."""
+    """Replaces the Latin digits and ASCII signs of Babel's output with those of a language."""
 
     __slots__ = ("_digits", "_minus", "_percent", "system")
 
@@ -32,18 +32,18 @@ class Numerals:
         symbols = locale.number_symbols.get(self.system, {})
         zero = ord(_ZEROS.get(self.system, "0"))
         self._digits = {ord("0") + digit: zero + digit for digit in range(10)} if zero != ord("0") else None
-        # In right-to-left languages these hold marks that keep the sign on its side of the number.
+        # In right-to-left languages these include marks that keep the sign on its side of the number.
         self._minus = symbols.get("minusSign", "-")
         self._percent = symbols.get("percentSign", "%")
 
     def digits(self, text: str) -> str:
-        """Write the digits of a text."""
+        """Replace the digits of a text."""
         return text if self._digits is None else text.translate(self._digits)
 
     def number(self, text: str) -> str:
-        """Write a number with its sign."""
+        """Replace the digits and the minus sign of a number."""
         return self.digits(text.replace("-", self._minus))
 
     def percent(self, text: str) -> str:
-        """Write a share with its signs."""
+        """Replace the digits and the signs of a percentage."""
         return self.number(text).replace("%", self._percent)

@@ -1,4 +1,4 @@
-"""Whether a template uses the filters for numbers, dates and plurals rightly."""
+"""Checks how a template uses the filters for numbers, dates and plurals."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from tocsin.catalog.formats.values import (
     time_zone,
 )
 
-# What each filter can be given, in order, and what checks it.
+# The arguments of each filter, in order, each with its check.
 _ARGUMENTS: Mapping[str, Mapping[str, Callable[[Any], object]]] = {
     "number": {"digits": decimal_places},
     "percent": {"digits": decimal_places},
@@ -25,28 +25,28 @@ _ARGUMENTS: Mapping[str, Mapping[str, Callable[[Any], object]]] = {
 NAMES = frozenset({*_ARGUMENTS, "plural"})
 
 
-def refuse_misuse(tree: nodes.Template, locale: str | None, formats: Formats | None) -> None:
-    """Raise for a use that could not be rendered, or not in good language, whatever the payload."""
+def check_filters(tree: nodes.Template, locale: str | None, formats: Formats | None) -> None:
+    """Raise TemplateSyntaxError for a use that is wrong for every payload."""
     for use in tree.find_all(nodes.Filter):
         if use.name in NAMES:
-            for message in _complaints(use, locale, formats):
+            for message in _problems(use, locale, formats):
                 raise TemplateSyntaxError(message, use.lineno)
 
 
-def _complaints(use: nodes.Filter, locale: str | None, formats: Formats | None) -> Iterator[str]:
+def _problems(use: nodes.Filter, locale: str | None, formats: Formats | None) -> Iterator[str]:
     if locale is None:
-        yield f"data is for the app and has no language: {use.name} is for texts; hand over the plain value"
+        yield f"data is for the app and has no language: {use.name} is for texts; pass the plain value"
     elif formats is None:
-        yield f"{use.name} cannot be used here: nothing is known of how {locale!r} writes numbers and dates"
+        yield f"{use.name} cannot be used here: CLDR has no number and date formats for {locale!r}"
     elif use.dyn_args is not None or use.dyn_kwargs is not None:
         yield f"{use.name} takes its arguments one by one, not as *list or **object"
     elif use.name == "plural":
-        yield from _plural_complaints(use, locale, formats)
+        yield from _plural_problems(use, locale, formats)
     else:
-        yield from _argument_complaints(use, _ARGUMENTS[use.name])
+        yield from _argument_problems(use, _ARGUMENTS[use.name])
 
 
-def _plural_complaints(use: nodes.Filter, locale: str, formats: Formats) -> Iterator[str]:
+def _plural_problems(use: nodes.Filter, locale: str, formats: Formats) -> Iterator[str]:
     forms = ", ".join(f"{form}=…" for form in formats.needed_plural_forms)
     advice = f"in {locale!r} write plural({forms})"
     given = [form for form, _ in _keywords(use)]
@@ -58,7 +58,7 @@ def _plural_complaints(use: nodes.Filter, locale: str, formats: Formats) -> Iter
         yield f"plural lacks the form {lacking[0]!r}; {advice}"
 
 
-def _argument_complaints(use: nodes.Filter, known: Mapping[str, Callable[[Any], object]]) -> Iterator[str]:
+def _argument_problems(use: nodes.Filter, known: Mapping[str, Callable[[Any], object]]) -> Iterator[str]:
     names = list(known)
     if len(use.args) > len(names):
         yield f"{use.name} takes at most {len(names)} arguments: {', '.join(names)}"
@@ -77,5 +77,5 @@ def _argument_complaints(use: nodes.Filter, known: Mapping[str, Callable[[Any], 
 
 
 def _keywords(use: nodes.Filter) -> list[tuple[str, nodes.Expr]]:
-    words = use.iter_child_nodes(only=("kwargs",))
-    return [(word.key, word.value) for word in words if isinstance(word, nodes.Keyword)]
+    keywords = use.iter_child_nodes(only=("kwargs",))
+    return [(each.key, each.value) for each in keywords if isinstance(each, nodes.Keyword)]

@@ -1,4 +1,4 @@
-"""How a push looks: its texts, and what each of them may come to."""
+"""How a push looks: the templates of the section `push`, and what their values must be."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -7,109 +7,76 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from tocsin.catalog.templates.jinja import RenderError, Text
+from tocsin.catalog.templates.jinja import CompiledTemplate, RenderError
 from tocsin.domain.catalog import NotificationType, Payload
 from tocsin.domain.delivery.message import DEFAULT_APPEARANCE, PushAppearance
 
-FIXED = ("push_type", "severity")
-"""Fields of the section that are words of their own and no templates."""
-
-_BADGE = re.compile(r"[0-9]{1,5}", re.ASCII)
-_URI = re.compile(r"[a-zA-Z][a-zA-Z0-9+.\-]*:\S+")
-_RESOURCE = re.compile(r"[a-z][a-z0-9_]*")
-_LABEL = re.compile(r"[a-zA-Z0-9\-_.~%]{1,50}")
-_SPACE = re.compile(r"\s")
+CONSTANTS = ("push_type", "severity")
+"""Fields of the section that are constants, not templates."""
 
 
-class AppearanceTexts(msgspec.Struct, frozen=True):
-    """The compiled texts of a section `push`, and the appearance without them."""
+class AppearanceTemplates(msgspec.Struct, frozen=True):
+    """The compiled templates of a section `push`, and the appearance from its constants alone."""
 
-    fixed: PushAppearance
-    texts: tuple[tuple[str, Text], ...]
+    constants: PushAppearance
+    templates: tuple[tuple[str, CompiledTemplate], ...]
 
     def render(self, notification_type: NotificationType, locale: str, payload: Payload) -> PushAppearance:
-        """Render the appearance of one push; a field that comes out blank is left out."""
-        if not self.texts:
-            return self.fixed
-        fields: dict[str, Any] = {"push_type": self.fixed.push_type, "severity": self.fixed.severity}
-        for field, text in self.texts:
-            if written := _written(notification_type, locale, field, text, payload):
-                fields[field] = int(written) if field == "badge" else written
+        """Render the appearance of one push; a field that renders blank is left out."""
+        if not self.templates:
+            return self.constants
+        fields: dict[str, Any] = {name: getattr(self.constants, name) for name in CONSTANTS}
+        for field, template in self.templates:
+            part = f"push.{field}"
+            text = template.render(notification_type, locale, part, payload).strip()
+            if field == "badge" and (problem := appearance_problem(field, text)):
+                raise RenderError(notification_type, locale, part, template.source.location(1), problem)
+            if text:
+                fields[field] = int(text) if field == "badge" else text
         return PushAppearance(**fields)
 
 
-def fixed_appearance(section: Mapping[str, str]) -> PushAppearance:
-    """Take the fixed words of a section `push`."""
-    words = {field: section[field] for field in FIXED if field in section}
-    return msgspec.convert(words, PushAppearance) if words else DEFAULT_APPEARANCE
+def constant_appearance(section: Mapping[str, str]) -> PushAppearance:
+    """Build the appearance from the constants of a section `push`."""
+    constants = {field: section[field] for field in CONSTANTS if field in section}
+    return msgspec.convert(constants, PushAppearance) if constants else DEFAULT_APPEARANCE
 
 
-def appearance_complaint(field: str, written: str) -> str | None:
-    """Say what is wrong with what a text came to; blank is always right."""
-    value = written.strip()
-    check = _CHECKS.get(field)
-    return check(value) if value and check else None
-
-
-def _written(
-    notification_type: NotificationType, locale: str, field: str, text: Text, payload: Payload
-) -> str:
-    try:
-        written = text(payload).strip()
-    except Exception as error:  # noqa: BLE001 - a template can raise anything
-        cause, place = type(error).__name__, text.place_of(error)
-    else:
-        complaint = _no_badge(written) if field == "badge" and written else None
-        if complaint is None:
-            return written
-        cause, place = complaint, text.source.place(1)
-    # Raised out here so that the original is not chained: its words may hold values of the payload.
-    raise RenderError(notification_type, locale, f"push.{field}", place, cause)
-
-
-def _no_badge(value: str) -> str | None:
-    return None if _BADGE.fullmatch(value) else "the badge must be a whole number from 0 to 99999"
-
-
-def _no_https(value: str) -> str | None:
-    return None if _is_https(value) else "must be an absolute https address"
-
-
-def _no_icon(value: str) -> str | None:
-    if _is_https(value) or _RESOURCE.fullmatch(value):
-        return None
-    return "must be an absolute https address, or the name of a drawable in the Android app"
-
-
-def _no_uri(value: str) -> str | None:
-    if _URI.fullmatch(value):
-        return None
-    return "must be an absolute URI with its scheme, such as myapp://orders/7 or https://example.com/orders/7"
-
-
-def _no_route(value: str) -> str | None:
-    return None if value.startswith("/") and not _SPACE.search(value) else "must be a path that begins with /"
-
-
-def _no_label(value: str) -> str | None:
-    if _LABEL.fullmatch(value):
-        return None
-    return "must be 1 to 50 letters, digits or any of - _ . ~ % (FCM's rule)"
+def appearance_problem(field: str, text: str) -> str | None:
+    """Return what is wrong with the rendered text of a field; blank is always allowed."""
+    value = text.strip()
+    is_valid, problem = _RULES.get(field, _ANYTHING)
+    return None if not value or is_valid(value) else problem
 
 
 def _is_https(value: str) -> bool:
     try:
         parts = urlsplit(value)
-        return parts.scheme == "https" and bool(parts.hostname) and not _SPACE.search(value)
+        return parts.scheme == "https" and bool(parts.hostname) and not re.search(r"\s", value)
     except ValueError:
         return False
 
 
-_CHECKS: Mapping[str, Callable[[str], str | None]] = {
-    "badge": _no_badge,
-    "image": _no_https,
-    "icon": _no_icon,
-    "deep_link": _no_uri,
-    "route": _no_route,
-    "analytics_label": _no_label,
+def _is_icon(value: str) -> bool:
+    return _is_https(value) or bool(re.fullmatch(r"[a-z][a-z0-9_]*", value))
+
+
+_Rule = tuple[Callable[[str], object], str]
+_ANYTHING: _Rule = (bool, "")
+_RULES: Mapping[str, _Rule] = {
+    "badge": (
+        re.compile(r"[0-9]{1,5}", re.ASCII).fullmatch,
+        "the badge must be a whole number from 0 to 99999",
+    ),
+    "image": (_is_https, "must be an absolute https address"),
+    "icon": (_is_icon, "must be an absolute https address, or the name of a drawable in the Android app"),
+    "deep_link": (
+        re.compile(r"[a-zA-Z][a-zA-Z0-9+.\-]*:\S+").fullmatch,
+        "must be an absolute URI with its scheme, such as myapp://orders/7 or https://example.com/orders/7",
+    ),
+    "route": (re.compile(r"/\S*").fullmatch, "must be a path that begins with /"),
+    "analytics_label": (
+        re.compile(r"[a-zA-Z0-9\-_.~%]{1,50}").fullmatch,
+        "must be 1 to 50 letters, digits or any of - _ . ~ % (FCM's rule)",
+    ),
 }

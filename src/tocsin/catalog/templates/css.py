@@ -1,12 +1,12 @@
-"""The HTML of a mail as mail programs want it."""
+"""CSS of HTML mails."""
 
 from css_inline import CSSInliner
 
-# Media queries cannot be written into an element, so they stay in the head. Nothing is fetched: neither
-# from the network nor from this machine's files.
+# Media queries cannot be inlined, so they stay in the head. Nothing is fetched from the network or the
+# file system.
 _inliner = CSSInliner(keep_at_rules=True, load_remote_stylesheets=False)
 
 
 def inline_css(html: str) -> str:
-    """Write the rules of `<style>` into each element: many mail programs read them nowhere else."""
+    """Inline the rules of `<style>` into each element, since many mail programs ignore `<style>`."""
     return _inliner.inline(html)

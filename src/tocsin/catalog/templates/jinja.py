@@ -1,4 +1,4 @@
-"""Jinja texts: sandboxed, strict, compiled once."""
+"""Jinja templates: sandboxed, strict, compiled once."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -10,56 +10,50 @@ from jinja2 import Environment, StrictUndefined, Template, TemplateSyntaxError, 
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from tocsin.catalog.formats.filters import Formats, formats_of
-from tocsin.catalog.formats.use_check import refuse_misuse
+from tocsin.catalog.formats.use_check import check_filters
 from tocsin.domain.catalog import NotificationType, Payload
 from tocsin.domain.errors import TocsinError
 from tocsin.domain.faults import Fault
 
 
 class NotTextError(Exception):
-    """A value was written into a text that is no text."""
+    """A template prints a value that is neither text nor a number."""
 
 
 class RenderError(TocsinError):
-    """A template failed on a payload; says where, and nothing of what the payload holds."""
+    """A template failed on a payload; the message has the place but no value of the payload."""
 
     def __init__(
-        self, notification_type: NotificationType, locale: str, part: str, place: str, cause: str
+        self, notification_type: NotificationType, locale: str, part: str, location: str, cause: str
     ) -> None:
-        self.type = notification_type.name
-        self.version = notification_type.version
-        self.locale = locale
-        self.part = part
-        self.place = place
-        self.cause = cause
-        super().__init__(f"{notification_type} cannot be rendered: {part} in {locale}: {cause} at {place}")
+        super().__init__(f"{notification_type} cannot be rendered: {part} in {locale}: {cause} at {location}")
 
 
 def _only_text(value: Any) -> Any:
-    """Refuse what Python would write in its own way: None, True, lists and objects."""
+    """Raise for a value that would print as Python: None, True, lists and objects."""
     if isinstance(value, str | int | float | Undefined) and not isinstance(value, bool):
         return value
-    raise NotTextError(_ADVICE.get(type(value), f"a {type(value).__name__} is no text"))
+    raise NotTextError(_ADVICE.get(type(value), f"a {type(value).__name__} is not text"))
 
 
 _ADVICE = {
-    type(None): "a null is no text; guard it with {% if … %} or `default('…', true)`",
-    bool: "true or false is no text; choose words with {{ '…' if … else '…' }}",
-    list: "a list is no text; use the join filter or a loop",
-    dict: "an object is no text; name one of its fields",
+    type(None): "null is not text; guard it with {% if … %} or `default('…', true)`",
+    bool: "true or false is not text; choose words with {{ '…' if … else '…' }}",
+    list: "a list is not text; use the join filter or a loop",
+    dict: "an object is not text; name one of its fields",
 }
 
 
 @lru_cache(maxsize=256)
 def _environment(locale: str | None, *, html: bool) -> ImmutableSandboxedEnvironment:
-    """Make the environment of one locale, which binds the filters that write as its language does."""
+    """Build the environment of one locale, with the filters that format for its language."""
     environment = ImmutableSandboxedEnvironment(
         autoescape=html,
         undefined=StrictUndefined,
         finalize=_only_text,
         keep_trailing_newline=False,
     )
-    # The payload is all that a text may speak of.
+    # A template sees the payload and nothing else.
     environment.globals.clear()
     if (formats := _formats(locale)) is not None:
         environment.filters.update(formats.filters)
@@ -71,7 +65,7 @@ def _formats(locale: str | None) -> Formats | None:
 
 
 class TemplateSource(msgspec.Struct, frozen=True):
-    """The words of a template, the place they stand, and the language they are in, if any."""
+    """The text of a template, its file and first line, and its locale, if it has one."""
 
     path: str
     text: str
@@ -79,12 +73,12 @@ class TemplateSource(msgspec.Struct, frozen=True):
     html: bool = False
     locale: str | None = None
 
-    def place(self, line: int) -> str:
-        """Name a line of the template by its place in the catalog."""
+    def location(self, line: int) -> str:
+        """Return `file:line` in the catalog for a line of the template."""
         return f"{self.path}:{self.first_line + line - 1}"
 
 
-class Text:
+class CompiledTemplate:
     """A compiled template: call it with a payload to get its text."""
 
     __slots__ = ("_constant", "_context", "_root", "_template", "names", "source")
@@ -99,38 +93,49 @@ class Text:
         self._constant = "".join(self._root(self._context())) if is_constant else None
 
     def __call__(self, payload: Payload) -> str:
-        """Render; whatever the template raises comes through as it is."""
+        """Render the template; raises whatever the template raises."""
         if self._constant is not None:
             return self._constant
-        # `shared` hands the payload over uncopied; the sandbox keeps templates from changing it.
+        # `shared` passes the payload without a copy; the sandbox keeps templates from changing it.
         return "".join(self._root(self._context(payload, shared=True)))  # type: ignore[arg-type]
 
-    def place_of(self, error: BaseException) -> str:
-        """Find the line of the template in which an error arose."""
+    def render(self, notification_type: NotificationType, locale: str, part: str, payload: Payload) -> str:
+        """Render the template, or raise RenderError."""
+        try:
+            return self(payload)
+        except Exception as error:  # noqa: BLE001 - a template can raise anything
+            failure = RenderError(
+                notification_type, locale, part, self.location_of(error), type(error).__name__
+            )
+        # Raised outside the handler so that the original is not chained: its text may hold payload values.
+        raise failure
+
+    def location_of(self, error: BaseException) -> str:
+        """Return `file:line` of the template in which an error was raised."""
         generated = [
             line
             for frame, line in walk_tb(error.__traceback__)
             if frame.f_code.co_filename == self.source.path
         ]
         line = self._template.get_corresponding_lineno(generated[-1]) if generated else 1
-        return self.source.place(line)
+        return self.source.location(line)
 
 
-def compile_text(source: TemplateSource) -> Text | Fault:
-    """Compile a template, or say what is wrong with it."""
+def compile_template(source: TemplateSource) -> CompiledTemplate | Fault:
+    """Compile a template, or return its syntax fault."""
     environment = _environment(source.locale, html=source.html)
     try:
         tree = environment.parse(source.text)
-        refuse_misuse(tree, source.locale, _formats(source.locale))
-        _refuse_unsupported(tree, environment)
+        check_filters(tree, source.locale, _formats(source.locale))
+        _check_supported(tree, environment)
         code = environment.compile(tree, name=source.path, filename=source.path)
     except TemplateSyntaxError as error:
-        return Fault(field=source.place(error.lineno), code="syntax", message=str(error.message))
-    return Text(source, Template.from_code(environment, code, environment.globals), tree)
+        return Fault(field=source.location(error.lineno), code="syntax", message=str(error.message))
+    return CompiledTemplate(source, Template.from_code(environment, code, environment.globals), tree)
 
 
-def _refuse_unsupported(tree: nodes.Template, environment: Environment) -> None:
-    """Refuse what Jinja itself would notice only when a text is rendered."""
+def _check_supported(tree: nodes.Template, environment: Environment) -> None:
+    """Raise for errors that Jinja would report only at render time."""
     for node in tree.find_all((nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)):
         raise TemplateSyntaxError("a template cannot include, import or extend another", node.lineno)
     for filtering in tree.find_all(nodes.Filter):
@@ -142,7 +147,7 @@ def _refuse_unsupported(tree: nodes.Template, environment: Environment) -> None:
 
 
 def _names(tree: nodes.Template) -> dict[str, int]:
-    """Give each name read from the payload with the first line it stands on."""
+    """Return each payload field that a template reads, with the first line that reads it."""
     names: dict[str, int] = {}
     undeclared = meta.find_undeclared_variables(tree)
     for name in sorted(tree.find_all(nodes.Name), key=lambda name: name.lineno):
@@ -152,9 +157,9 @@ def _names(tree: nodes.Template) -> dict[str, int]:
 
 
 def _dynamic(tree: nodes.Template) -> Iterator[nodes.Node]:
-    """Give whatever is more than fixed words."""
+    """List the nodes that are not constant text."""
     for node in tree.iter_child_nodes():
         if not isinstance(node, nodes.Output):
             yield node
         else:
-            yield from (word for word in node.nodes if not isinstance(word, nodes.TemplateData))
+            yield from (part for part in node.nodes if not isinstance(part, nodes.TemplateData))

@@ -1,144 +1,152 @@
-"""Proof, before anything is sent, that texts and upgrades hold for every payload a schema allows."""
+"""Checks, before anything is sent, that templates and upgrades work for every payload a schema allows."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TypeAlias
 
 from jinja2 import UndefinedError
 from jinja2.exceptions import SecurityError
 
-from tocsin.catalog.declaration import Declared
+from tocsin.catalog.declaration import Declaration
 from tocsin.catalog.examples import example_payloads
 from tocsin.catalog.formats.values import FormatError
-from tocsin.catalog.schema import Schema, dotted
-from tocsin.catalog.templates.jinja import NotTextError, Text
+from tocsin.catalog.schema import dotted
+from tocsin.catalog.templates.jinja import CompiledTemplate, NotTextError
 from tocsin.domain.catalog import Payload, Upgrade, upgraded
 from tocsin.domain.digest import digest_payload
 from tocsin.domain.faults import Fault
 
 _SHOWN = 80
 
-
-def accepted_examples(schema: Mapping[str, Any], compiled: Schema) -> list[Payload]:
-    """Make example payloads that the schema accepts."""
-    return [payload for payload in example_payloads(schema) if compiled.accepts(payload)]
+TextCheck: TypeAlias = Callable[[str], str | None]
+"""Returns what is wrong with a rendered text, if anything."""
 
 
-def example_faults(declared: Declared, examples: Sequence[Payload]) -> Iterator[Fault]:
-    """Find the fields that stand in no example, of which nothing could be proven."""
-    shown = {field for payload in examples for field in payload}
-    for field in declared.type.payload_schema.get("properties", {}):
-        if field not in shown:
+def accepted_examples(declaration: Declaration) -> list[Payload]:
+    """Build the example payloads that a type's schema accepts."""
+    examples = example_payloads(declaration.type.payload_schema)
+    return [payload for payload in examples if declaration.schema.accepts(payload)]
+
+
+def example_faults(declaration: Declaration, examples: Sequence[Payload]) -> Iterator[Fault]:
+    """List the payload fields that occur in no example, so that nothing can be checked with them."""
+    covered = {field for payload in examples for field in payload}
+    for field in declaration.type.payload_schema.get("properties", {}):
+        if field not in covered:
             message = f"no example can be made for payload.{field}; give it `examples:` in the schema"
-            yield declared.fault(("payload", "properties", field), "no_example", message)
+            yield declaration.fault(("payload", "properties", field), "no_example", message)
 
 
 def digest_examples(examples: Sequence[Payload]) -> list[Payload]:
-    """Make of each example a digest of it alone, and one of three in which it comes last."""
+    """Build for each example a digest of it alone, and a digest of three in which it comes last."""
     size = len(examples)
     return [
-        digest_payload(told)
+        digest_payload(members)
         for last, payload in enumerate(examples)
-        for told in ([payload], [examples[(last - 2) % size], examples[last - 1], payload])
+        for members in ([payload], [examples[(last - 2) % size], examples[last - 1], payload])
     ]
 
 
-Complains: TypeAlias = Callable[[str], str | None]
-"""Says what is wrong with a text as it was written, if anything."""
-
-
-def text_faults(
-    text: Text,
-    known: Collection[str],
+def template_faults(
+    template: CompiledTemplate,
+    fields: Collection[str],
     examples: Sequence[Payload],
     *,
     may_be_blank: bool,
-    complains: Complains | None = None,
+    check: TextCheck | None = None,
 ) -> list[Fault]:
-    """Find unknown names, then whatever fails when the examples are rendered."""
+    """List the unknown fields that a template reads, else what fails when the examples are rendered."""
     unknown = [
         Fault(
-            field=text.source.place(line),
+            field=template.source.location(line),
             code="unknown_variable",
-            message=f"{name!r} is not a field of the payload, which has: {', '.join(known) or 'none'}",
+            message=f"{name!r} is not a field of the payload, which has: {', '.join(fields) or 'none'}",
         )
-        for name, line in text.names.items()
-        if name not in known
+        for name, line in template.names.items()
+        if name not in fields
     ]
     if unknown:
         return unknown
-    failed: dict[str, Fault] = {}
+    faults: dict[str, Fault] = {}
     for payload in examples:
-        try:
-            written = text(payload)
-        except Exception as error:  # noqa: BLE001 - a template can raise anything, and each is a fault
-            place = text.place_of(error)
-            failed.setdefault(place, _failure(place, error))
-        else:
-            if not may_be_blank and not written.strip():
-                message = "the text is blank for a payload that the schema allows"
-                place = text.source.place(1)
-                failed.setdefault(place, Fault(field=place, code="blank", message=message))
-            elif complains and (complaint := complains(written)):
-                message = (
-                    f"{complaint}; it comes to {written[:_SHOWN]!r} for a payload that the schema allows"
-                )
-                place = text.source.place(1)
-                failed.setdefault(place, Fault(field=place, code="value", message=message))
-    return list(failed.values())
+        fault = _render_fault(template, payload, check, may_be_blank=may_be_blank)
+        if fault is not None:
+            faults.setdefault(fault.field, fault)
+    return list(faults.values())
 
 
-def _failure(place: str, error: Exception) -> Fault:
+def _render_fault(
+    template: CompiledTemplate, payload: Payload, check: TextCheck | None, *, may_be_blank: bool
+) -> Fault | None:
+    try:
+        text = template(payload)
+    except Exception as error:  # noqa: BLE001 - a template can raise anything, and each is a fault
+        code, message = _failure(error)
+        return Fault(field=template.location_of(error), code=code, message=message)
+    location = template.source.location(1)
+    if not may_be_blank and not text.strip():
+        message = "the text is blank for a payload that the schema allows"
+        return Fault(field=location, code="blank", message=message)
+    if check and (problem := check(text)):
+        message = f"{problem}; it renders as {text[:_SHOWN]!r} for a payload that the schema allows"
+        return Fault(field=location, code="value", message=message)
+    return None
+
+
+def _failure(error: Exception) -> tuple[str, str]:
+    """Return the code and the message for an exception of a template."""
     match error:
         case UndefinedError():
             advice = "guard what the schema leaves optional with `is defined` or the default filter"
-            return Fault(field=place, code="undefined", message=f"{error.message}; {advice}")
+            return "undefined", f"{error.message}; {advice}"
         case SecurityError():
-            return Fault(field=place, code="sandbox", message=f"the sandbox refuses this: {error.message}")
+            return "sandbox", f"the sandbox refuses this: {error.message}"
         case FormatError():
-            advice = "the schema allows this; narrow the field there, or give it `examples:`"
-            return Fault(field=place, code="format", message=f"{error}; {advice}")
+            return (
+                "format",
+                f"{error}; the schema allows this: narrow the field, or give it `examples:`",
+            )
         case NotTextError():
-            return Fault(field=place, code="not_text", message=str(error))
+            return "not_text", str(error)
         case _:
-            message = f"fails for a payload that the schema allows: {type(error).__name__}: {error}"
-            return Fault(field=place, code="render", message=message)
+            return "render", f"fails for a payload that the schema allows: {type(error).__name__}: {error}"
 
 
 def upgrade_faults(
-    declared: Declared, upgrade: Upgrade, following: Declared, schema: Schema, examples: Sequence[Payload]
-) -> Iterator[Fault]:
-    """Find fields an upgrade names wrongly, then payloads that the next version would refuse."""
-    misnamed = list(_misnamed(declared, upgrade, following))
-    if misnamed:
-        yield from misnamed
-        return
-    reported = set()
+    declaration: Declaration, upgrade: Upgrade, following: Declaration, examples: Sequence[Payload]
+) -> list[Fault]:
+    """List the fields that an upgrade misnames, else the violations of the next version's schema."""
+    if misnamed := list(_misnamed(declaration, upgrade, following)):
+        return misnamed
+    violations: dict[str, str] = {}
     for payload in examples:
-        for complaint in schema.complaints(upgraded(upgrade, payload)):
-            subject = dotted("payload", complaint.place)
-            if subject not in reported:
-                reported.add(subject)
-                message = f"an upgraded payload does not fit {following.type}: {subject} {complaint.message}"
-                yield declared.fault(("upgrade",), "upgrade", message)
+        for found in following.schema.violations(upgraded(upgrade, payload)):
+            violations.setdefault(dotted("payload", found.key_path), found.message)
+    prefix = f"an upgraded payload does not fit {following.type}"
+    return [
+        declaration.fault(("upgrade",), "upgrade", f"{prefix}: {field} {message}")
+        for field, message in violations.items()
+    ]
 
 
-def _misnamed(declared: Declared, upgrade: Upgrade, following: Declared) -> Iterator[Fault]:
-    before = declared.type.payload_schema.get("properties", {})
+def _misnamed(declaration: Declaration, upgrade: Upgrade, following: Declaration) -> Iterator[Fault]:
+    before = declaration.type.payload_schema.get("properties", {})
     after = following.type.payload_schema.get("properties", {})
     targets = list(upgrade.rename.values())
     for field, target in upgrade.rename.items():
-        place = ("upgrade", "rename", field)
+        key_path = ("upgrade", "rename", field)
         if field not in before:
-            yield declared.fault(place, "upgrade", f"{declared.type} has no field {field!r} to rename")
+            yield declaration.fault(
+                key_path, "upgrade", f"{declaration.type} has no field {field!r} to rename"
+            )
         if target not in after:
-            yield declared.fault(place, "upgrade", f"{following.type} has no field {target!r}")
+            yield declaration.fault(key_path, "upgrade", f"{following.type} has no field {target!r}")
         elif targets.count(target) > 1:
-            yield declared.fault(place, "upgrade", f"more than one field is renamed to {target!r}")
+            yield declaration.fault(key_path, "upgrade", f"more than one field is renamed to {target!r}")
     for index, field in enumerate(upgrade.remove):
         if field not in before:
-            at = ("upgrade", "remove", index)
-            yield declared.fault(at, "upgrade", f"{declared.type} has no field {field!r} to remove")
+            message = f"{declaration.type} has no field {field!r} to remove"
+            yield declaration.fault(("upgrade", "remove", index), "upgrade", message)
     for field in upgrade.default:
         if field not in after:
-            place = ("upgrade", "default", field)
-            yield declared.fault(place, "upgrade", f"{following.type} has no field {field!r}")
+            message = f"{following.type} has no field {field!r}"
+            yield declaration.fault(("upgrade", "default", field), "upgrade", message)

@@ -1,136 +1,117 @@
-"""The texts of one type: which files belong to it, whether they are complete, and that they hold."""
+"""The templates of one type: compiled, checked, and complete for every locale."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import cast
 
-import msgspec
-
-from tocsin.catalog.catalog import Named
-from tocsin.catalog.declaration import Declared
+from tocsin.catalog.catalog import CompiledType, NamedTemplates
+from tocsin.catalog.declaration import Declaration, locale_problem
 from tocsin.catalog.folder import TemplateFile
-from tocsin.catalog.templates.appearance import FIXED, AppearanceTexts, appearance_complaint, fixed_appearance
-from tocsin.catalog.templates.jinja import TemplateSource, Text, compile_text
-from tocsin.catalog.templates.template_check import Complains, digest_examples, text_faults
+from tocsin.catalog.templates.appearance import (
+    CONSTANTS,
+    AppearanceTemplates,
+    appearance_problem,
+    constant_appearance,
+)
+from tocsin.catalog.templates.jinja import CompiledTemplate, TemplateSource, compile_template
+from tocsin.catalog.templates.template_check import TextCheck, digest_examples, template_faults
 from tocsin.domain.catalog import PARTS, Channel, Payload
 from tocsin.domain.digest import NAMES
 from tocsin.domain.faults import Fault
-from tocsin.domain.people.locale import normalize
 
 
-class Texts(msgspec.Struct, frozen=True):
-    """The compiled texts of a type, by channel and locale, its data and its appearance."""
-
-    by_channel: Mapping[Channel, Mapping[str, Named]]
-    data: Named
-    appearance: AppearanceTexts | None
-    faults: tuple[Fault, ...]
-
-
-def texts_of(
-    declared: Declared, folder: str, files: Sequence[TemplateFile], examples: Sequence[Payload]
-) -> Texts:
-    """Compile and prove every text of one version of a type."""
-    collecting = _Collecting(declared, folder, examples)
-    data = collecting.data()
-    appearance = collecting.appearance()
-    for file in files:
-        collecting.add(file)
-    return Texts(collecting.complete(), data, appearance, tuple(collecting.faults))
+def compile_type(
+    declaration: Declaration, files: Sequence[TemplateFile], examples: Sequence[Payload], faults: list[Fault]
+) -> CompiledType:
+    """Compile and check every template of one version of a type, and add the faults to `faults`."""
+    compiler = _Compiler(declaration, examples, faults)
+    notification_type, appearance = declaration.type, None
+    if section := notification_type.push:
+        templates = {field: text for field, text in section.items() if field not in CONSTANTS}
+        compiled = compiler.section("push", templates, check=appearance_problem)
+        appearance = AppearanceTemplates(constant_appearance(section), compiled)
+    data = compiler.section("data", notification_type.data)
+    return CompiledType(notification_type, declaration.schema, data, compiler.files(files), appearance)
 
 
-class _Collecting:
-    """Gathers the texts of one type, and every fault on the way."""
+class _Compiler:
+    """Compiles the templates of one type and collects their faults."""
 
-    def __init__(self, declared: Declared, folder: str, examples: Sequence[Payload]) -> None:
-        self.faults: list[Fault] = []
-        self._declared = declared
-        self._type = declared.type
-        self._folder = folder
-        self._known = tuple(self._type.payload_schema.get("properties", {}))
+    def __init__(self, declaration: Declaration, examples: Sequence[Payload], faults: list[Fault]) -> None:
+        self._declaration = declaration
+        self._type = declaration.type
+        self._faults = faults
+        self._fields = tuple(self._type.payload_schema.get("properties", {}))
         self._examples = examples
         if self._type.policies.digest is not None:
-            self._known += NAMES
+            self._fields += NAMES
             self._examples = digest_examples(examples)
-        self._found: dict[Channel, dict[str, dict[str, Text | None]]] = {
-            channel: {} for channel in self._type.channels
-        }
 
-    def data(self) -> Named:
-        return self._section("data", self._type.data)
-
-    def appearance(self) -> AppearanceTexts | None:
-        section = self._type.push
-        if not section:
-            return None
-        words = {field: text for field, text in section.items() if field not in FIXED}
-        return AppearanceTexts(fixed_appearance(section), self._section("push", words, proven=True))
-
-    def add(self, file: TemplateFile) -> None:
-        text = self._compiled(file.source, may_be_blank=False)
-        misplaced = self._misplaced(file)
-        if misplaced is not None:
-            self.faults.append(Fault(field=file.source.place(1), code="name", message=misplaced))
-            return
-        channel = next(channel for channel in self._type.channels if channel == file.channel)
-        self._found[channel].setdefault(file.locale, {})[file.part] = text
-
-    def complete(self) -> Mapping[Channel, Mapping[str, Named]]:
-        """Name every part that a locale lacks, and put the texts in order."""
-        default = self._type.default_locale
-        for channel, locales in self._found.items():
-            for locale, parts in {default: {}, **locales}.items():
-                lacking = [part for part in PARTS[channel].required if part not in parts]
-                self.faults.extend(self._missing(channel, locale, part) for part in lacking)
-        return {
-            channel: {locale: _in_order(channel, parts) for locale, parts in locales.items()}
-            for channel, locales in self._found.items()
-        }
-
-    def _section(self, name: str, fields: Mapping[str, str], *, proven: bool = False) -> Named:
-        """Compile the texts of a section of the declaration."""
+    def section(
+        self, name: str, fields: Mapping[str, str], *, check: Callable[[str, str], str | None] | None = None
+    ) -> NamedTemplates:
+        """Compile the templates of a section of the declaration."""
         named = []
-        for field, words in fields.items():
-            line = self._declared.line((name, field))
-            source = TemplateSource(self._declared.source.path, words, line)
-            complains = partial(appearance_complaint, field) if proven else None
-            text = self._compiled(source, may_be_blank=True, complains=complains)
-            if text is not None:
-                named.append((field, text))
+        for field, text in fields.items():
+            line = self._declaration.line((name, field))
+            source = TemplateSource(self._declaration.source.path, text, line)
+            template = self._compile(
+                source, may_be_blank=True, check=partial(check, field) if check else None
+            )
+            if template is not None:
+                named.append((field, template))
         return tuple(named)
 
+    def files(self, files: Sequence[TemplateFile]) -> Mapping[Channel, Mapping[str, NamedTemplates]]:
+        """Compile the template files by channel and locale, each with its parts in their usual order."""
+        found: dict[Channel, dict[str, dict[str, CompiledTemplate | None]]] = {
+            channel: {} for channel in self._type.channels
+        }
+        for file in files:
+            template = self._compile(file.source, may_be_blank=False)
+            if (problem := self._misplaced(file)) is not None:
+                self._faults.append(Fault(field=file.source.location(1), code="name", message=problem))
+            else:
+                channel = cast("Channel", file.channel)
+                found[channel].setdefault(file.locale, {})[file.part] = template
+        for channel, locales in found.items():
+            for locale, parts in {self._type.default_locale: {}, **locales}.items():
+                self._faults.extend(self._missing(channel, locale, parts))
+        return {
+            channel: {locale: _in_order(channel, parts) for locale, parts in locales.items()}
+            for channel, locales in found.items()
+        }
+
     def _misplaced(self, file: TemplateFile) -> str | None:
-        usual = normalize(file.locale)
-        if usual is None:
-            return f"{file.locale!r} is no locale"
-        if usual != file.locale:
-            return f"name the folder {usual!r}, not {file.locale!r}"
-        if file.channel not in self._found:
+        if (problem := locale_problem(file.locale)) is not None:
+            return problem
+        if file.channel not in self._type.channels:
             return f"{self._type.name} has no channel {file.channel!r}"
-        parts = next(parts for channel, parts in PARTS.items() if channel == file.channel)
-        if file.part not in (*parts.required, *parts.optional):
-            known = ", ".join((*parts.required, *parts.optional)) or "none"
-            return f"{file.channel} has no part {file.part!r}; it has: {known}"
+        parts = PARTS[file.channel].all
+        if file.part not in parts:
+            return f"{file.channel} has no part {file.part!r}; it has: {', '.join(parts) or 'none'}"
         return None
 
-    def _missing(self, channel: Channel, locale: str, part: str) -> Fault:
-        path = f"templates/{self._folder}/{locale}/{channel}.{part}.j2"
-        reason = "the default locale" if locale == self._type.default_locale else "a locale"
-        message = f"{reason} needs every part of {channel}; add this file"
-        return Fault(field=f"{path}:1", code="missing_part", message=message)
+    def _missing(self, channel: Channel, locale: str, parts: Mapping[str, object]) -> Iterator[Fault]:
+        subject = "the default locale" if locale == self._type.default_locale else "a locale"
+        for part in PARTS[channel].required:
+            if part not in parts:
+                path = f"templates/{self._declaration.template_folder}/{locale}/{channel}.{part}.j2"
+                message = f"{subject} needs every part of {channel}; add this file"
+                yield Fault(field=f"{path}:1", code="missing_part", message=message)
 
-    def _compiled(
-        self, source: TemplateSource, *, may_be_blank: bool, complains: Complains | None = None
-    ) -> Text | None:
-        compiled = compile_text(source)
-        if isinstance(compiled, Fault):
-            self.faults.append(compiled)
+    def _compile(
+        self, source: TemplateSource, *, may_be_blank: bool, check: TextCheck | None = None
+    ) -> CompiledTemplate | None:
+        template = compile_template(source)
+        if isinstance(template, Fault):
+            self._faults.append(template)
             return None
-        self.faults.extend(
-            text_faults(compiled, self._known, self._examples, may_be_blank=may_be_blank, complains=complains)
+        self._faults.extend(
+            template_faults(template, self._fields, self._examples, may_be_blank=may_be_blank, check=check)
         )
-        return compiled
+        return template
 
 
-def _in_order(channel: Channel, parts: Mapping[str, Text | None]) -> Named:
-    order = (*PARTS[channel].required, *PARTS[channel].optional)
-    return tuple((part, text) for part in order if (text := parts.get(part)) is not None)
+def _in_order(channel: Channel, parts: Mapping[str, CompiledTemplate | None]) -> NamedTemplates:
+    return tuple((part, template) for part in PARTS[channel].all if (template := parts.get(part)) is not None)

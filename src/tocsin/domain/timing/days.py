@@ -1,4 +1,4 @@
-"""The stretches of time in which limits count."""
+"""The periods in which limits count: a person's day and throttle windows."""
 
 from datetime import UTC, date, datetime, timedelta, tzinfo
 
@@ -9,12 +9,12 @@ _MIDNIGHT = 0
 
 
 def local_day(now: datetime, zone: tzinfo) -> date:
-    """Give the date that a person in this zone has now."""
+    """Return the current date in a zone."""
     return now.astimezone(zone).date()
 
 
 def next_local_day(now: datetime, zone: tzinfo) -> datetime:
-    """Give the instant, in UTC, at which a person in this zone first has a later date than now."""
+    """Return the first instant, in UTC, that has a later date than now in a zone."""
     today = local_day(now, zone)
     return next(
         boundary for boundary in boundaries(now, zone, _MIDNIGHT) if boundary.date() > today
@@ -22,11 +22,11 @@ def next_local_day(now: datetime, zone: tzinfo) -> datetime:
 
 
 def throttle_window(now: datetime, length: timedelta) -> tuple[datetime, datetime]:
-    """Give the start and the end, in UTC, of the window that `now` lies in; the end belongs to the next.
+    """Return the start (inclusive) and end (exclusive), in UTC, of the throttle window that contains `now`.
 
-    Windows of one length follow each other from the start of 1970, so every worker finds the same ones.
+    Windows of one length follow each other from the start of 1970, so every worker computes the same ones.
     """
     if length <= timedelta(0):
-        raise ValueError(f"a throttle needs a window longer than nothing, not {length}")
+        raise ValueError(f"the window of a throttle must be longer than 0, not {length}")
     start = _EPOCH + (now - _EPOCH) // length * length
     return start, start + length

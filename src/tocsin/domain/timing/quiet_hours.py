@@ -1,4 +1,4 @@
-"""Whose quiet hours hold: the person's own, the category's or the deployment's."""
+"""Quiet hours: the settings, and whether the person's, the category's or the deployment's window applies."""
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
@@ -9,7 +9,7 @@ import msgspec
 
 from tocsin.domain.faults import Fault
 from tocsin.domain.timing.windows import ALWAYS, Window, parse_clock
-from tocsin.domain.timing.zones import is_known_zone
+from tocsin.domain.timing.zones import is_known_timezone
 
 WindowSource = Literal["person", "category", "deployment", "disabled"]
 
@@ -17,10 +17,10 @@ WIDEST_SPREAD = 24 * 60 * 60
 
 
 class QuietHoursSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When people may be disturbed: from `start` to `end` in their own time.
+    """When people may be notified: from `start` to `end` in their own time zone.
 
-    `categories` gives a category its own window, such as `08:00-23:00` or `always`. `spread_seconds` is how
-    long after the opening the last of what was held may leave.
+    `categories` sets a window per category, such as `08:00-23:00` or `always`. Deliveries held during
+    quiet hours are spread over `spread_seconds` after the window opens.
     """
 
     enabled: bool = True
@@ -32,7 +32,7 @@ class QuietHoursSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
 
 class WindowChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """The window that holds, where it came from, and what is wrong with the person's own, if anything."""
+    """The window that applies, its source, and what is wrong with the person's own window, if anything."""
 
     window: Window
     source: WindowSource
@@ -40,7 +40,7 @@ class WindowChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QuietHours(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings, read once and ready for use."""
+    """The settings of quiet hours, parsed once."""
 
     enabled: bool
     window: Window
@@ -50,7 +50,7 @@ class QuietHours(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def compile(cls, settings: QuietHoursSettings) -> Self:
-        """Read settings that have no faults."""
+        """Parse settings that have no faults."""
         return cls(
             enabled=settings.enabled,
             window=Window(parse_clock(settings.start), parse_clock(settings.end)),
@@ -60,12 +60,12 @@ class QuietHours(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def window_for(self, category: str, person_window: str | None) -> WindowChoice:
-        """Take the person's own window, else the category's, else the deployment's."""
+        """Return the person's own window, else the category's, else the deployment's."""
         if not self.enabled:
             return WindowChoice(window=ALWAYS, source="disabled")
         malformed = None
         if person_window is not None:
-            own = _read(person_window)
+            own = _parse(person_window)
             if isinstance(own, Window):
                 return WindowChoice(window=own, source="person")
             malformed = own
@@ -76,21 +76,21 @@ class QuietHours(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def quiet_hours_faults(settings: QuietHoursSettings) -> Iterator[Fault]:
-    """Find what cannot be read in the settings of quiet hours."""
+    """List what is wrong with the settings of quiet hours."""
     unreadable = list(_clock_faults(settings))
     yield from unreadable
     if not unreadable:
-        problem = _read(f"{settings.start}-{settings.end}")
+        problem = _parse(f"{settings.start}-{settings.end}")
         if isinstance(problem, str):
             yield Fault(field="quiet_hours.start", code="invalid", message=problem)
     if not 0 <= settings.spread_seconds <= WIDEST_SPREAD:
         message = f"must be from 0 to {WIDEST_SPREAD}, not {settings.spread_seconds}"
         yield Fault(field="quiet_hours.spread_seconds", code="out_of_range", message=message)
-    if not is_known_zone(settings.default_timezone):
-        message = f"there is no time zone {settings.default_timezone!r}: write a name such as Europe/Istanbul"
+    if not is_known_timezone(settings.default_timezone):
+        message = f"{settings.default_timezone!r} is not a time zone: write a name such as Europe/Istanbul"
         yield Fault(field="quiet_hours.default_timezone", code="unknown_timezone", message=message)
     for category, text in settings.categories.items():
-        problem = _read(text)
+        problem = _parse(text)
         if isinstance(problem, str):
             yield Fault(field=f"quiet_hours.categories.{category}", code="invalid", message=problem)
 
@@ -104,8 +104,8 @@ def _clock_faults(settings: QuietHoursSettings) -> Iterator[Fault]:
 
 
 @lru_cache(maxsize=4096)
-def _read(text: str) -> Window | str:
-    """Read a window, or say what is wrong with it."""
+def _parse(text: str) -> Window | str:
+    """Parse a window, or return what is wrong with it."""
     try:
         return Window.parse(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What a clock on the wall shows, and the instants at which it shows it."""
+"""Conversion between wall time in a zone and instants in UTC, across clock changes."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -10,25 +10,25 @@ _SECOND = timedelta(seconds=1)
 
 
 def instant_of(wall: datetime, zone: tzinfo) -> datetime:
-    """Give the instant, in UTC, at which a clock in the zone first shows a naive wall time.
+    """Return the first instant, in UTC, at which a clock in the zone shows a naive wall time.
 
-    A time that is skipped when clocks go forward stands for the first moment after the gap.
+    A wall time that is skipped when clocks go forward becomes the first instant after the gap.
     """
     if wall.tzinfo is not None:
-        raise ValueError(f"a wall time has no offset of its own, but {wall.isoformat()} has one")
+        raise ValueError(f"a wall time must have no offset, but {wall.isoformat()} has one")
     instant = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
     if instant.astimezone(zone).replace(tzinfo=None) == wall:
         return instant
-    # Within a gap, fold 1 reads the time by the later offset and so gives an instant before the change.
+    # Inside a gap, fold=1 uses the later offset, which results in an instant before the change.
     before = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
     return _clock_change(before, instant, zone)
 
 
 def boundaries(moment: datetime, zone: tzinfo, edge: int) -> Iterator[datetime]:
-    """Go, without end, to each later time at which the clock shows `edge` or is changed.
+    """Yield, without end, each later local time at which the clock shows `edge` or changes its offset.
 
-    `edge` is a minute of the day. Between two stops the clock runs evenly and does not pass the edge, so
-    whatever depends only on being before or after the edge can change at a stop and nowhere else.
+    `edge` is a minute of the day. What depends only on whether the wall time is before or after the edge
+    can change at a boundary and nowhere else.
     """
     now = moment.astimezone(UTC)
     local = now.astimezone(zone)
@@ -51,7 +51,7 @@ def _until(local: datetime, edge: int) -> timedelta:
 
 
 def _clock_change(before: datetime, after: datetime, zone: tzinfo) -> datetime:
-    """Find the change between two instants in UTC; no zone has two changes within two days."""
+    """Return the offset change between two instants in UTC; no zone has two changes within two days."""
     start = before.replace(microsecond=0)
     offset = start.astimezone(zone).utcoffset()
     seconds = range(-((start - after) // _SECOND))

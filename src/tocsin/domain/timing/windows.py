@@ -1,4 +1,4 @@
-"""The hours in which a person may be disturbed, and how long to hold what comes at another time."""
+"""The daily window in which a person may be notified, and the time until it opens."""
 
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -15,9 +15,9 @@ _NONE = timedelta(0)
 
 
 class Window(msgspec.Struct, frozen=True):
-    """The allowed part of a person's day: minutes of the day from `start` up to, but not with, `end`.
+    """The allowed part of a day: minutes of the day from `start` (inclusive) to `end` (exclusive).
 
-    An `end` before `start` lies on the next day. 1,440 is the midnight at which the day ends.
+    An `end` before `start` lies on the next day. 1,440 is the midnight at the end of the day.
     """
 
     start: int
@@ -25,22 +25,22 @@ class Window(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not (0 <= self.start < DAY_MINUTES and 0 <= self.end <= DAY_MINUTES):
-            raise ValueError(f"{self} is no window: it starts by 23:59 and ends by 24:00")
+            raise ValueError(f"{self} is not a window: it must start by 23:59 and end by 24:00")
         if self.start == self.end:
             raise ValueError(f"{self} is an empty window: the whole day is 00:00-24:00")
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `09:00-22:00`, `22:00-06:00` across midnight, or `always`."""
+        """Parse `09:00-22:00`, `22:00-06:00` across midnight, or `always`."""
         if text.strip() == "always":
             return cls(0, DAY_MINUTES)
         start, hyphen, end = text.partition("-")
         if not hyphen:
-            raise ValueError(f"{text[:_SHOWN]!r} is no window: write it as 09:00-22:00, or always")
+            raise ValueError(f"{text[:_SHOWN]!r} is not a window: write it as 09:00-22:00, or always")
         return cls(parse_clock(start.strip()), parse_clock(end.strip()))
 
     def is_open(self, local: datetime) -> bool:
-        """Tell whether a local time lies in the window."""
+        """Return whether a local time lies in the window."""
         minute = local.hour * 60 + local.minute
         if self.start < self.end:
             return self.start <= minute < self.end
@@ -48,13 +48,13 @@ class Window(msgspec.Struct, frozen=True):
 
     @property
     def quiet(self) -> str:
-        """Name the hours that the window leaves out."""
+        """Format the hours outside the window: the quiet hours."""
         if self == ALWAYS:
             return "none"
         return f"{_shown(self.end % DAY_MINUTES)}-{_shown(self.start)}"
 
     def __str__(self) -> str:
-        """Write the window as it is read."""
+        """Format the window as `parse` reads it."""
         return f"{_shown(self.start)}-{_shown(self.end)}"
 
 
@@ -64,20 +64,20 @@ ALWAYS = Window(0, DAY_MINUTES)
 def hold_until(
     now: datetime, zone: tzinfo, window: Window, *, spread: timedelta = _NONE, random: float = 0.0
 ) -> datetime | None:
-    """Give None if a person in this zone may be disturbed now, else the moment to wait for, in UTC.
+    """Return None if the window is open now in this zone, else the time to hold until, in UTC.
 
-    That is a minute after the window opens, and `random`, which lies in [0, 1), of the spread later. A window
-    too short for that is used from its opening to its end.
+    That is one minute after the window opens, plus `random` (in [0, 1)) times the spread. In a window too
+    short for that, the times are spread from its opening to its end.
     """
     if now.tzinfo is None:
-        raise ValueError(f"now needs an offset, and {now.isoformat()} has none")
+        raise ValueError(f"now must have an offset, and {now.isoformat()} has none")
     if window.is_open(now.astimezone(zone)):
         return None
     opening = next(boundary for boundary in boundaries(now, zone, window.start) if window.is_open(boundary))
     closing = next(
         boundary for boundary in boundaries(opening, zone, window.end) if not window.is_open(boundary)
     )
-    # Python subtracts times of one zone by what the clock shows; in UTC it is the time that passes.
+    # Python subtracts two times of one zone as wall times; in UTC the difference is elapsed time.
     opened = opening.astimezone(UTC)
     room = closing.astimezone(UTC) - opened
     lead = _LEAD if room > _LEAD else _NONE
@@ -85,11 +85,11 @@ def hold_until(
 
 
 def parse_clock(text: str) -> int:
-    """Read a time such as `09:00` or `24:00` as a minute of the day."""
+    """Parse a time such as `09:00` or `24:00` into a minute of the day."""
     found = _CLOCK.fullmatch(text)
     minute = int(found["hour"]) * 60 + int(found["minute"]) if found else DAY_MINUTES + 1
     if minute > DAY_MINUTES:
-        raise ValueError(f"{text[:_SHOWN]!r} is no time of day: write it as 09:00, from 00:00 to 24:00")
+        raise ValueError(f"{text[:_SHOWN]!r} is not a time of day: write it as 09:00, from 00:00 to 24:00")
     return minute
 
 

@@ -1,24 +1,22 @@
-"""Which time zone a person's day is reckoned in."""
+"""The time zone of a person."""
 
 from datetime import UTC, timedelta, timezone, tzinfo
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Literal
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 import msgspec
-
-from tocsin.domain.timing.timezones import is_known_timezone
 
 ZoneSource = Literal["device", "person", "offset", "default"]
 
 FURTHEST_OFFSET = 18 * 60 * 60
 _LONGEST_NAME = 64
-# These stand among the names of a system's zones, but say nothing about where a person is.
+# Systems list these names among their time zones, but they belong to no place.
 _NO_PLACES = frozenset({"Factory", "localtime"})
 
 
 class ZoneChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """The zone that was chosen, where it came from, and what was named before it but is not known."""
+    """The chosen zone, its source, and the unknown names that came before it."""
 
     zone: tzinfo
     name: str
@@ -26,18 +24,23 @@ class ZoneChoice(msgspec.Struct, frozen=True, kw_only=True):
     unknown: tuple[str, ...] = ()
 
 
-def is_known_zone(name: str) -> bool:
-    """Tell whether a name is that of a time zone by which a person's clock can be read."""
-    return is_known_timezone(name) and name not in _NO_PLACES
+@cache
+def _known_timezones() -> frozenset[str]:
+    return frozenset(available_timezones() - _NO_PLACES)
+
+
+def is_known_timezone(name: str) -> bool:
+    """Return whether a name is an IANA time zone, such as `Europe/Istanbul`."""
+    return name in _known_timezones()
 
 
 @lru_cache(maxsize=4096)
 def choose_zone(
     device_timezone: str | None, person_timezone: str | None, gmt_offset_seconds: int | None, default: str
 ) -> ZoneChoice:
-    """Take the first known of the device's zone, the person's, the person's offset and the default.
+    """Return the first known of the device's zone, the person's zone, the person's offset and the default.
 
-    If even the default is unknown, it is UTC.
+    If the default is unknown too, the zone is UTC.
     """
     unknown: list[str] = []
     named: tuple[tuple[ZoneSource, str | None], ...] = (
@@ -45,7 +48,7 @@ def choose_zone(
         ("person", person_timezone),
     )
     for source, name in named:
-        if name and is_known_zone(name):
+        if name and is_known_timezone(name):
             return ZoneChoice(zone=ZoneInfo(name), name=name, source=source, unknown=tuple(unknown))
         if name:
             unknown.append(_shortened(name))
@@ -54,7 +57,7 @@ def choose_zone(
             zone = timezone(timedelta(seconds=gmt_offset_seconds))
             return ZoneChoice(zone=zone, name=str(zone), source="offset", unknown=tuple(unknown))
         unknown.append(f"{gmt_offset_seconds} seconds from GMT")
-    if is_known_zone(default):
+    if is_known_timezone(default):
         return ZoneChoice(zone=ZoneInfo(default), name=default, source="default", unknown=tuple(unknown))
     return ZoneChoice(zone=UTC, name="UTC", source="default", unknown=(*unknown, _shortened(default)))
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from tocsin.catalog.catalog import Catalog
-from tocsin.catalog.schema import Place
+from tocsin.catalog.schema import KeyPath
 from tocsin.catalog.source import Source, read_source
 from tocsin.domain.faults import Fault
 from tocsin.domain.timing.schedule import CatchUp, Schedule, ValueType, read_value
@@ -158,7 +158,7 @@ def _is_now(declared: ScanDeclaration) -> bool:
     return declared.checkpoint.type == "timestamptz" and declared.checkpoint.initial == NOW
 
 
-def _faults(declared: ScanDeclaration, around: Surroundings) -> Iterator[tuple[Place, str, str]]:
+def _faults(declared: ScanDeclaration, around: Surroundings) -> Iterator[tuple[KeyPath, str, str]]:
     if message := schedule_fault(_schedule(declared)):
         yield ("schedule",), "schedule", message
     try:
@@ -185,7 +185,7 @@ def _faults(declared: ScanDeclaration, around: Surroundings) -> Iterator[tuple[P
         yield ("type",), "type", f"the catalog has no type {declared.type!r}{version}"
 
 
-def _place(at: str) -> Place:
+def _place(at: str) -> KeyPath:
     return tuple(int(number) if number else name for name, number in _PART.findall(at))
 
 

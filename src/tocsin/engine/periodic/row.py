@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import msgspec
 from jinja2 import TemplateError
 
-from tocsin.catalog.templates.jinja import NotTextError, TemplateSource, Text, compile_text
+from tocsin.catalog.templates.jinja import CompiledTemplate, NotTextError, TemplateSource, compile_template
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
 from tocsin.engine.accept.answers import Unreadable
@@ -94,14 +94,14 @@ def _text(text: str, path: str, faults: list[Fault]) -> Pattern:
         return Pattern(lambda row: row[column], frozenset({column}))
     if "{{" not in text and "{%" not in text:
         return Pattern(lambda _: text)
-    compiled = compile_text(TemplateSource(path, text))
+    compiled = compile_template(TemplateSource(path, text))
     if isinstance(compiled, Fault):
         faults.append(Fault(field=path, code=compiled.code, message=f"{text!r}: {compiled.message}"))
         return Pattern(lambda _: text)
     return Pattern(lambda row: _written(compiled, row), frozenset(compiled.names))
 
 
-def _written(text: Text, row: Row) -> str:
+def _written(text: CompiledTemplate, row: Row) -> str:
     try:
         return text(row)
     except (TemplateError, NotTextError, TypeError, ValueError, ArithmeticError, LookupError) as error:

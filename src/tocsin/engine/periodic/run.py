@@ -12,7 +12,7 @@ import structlog
 
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
-from tocsin.domain.timing.schedule import rest_after
+from tocsin.domain.timing.schedule import pause_after
 from tocsin.engine.accept.acceptor import accept_within
 from tocsin.engine.accept.answers import Accepted, Answer, Duplicate, Unreadable
 from tocsin.engine.accept.planner import Planner
@@ -193,7 +193,7 @@ class Run:
     async def _fail(self, error: Exception) -> None:
         name, now = self._source.name, self._tools.clock()
         said = f"{type(error).__name__}: {error}"
-        rest = rest_after(self._failures + 1)
+        rest = pause_after(self._failures + 1)
         _log.error(
             "periodic run failed",
             producer=name,

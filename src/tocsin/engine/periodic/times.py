@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 from tocsin.domain.timing.schedule import Schedule
-from tocsin.domain.timing.timezones import is_known_timezone
+from tocsin.domain.timing.zones import is_known_timezone
 
 _A_TIME = datetime(2024, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
