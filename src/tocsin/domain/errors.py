@@ -3,7 +3,7 @@
 TocsinError
 ├── SettingsError        a setting is wrong, unknown or contradicts another
 ├── CatalogError         the catalog has faults
-├── DatabaseError        the database cannot be reached or is not fit
+├── DatabaseError        the database cannot be reached or does not meet the requirements
 └── ProviderSetupError   a provider cannot be built from its settings
 """
 
@@ -13,11 +13,11 @@ from tocsin.domain.faults import Fault
 
 
 class TocsinError(Exception):
-    """Something an operator has to mend; its text says what and how."""
+    """An error that an operator has to fix; the message says what is wrong and what to do."""
 
 
 class FaultsError(TocsinError):
-    """Carries every fault found, not just the first."""
+    """An error with every fault found, not just the first."""
 
     def __init__(self, summary: str, faults: Sequence[Fault]) -> None:
         self.summary = summary
@@ -34,7 +34,7 @@ class CatalogError(FaultsError):
 
 
 class DatabaseError(TocsinError):
-    """The database cannot be reached or is not fit."""
+    """The database cannot be reached or does not meet the requirements."""
 
 
 class ProviderSetupError(TocsinError):

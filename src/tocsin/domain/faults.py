@@ -1,15 +1,15 @@
-"""What is wrong with something a person or a program handed in."""
+"""Validation faults of input: requests, settings and catalog files."""
 
 import msgspec
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing wrong with one field, said to the person who can mend it."""
+    """One validation fault of one field, with a message for the person who can fix it."""
 
     field: str
     code: str
     message: str
 
     def __str__(self) -> str:
-        """Show the fault as a line of text."""
+        """Format the fault as one line of text."""
         return f"{self.field}: {self.message}"

@@ -11,11 +11,10 @@ _sorted_encoder = msgspec.json.Encoder(order="sorted")
 
 
 def canonical_json(value: Any) -> bytes:
-    """Write a JSON value in the one form RFC 8785 gives it.
+    """Encode a JSON value in the canonical form of RFC 8785.
 
-    Without floats, wide integers and keys beyond ASCII the sorted output of
-    msgspec is already that form, at a fiftieth of the cost; the rest goes the
-    long way.
+    For a value without floats, large integers and non-ASCII keys, msgspec's sorted output already is
+    canonical, at a fiftieth of the cost.
     """
     if _is_plain(value):
         return _sorted_encoder.encode(value)
@@ -23,7 +22,7 @@ def canonical_json(value: Any) -> bytes:
 
 
 def fingerprint(value: Any) -> bytes:
-    """Digest a JSON value so that equal content gives equal bytes."""
+    """Return the SHA-256 hash of a JSON value's canonical form."""
     return hashlib.sha256(canonical_json(value)).digest()
 
 

@@ -1,8 +1,7 @@
-"""Identifiers that sort by the time they were made.
+"""Identifiers that sort by their creation time (UUIDv7).
 
-UUID version 7 keeps new rows beside each other in every index; random keys
-scatter them over the whole table, and a claim then costs more the longer the
-backlog is.
+Time-ordered keys keep new rows next to each other in every index. Random keys scatter them over the
+whole table, and the cost of a claim then grows with the backlog.
 """
 
 import os
@@ -23,7 +22,7 @@ _VARIANT = 0x2 << 62
 
 
 class _Sequence:
-    """Makes ids of one process strictly increasing, even within a millisecond."""
+    """Counts up so that the ids of one process strictly increase, even within a millisecond."""
 
     def __init__(self) -> None:
         self._last = 0
@@ -35,14 +34,14 @@ class _Sequence:
 
 
 _sequence = _Sequence()
-# Ids are names, not secrets: a seeded generator does, at a tenth of the cost of asking the system each
-# time. A forked process must not go on with its parent's numbers.
+# Ids are not secrets, so a seeded generator is enough, at a tenth of the cost of the system's. A forked
+# process must not continue its parent's sequence.
 _random = random.Random()  # noqa: S311
 os.register_at_fork(after_in_child=_random.seed)
 
 
 def uuid7() -> uuid.UUID:
-    """Make a UUIDv7: 48 bits of milliseconds, a 12-bit counter, 62 random bits."""
+    """Return a new UUIDv7: 48 bits of milliseconds, a 12-bit counter, 62 random bits."""
     moment = _sequence.next()
     milliseconds, counter = moment >> _COUNTER_BITS, moment & 0xFFF
     tail = _random.getrandbits(62)
@@ -50,25 +49,25 @@ def uuid7() -> uuid.UUID:
 
 
 def new_notification_id() -> NotificationId:
-    """Name a new notification."""
+    """Return a new notification id."""
     return NotificationId(uuid7())
 
 
 def new_delivery_id() -> DeliveryId:
-    """Name a new delivery."""
+    """Return a new delivery id."""
     return DeliveryId(uuid7())
 
 
 def new_device_id() -> DeviceId:
-    """Name a new device."""
+    """Return a new device id."""
     return DeviceId(uuid7())
 
 
 def new_alarm_id() -> AlarmId:
-    """Name a new alarm."""
+    """Return a new alarm id."""
     return AlarmId(uuid7())
 
 
 def new_lease_id() -> LeaseId:
-    """Name one claim; a lease is never used twice."""
+    """Return a new lease id, unique to one claim."""
     return LeaseId(uuid7())

@@ -1,4 +1,4 @@
-"""What a producer hands in."""
+"""The intent: what a producer submits."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ NumericUserId = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 EmailAddress = Annotated[str, Meta(min_length=3, max_length=254, pattern=r"^[^\s@\x00]+@[^\s@\x00]+\Z")]
 Key = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
 TraceText = Annotated[str, Meta(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
-# It becomes an HTTP header on its way to Apple, which takes 64 bytes.
+# Apple receives it as an HTTP header of at most 64 bytes.
 CollapseKey = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[\x20-\x7e]+\Z")]
 Moment = Annotated[datetime, Meta(tz=True)]
 WallTime = Annotated[datetime, Meta(tz=False)]
@@ -48,7 +48,7 @@ class Audience(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What happened and who should know."""
+    """What happened and who is to be notified."""
 
     type: Annotated[str, Meta(min_length=1, max_length=100)]
     version: Annotated[int, Meta(ge=1, le=10_000)] | None = None
@@ -65,15 +65,15 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def audience_faults(audience: Audience) -> list[Fault]:
-    """Find what the shape of the audience alone cannot rule out."""
-    named = [name for name in _AUDIENCES if getattr(audience, name) is not None]
-    if len(named) != 1:
-        given = " and ".join(named) or "none"
+    """List what is wrong with an audience beyond the types of its fields."""
+    present = [name for name in _AUDIENCES if getattr(audience, name) is not None]
+    if len(present) != 1:
+        given = " and ".join(present) or "none"
         return [
             Fault(
                 field="audience",
                 code="one_of",
-                message=f"must name exactly one of {', '.join(_AUDIENCES)}; {given} given",
+                message=f"must have exactly one of {', '.join(_AUDIENCES)}; {given} given",
             )
         ]
     if audience.admins is False:
@@ -84,7 +84,7 @@ def audience_faults(audience: Audience) -> list[Fault]:
 
 
 def recipients(intent: Intent, admins: Sequence[str]) -> list[Recipient]:
-    """List whom an intent is for: each once, in the order given."""
+    """List the recipients of an intent, each once, in the given order."""
     audience = intent.audience
     if audience.users is not None:
         return [UserRecipient(user_id) for user_id in dict.fromkeys(map(str, audience.users))]
@@ -99,13 +99,13 @@ def recipients(intent: Intent, admins: Sequence[str]) -> list[Recipient]:
 
 
 def normal_address(address: str) -> str:
-    """Lower-case the domain, the only part of an address that ignores case everywhere."""
+    """Return the address with its domain in lower case; only the domain is always case-insensitive."""
     local, _, domain = address.rpartition("@")
     return f"{local}@{domain.lower()}"
 
 
 def intent_fingerprint(intent: Intent) -> bytes:
-    """Digest what makes two intents the same; how they are traced does not count."""
+    """Return the hash of an intent's content, without request id and trace id."""
     audience = intent.audience
     content: dict[str, Any] = {
         "type": intent.type,

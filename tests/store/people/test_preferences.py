@@ -32,7 +32,6 @@ async def stored(pool: Pool, user_id: str) -> Any:
 
 async def test_who_never_chose_has_no_choices(pool: Pool) -> None:
     assert await preferences.get(pool, "ada") == {}
-    assert await preferences.of_users(pool, ["ada"]) == {}
 
 
 @pytest.mark.parametrize(
@@ -123,29 +122,18 @@ async def test_refusing_again_changes_nothing_else(pool: Pool) -> None:
     assert await preferences.get(pool, "ada") == {"orders": {"email": False, "push": True}}
 
 
-async def test_many_people_are_read_at_once(pool: Pool) -> None:
-    await preferences.change(pool, "ada", {"orders": {"push": False}}, NOW)
-    await preferences.change(pool, "bob", {"orders": {"push": True}}, NOW)
-    await preferences.change(pool, "eve", {"orders": {"push": False}}, NOW)
-
-    found = await preferences.of_users(pool, ["ada", "bob", "nobody"])
-
-    assert found == {"ada": {"orders": {"push": False}}, "bob": {"orders": {"push": True}}}
-
-
 async def test_what_is_malformed_reads_as_yes_and_is_said_once_for_each_person(pool: Pool) -> None:
     await store(pool, "mal-1", {"orders": {"push": "no"}, "offers": {"push": False}})
     await store(pool, "mal-2", ["orders"])
 
     with capture_logs() as logs:
         for _ in range(3):
-            found = await preferences.of_users(pool, ["mal-1", "mal-2"])
-        assert await preferences.get(pool, "mal-1") == {"offers": {"push": False}}
-        assert await preferences.get(pool, "mal-2") == {}
+            assert await preferences.get(pool, "mal-1") == {"offers": {"push": False}}
+            assert await preferences.get(pool, "mal-2") == {}
 
-    assert allows(found["mal-1"], "orders", "push") is Choice.MALFORMED_YES
-    assert allows(found["mal-1"], "offers", "push") is Choice.NO
-    assert allows(found["mal-2"], "orders", "push") is Choice.MALFORMED_YES
+    assert allows(await stored(pool, "mal-1"), "orders", "push") is Choice.MALFORMED_YES
+    assert allows(await stored(pool, "mal-1"), "offers", "push") is Choice.NO
+    assert allows(await stored(pool, "mal-2"), "orders", "push") is Choice.MALFORMED_YES
     assert sorted((line["event"], line["user_id"], line["log_level"]) for line in logs) == [
         ("stored preferences are malformed and read as yes", "mal-1", "warning"),
         ("stored preferences are malformed and read as yes", "mal-2", "warning"),

@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from tocsin.store.people import suppressions
-from tocsin.store.people.suppressions import Place, Suppression
+from tocsin.store.people.suppressions import Suppression
 from tocsin.store.pool import Pool
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -69,7 +69,7 @@ async def test_pages_go_back_in_time_and_lose_nothing(pool: Pool) -> None:
     before = suppressions.NEWEST
     while rows := await suppressions.page(pool, before=before, limit=2):
         seen += rows
-        before = Place(rows[-1].suppressed_at, rows[-1].address)
+        before = suppressions.SuppressionCursor(rows[-1].suppressed_at, rows[-1].address)
 
     assert [row.address[:2] for row in seen] == ["a6", "a5", "a4", "a3", "a2", "a1", "a0"]
 

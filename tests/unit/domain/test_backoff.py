@@ -41,7 +41,7 @@ def test_durations_are_read(text: str, expected: timedelta) -> None:
 
 @pytest.mark.parametrize("text", ["", "5", "m", "1.5s", "-1s", "1 s", "1w", "1S", "\u0665s", "9999999999s"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no duration"):
+    with pytest.raises(ValueError, match="is not a duration"):
         parse_duration(text)
 
 
@@ -66,13 +66,13 @@ def test_backoffs_are_read(text: str, expected: Backoff) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "is no backoff"),
-        ("linear(1s)", "is no backoff"),
-        ("exponential(1s)", "is no backoff"),
-        ("exponential(1s, 5m, 2, 0.2, 7)", "is no backoff"),
-        ("exponential(1s, 5m", "is no backoff"),
-        ("ladder()", "'' is no duration"),
-        ("ladder(1m, soon)", "'soon' is no duration"),
+        ("", "is not a backoff"),
+        ("linear(1s)", "is not a backoff"),
+        ("exponential(1s)", "is not a backoff"),
+        ("exponential(1s, 5m, 2, 0.2, 7)", "is not a backoff"),
+        ("exponential(1s, 5m", "is not a backoff"),
+        ("ladder()", "'' is not a duration"),
+        ("ladder(1m, soon)", "'soon' is not a duration"),
         ("ladder(5m, 1m)", "must not get shorter"),
         ("ladder(0s)", "longer than 0"),
         ("ladder(31d)", "at most 30d"),
@@ -81,7 +81,7 @@ def test_backoffs_are_read(text: str, expected: Backoff) -> None:
         ("exponential(1s, 5m, 0.5)", "factor .* not 0.5"),
         ("exponential(1s, 5m, nan)", "factor .* not nan"),
         ("exponential(1s, 5m, 2, 1.5)", "jitter .* not 1.5"),
-        ("exponential(1s, 5m, much)", "'much' is no number"),
+        ("exponential(1s, 5m, much)", "'much' is not a number"),
     ],
 )
 def test_a_wrong_backoff_is_refused_and_the_reason_named(text: str, complaint: str) -> None:

@@ -219,7 +219,7 @@ def test_what_is_urgent_goes_at_night_but_not_against_a_no() -> None:
             (
                 "09:00-22:00 UTC (from the default), the window of the deployment; "
                 "the person's own cannot be read: "
-                "'whenever' is no window: write it as 09:00-22:00, or always"
+                "'whenever' is not a window: write it as 09:00-22:00, or always"
             ),
         ),
     ],

@@ -18,9 +18,9 @@ from tocsin.providers.webpush import answers as webpush_answers
 SOURCE = Path(tocsin.__file__).parent
 OUTCOMES = {"Retry", "Defer", "Rejected", "Gone"}
 ADVICE = {
-    "busy": "tried again",
-    "target_busy": "tried again",
-    "rate": "tried again",
+    "busy": "retried",
+    "target_busy": "retried",
+    "rate": "retried",
     "credentials": "TOCSIN_SMTP__USERNAME",
     "setup": "TOCSIN_SMTP__SENDER",
     "gone": "suppressed",
@@ -83,7 +83,7 @@ def test_the_most_exact_part_of_a_mail_servers_code_counts(code: str, as_for: st
     assert hint(code) == SMTP_HINTS[as_for]
 
 
-@pytest.mark.parametrize(("code", "advice"), [("HTTP_502", "tried again"), ("http_302", "check proxies")])
+@pytest.mark.parametrize(("code", "advice"), [("HTTP_502", "retried"), ("http_302", "check proxies")])
 def test_a_status_that_is_in_no_table_is_told_by_its_class(code: str, advice: str) -> None:
     assert advice in str(hint(code))
 

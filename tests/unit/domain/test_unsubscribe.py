@@ -10,8 +10,8 @@ from tocsin.domain.catalog import Channel
 from tocsin.domain.people.unsubscribe import (
     LONGEST_BASE_URL,
     LONGEST_TOKEN,
-    Leaving,
     UnsubscribeSettings,
+    Unsubscription,
     read,
     sign,
     unsubscribe_headers,
@@ -33,7 +33,7 @@ CHANNELS: list[Channel] = ["push", "email", "inbox", "webhook"]
 def test_what_was_signed_is_read(user_id: str, category: str, channel: Channel) -> None:
     token = sign(SECRET, user_id, category, channel)
 
-    assert read(SECRET, token) == Leaving(user_id, category, channel)
+    assert read(SECRET, token) == Unsubscription(user_id, category, channel)
     assert read(SECRET + "!", token) is None
     assert set(token) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")
 
@@ -78,7 +78,7 @@ def test_the_longest_link_fits_on_a_line_of_a_mail() -> None:
 
     assert len("List-Unsubscribe: " + headers["List-Unsubscribe"]) <= 998
     token = headers["List-Unsubscribe"].rpartition("/")[2].removesuffix(">")
-    assert read(SECRET, token) == Leaving("\U0001f514" * 128, "c" * 64, "email")
+    assert read(SECRET, token) == Unsubscription("\U0001f514" * 128, "c" * 64, "email")
 
 
 def test_a_mail_offers_the_link_as_rfc_8058_asks() -> None:

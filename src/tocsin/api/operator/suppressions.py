@@ -28,7 +28,7 @@ from tocsin.domain.faults import Fault
 from tocsin.domain.intent import EmailAddress
 from tocsin.domain.toggles import Note
 from tocsin.store.people import suppressions
-from tocsin.store.people.suppressions import NEWEST, Place, Suppression
+from tocsin.store.people.suppressions import NEWEST, Suppression, SuppressionCursor
 
 
 class SuppressAddress(Checked, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -76,7 +76,7 @@ async def list_suppressions(request: Request[Any, Any, Any]) -> ASGIResponse:
     """List who is sent nothing and why."""
     query = read_query(request, SuppressionsQuery)
     rows = await suppressions.page(
-        services_of(request).pool, before=_read_place(query.before), limit=query.limit
+        services_of(request).pool, before=_read_cursor(query.before), limit=query.limit
     )
     return reply(SuppressionPage(rows, _write_place(rows[-1]) if len(rows) == query.limit else None))
 
@@ -134,7 +134,7 @@ def _read_address(request: Request[Any, Any, Any]) -> str:
         raise faulty(INVALID_BODY, [Fault(field="address", code="invalid", message=message)]) from None
 
 
-def _read_place(text: str | None) -> Place:
+def _read_cursor(text: str | None) -> SuppressionCursor:
     if text is None:
         return NEWEST
     moment, _, address = text.partition("~")
@@ -145,7 +145,7 @@ def _read_place(text: str | None) -> Place:
     if at is None or not address or "\0" in address:
         message = "must be the `next` of the page before"
         raise faulty(INVALID_QUERY, [Fault(field="before", code="invalid", message=message)])
-    return Place(at, address)
+    return SuppressionCursor(at, address)
 
 
 def _write_place(row: Suppression) -> str:

@@ -19,7 +19,7 @@ from tocsin.api.http.queries import read_path
 from tocsin.api.operations import AnyoneMay, Operation, Tag, declared
 from tocsin.api.services import services_of
 from tocsin.domain.faults import Fault
-from tocsin.domain.people.unsubscribe import Leaving, read
+from tocsin.domain.people.unsubscribe import Unsubscription, read
 from tocsin.store.people import preferences
 
 LARGEST_BODY = 4_096
@@ -115,7 +115,7 @@ async def unsubscribe(request: Request[Any, Any, Any]) -> ASGIResponse:
     return _page("Unsubscribed", _DONE, leaving)
 
 
-def _leaving(request: Request[Any, Any, Any]) -> Leaving:
+def _leaving(request: Request[Any, Any, Any]) -> Unsubscription:
     secret = services_of(request).unsubscribe.secret
     leaving = read(secret, read_path(request, "token")) if secret else None
     if leaving is None:
@@ -133,7 +133,7 @@ async def _refuse_other_bodies(request: Request[Any, Any, Any]) -> None:
         raise faulty(INVALID_BODY, [fault])
 
 
-def _page(title: str, content: str, leaving: Leaving) -> ASGIResponse:
+def _page(title: str, content: str, leaving: Unsubscription) -> ASGIResponse:
     filled = content.format(category=html.escape(leaving.category))
     return ASGIResponse(
         body=_PAGE.format(title=title, content=filled).encode(), headers=_HEADERS, media_type=_HTML

@@ -1,4 +1,4 @@
-"""How long a delivery waits after a failed attempt."""
+"""Backoff: how long a delivery waits after a failed attempt."""
 
 import math
 import re
@@ -22,7 +22,7 @@ _STEEPEST = 100
 
 
 class Exponential(msgspec.Struct, frozen=True, tag="exponential"):
-    """Waits grow by a factor from `min` up to `max`, each spread by ± `jitter` of itself."""
+    """Delays that grow by a factor from `min` up to `max`, each varied by ± `jitter` of itself."""
 
     min: timedelta
     max: timedelta
@@ -41,7 +41,7 @@ class Exponential(msgspec.Struct, frozen=True, tag="exponential"):
 
 
 class Ladder(msgspec.Struct, frozen=True, tag="ladder"):
-    """Waits are listed one by one; the last one repeats."""
+    """A list of delays; the last one repeats."""
 
     steps: tuple[timedelta, ...]
 
@@ -58,9 +58,9 @@ Backoff: TypeAlias = Exponential | Ladder
 
 
 def delay(backoff: Backoff, attempt: int, random: float) -> timedelta:
-    """Say how long to wait after failed attempt number `attempt`, which counts from 1.
+    """Return the delay after failed attempt number `attempt`, which counts from 1.
 
-    `random` lies in [0, 1) and places the wait within its spread.
+    `random` lies in [0, 1) and selects the delay within its jitter.
     """
     if attempt < 1:
         raise ValueError(f"attempts count from 1, not {attempt}")
@@ -74,14 +74,14 @@ def delay(backoff: Backoff, attempt: int, random: float) -> timedelta:
 
 
 def _grown(backoff: Exponential, attempt: int) -> timedelta:
-    """Grow without ever computing a power too large for a float."""
+    """Return the delay before jitter, without computing a power too large for a float."""
     if backoff.factor > 1 and attempt - 1 >= math.log(backoff.max / backoff.min, backoff.factor):
         return backoff.max
     return min(backoff.max, backoff.min * backoff.factor ** (attempt - 1))
 
 
 def parse_backoff(text: str) -> Backoff:
-    """Read `exponential(min, max, factor, jitter)` or `ladder(step, …)`."""
+    """Parse `exponential(min, max, factor, jitter)` or `ladder(step, …)`."""
     call = _CALL.fullmatch(text.strip())
     arguments = [part.strip() for part in call["arguments"].split(",")] if call else []
     match call and call["name"], arguments:
@@ -92,15 +92,15 @@ def parse_backoff(text: str) -> Backoff:
             return Ladder(tuple(parse_duration(step) for step in steps))
         case _:
             raise ValueError(
-                f"{text!r} is no backoff: write exponential(1s, 5m, 2, 0.2) or ladder(1m, 5m, 15m, 1h)"
+                f"{text!r} is not a backoff: write exponential(1s, 5m, 2, 0.2) or ladder(1m, 5m, 15m, 1h)"
             )
 
 
 def parse_duration(text: str) -> timedelta:
-    """Read a duration such as `500ms`, `1s`, `5m`, `6h` or `1d`."""
+    """Parse a duration such as `500ms`, `1s`, `5m`, `6h` or `1d`."""
     found = _DURATION.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text!r} is no duration: write a whole number with ms, s, m, h or d")
+        raise ValueError(f"{text!r} is not a duration: write a whole number with ms, s, m, h or d")
     return int(found["count"]) * _UNITS[found["unit"]]
 
 
@@ -108,4 +108,4 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no number") from None
+        raise ValueError(f"{text!r} is not a number") from None

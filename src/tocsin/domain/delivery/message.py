@@ -1,4 +1,4 @@
-"""What an engine hands to a provider, and what a provider is."""
+"""The message that a provider sends, and the protocols of providers."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -15,9 +15,9 @@ Severity = Literal["info", "warning", "critical"]
 
 
 class PushAppearance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a push looks and what it does on the device, besides its words.
+    """How a push looks and what it does on the device, besides its texts.
 
-    `deep_link` is a place in the app, in the way of each platform; `route` one in the app's own router.
+    `deep_link` is a URI that opens a place in the app; `route` is a path in the app's own router.
     `channel` is Android's notification channel, `click_action` Android's intent or Apple's category.
     """
 
@@ -64,12 +64,12 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: datetime | None = None
 
     def __repr__(self) -> str:
-        """Name the delivery; never show the target, which is a secret."""
+        """Show the type and the delivery id, never the target, which is a secret."""
         return f"Message({self.type}, delivery_id={self.delivery_id})"
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provider takes at most."""
+    """The most that a provider accepts: bytes, messages per batch, time to live."""
 
     payload_bytes: int
     batch: int
@@ -77,10 +77,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Provider(Protocol):
-    """A way to reach a device or an address.
+    """Sends messages to devices or addresses.
 
-    One outcome per message, in order; an answer is never an exception. A provider
-    does not touch the store, does not sleep and does not retry.
+    `send` returns one outcome per message, in order, and never raises for an answer. A provider does not
+    use the store, does not sleep and does not retry.
     """
 
     name: ClassVar[str]
@@ -88,34 +88,34 @@ class Provider(Protocol):
 
     @property
     def concurrency(self) -> int:
-        """How many messages may be under way at once."""
+        """How many messages may be in flight at once."""
         ...
 
     async def prepare(self) -> None:
-        """Do what can be done ahead of the first message."""
+        """Do what can be done before the first message, such as opening connections."""
         ...
 
     async def send(self, batch: Sequence[Message], *, now: datetime) -> Sequence[Outcome]:
-        """Hand the messages over and say what became of each."""
+        """Send the messages and return the outcome of each."""
         ...
 
     async def aclose(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         ...
 
 
 @runtime_checkable
 class ManyHosts(Protocol):
-    """A provider whose targets live on hosts of their own, each of which may be down by itself."""
+    """A provider whose targets are on many hosts, each with a circuit breaker of its own."""
 
     def host_of(self, target: str) -> str:
-        """Name the host that a target lives on; nothing if it cannot be told."""
+        """Return the host of a target; empty if it cannot be parsed."""
         ...
 
 
 @runtime_checkable
 class GivesReceipts(Protocol):
-    """A provider that says later what became of the messages it took."""
+    """A provider that reports later what became of the messages it accepted."""
 
     receipts_after: ClassVar[timedelta]
     receipts_kept: ClassVar[timedelta]
@@ -124,5 +124,5 @@ class GivesReceipts(Protocol):
     async def receipts(
         self, message_ids: Sequence[str], *, now: datetime
     ) -> Sequence[ReceiptOutcome] | Outcome:
-        """Ask what became of messages: one answer each, in order, or why none could be had."""
+        """Fetch the receipts of messages: one each, in order, or an outcome if none can be fetched."""
         ...

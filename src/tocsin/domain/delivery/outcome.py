@@ -1,4 +1,4 @@
-"""What an attempt came to: a closed union, never a boolean, never an exception."""
+"""The outcome of an attempt: a closed union, never a boolean, never an exception."""
 
 from datetime import datetime, timedelta
 from typing import Literal
@@ -7,16 +7,16 @@ import msgspec
 
 
 class Sent(msgspec.Struct, frozen=True, tag="sent"):
-    """The provider took the message."""
+    """The provider accepted the message."""
 
     message_id: str | None = None
 
 
 class Retry(msgspec.Struct, frozen=True, tag="retry"):
-    """A passing fault: the attempt is spent and the next is planned.
+    """A temporary failure: the attempt is spent and the next is scheduled.
 
-    `speaks_against` tells what the fault lies with: a provider whose faults pile up is left alone for
-    a while, one device or address that is slow or busy is not held against it.
+    `speaks_against` is what failed. Failures of the provider count toward its circuit breaker; a slow or
+    busy device or address does not.
     """
 
     code: str
@@ -26,10 +26,9 @@ class Retry(msgspec.Struct, frozen=True, tag="retry"):
 
 
 class Defer(msgspec.Struct, frozen=True, tag="defer"):
-    """Not now, through no fault of the message: no attempt is spent.
+    """The message has to wait for a reason other than itself, such as a quota: no attempt is spent.
 
-    `pauses` tells that the whole provider has to rest, not this device alone;
-    `alarm` that an operator has to act before it can go on.
+    With `pauses` the whole provider pauses, not this device alone; with `alarm` an operator has to act.
     """
 
     code: str
@@ -40,7 +39,7 @@ class Defer(msgspec.Struct, frozen=True, tag="defer"):
 
 
 class Rejected(msgspec.Struct, frozen=True, tag="rejected"):
-    """Refused for good. `quarantine` sets the device aside: it belongs to another sender."""
+    """Refused for good. With `quarantine` the device is not used any more: it belongs to another sender."""
 
     code: str
     detail: str = ""
@@ -48,9 +47,9 @@ class Rejected(msgspec.Struct, frozen=True, tag="rejected"):
 
 
 class Gone(msgspec.Struct, frozen=True, tag="gone"):
-    """The device no longer exists and is retired with this settlement.
+    """The device no longer exists and is retired in the transaction that settles the delivery.
 
-    `since` is when the provider learned of it, if it says so: a device that registered again later stays.
+    `since` is when the provider learned of it, if known: a device that registered again later is kept.
     """
 
     code: str
@@ -59,11 +58,11 @@ class Gone(msgspec.Struct, frozen=True, tag="gone"):
 
 
 class Delivered(msgspec.Struct, frozen=True, tag="delivered"):
-    """A receipt: the message was handed to the device's own service."""
+    """A receipt: the message reached the push service of the device."""
 
 
 class NotYet(msgspec.Struct, frozen=True, tag="not_yet"):
-    """No receipt yet: ask again."""
+    """No receipt is available yet."""
 
 
 Outcome = Sent | Retry | Defer | Rejected | Gone

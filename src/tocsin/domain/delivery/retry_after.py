@@ -1,4 +1,4 @@
-"""The Retry-After header: how long a server asks to be left alone."""
+"""The Retry-After header: how long a server asks clients to wait."""
 
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -7,12 +7,12 @@ LONGEST = timedelta(days=1)
 
 
 def read_retry_after(value: str | None, now: datetime) -> timedelta | None:
-    """Read seconds or an HTTP date; what makes no sense counts as not said, and a day is the most."""
+    """Parse seconds or an HTTP date, at most one day; None if the header is missing or malformed."""
     if not value:
         return None
     text = value.strip()
     if text.isascii() and text.isdigit():
-        # Anything longer than this many digits is beyond the longest wait anyway.
+        # More digits than this exceed the longest wait in any case.
         return min(timedelta(seconds=int(text[:9])), LONGEST)
     try:
         moment = parsedate_to_datetime(text)

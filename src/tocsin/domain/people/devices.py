@@ -1,4 +1,4 @@
-"""The rules of devices: what a registration must look like and how many a person may keep."""
+"""The rules of devices: their fields, how many a person may have, and the hash of a token."""
 
 import hashlib
 import re
@@ -30,7 +30,7 @@ _HEXADECIMAL = re.compile(r"[0-9a-fA-F]+")
 
 
 class RetiredReason(StrEnum):
-    """Why a device no longer gets anything; providers add the codes they retire devices for."""
+    """Why a device was retired; a provider's `Gone` adds the code of the provider."""
 
     UNREGISTERED = "unregistered"
     REPLACED = "replaced"
@@ -40,10 +40,11 @@ class RetiredReason(StrEnum):
 
 
 class DeviceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many devices a person keeps, how often they may register one, and what becomes of unseen ones.
+    """How many devices a person may have, how often they may register one, and when unseen ones are retired.
 
     `many` keeps the `max_active` devices seen last; `one_per_platform` keeps the newest of each platform.
-    A device not seen for `stale_after_days` is marked, for `retire_after_days` retired; 0 means never.
+    A device not seen for `stale_after_days` is marked as stale, and after `retire_after_days` it is
+    retired; 0 means never.
     """
 
     policy: Policy = "many"
@@ -54,7 +55,7 @@ class DeviceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 def device_settings_faults(settings: DeviceSettings) -> Iterator[Fault]:
-    """Find what contradicts itself in the device settings."""
+    """List what is out of range or contradictory in the device settings."""
     for name in ("max_active", "registrations_per_hour"):
         value = getattr(settings, name)
         if value < 1:
@@ -72,10 +73,10 @@ def device_settings_faults(settings: DeviceSettings) -> Iterator[Fault]:
 
 
 def token_hash(token: str) -> bytes:
-    """Digest a token: it names the device where the token itself must not appear.
+    """Return the SHA-256 hash that identifies a device where its token must not appear.
 
-    Two spellings of one token are one device: a subscription is known by its endpoint, and hexadecimal
-    has no case.
+    Two spellings of one token have one hash: of a push subscription only the endpoint counts, and
+    hexadecimal is compared without case.
     """
     return hashlib.sha256(_identity(token).encode()).digest()
 
@@ -90,5 +91,5 @@ def _identity(token: str) -> str:
 
 
 def short_hash(digest: bytes) -> str:
-    """Shorten a token's digest to what a person can compare by eye."""
+    """Return the first characters of a token's hash, enough to compare by eye."""
     return digest.hex()[:_SHORT_HASH]

@@ -1,4 +1,4 @@
-"""Locale tags and the order in which languages are tried."""
+"""Locale tags, and the order in which translations are tried."""
 
 import re
 from functools import lru_cache
@@ -13,16 +13,16 @@ _TAG = re.compile(
     r"(?:-[a-z0-9]-.+)?",
     re.ASCII | re.IGNORECASE,
 )
-# Java and older Android still say these for Hebrew, Indonesian and Yiddish.
+# Java and older Android still use these for Hebrew, Indonesian and Yiddish.
 _FORMER_LANGUAGES = {"iw": "he", "in": "id", "ji": "yi"}
 _LONGEST_TAG = 64
 
 
 def normalize(tag: str) -> str | None:
-    """Write a tag the usual way (`zh_hant_tw` is `zh-Hant-TW`), or give None for what is no locale."""
+    """Return a tag in its usual form (`zh_hant_tw` is `zh-Hant-TW`), or None if it is not a locale."""
     if len(tag) > _LONGEST_TAG:
         return None
-    # POSIX puts an encoding or a modifier behind the tag: tr_TR.UTF-8, de_DE@euro.
+    # POSIX appends an encoding or a modifier to the tag: tr_TR.UTF-8, de_DE@euro.
     plain = re.split(r"[.@]", tag.strip(), maxsplit=1)[0].replace("_", "-")
     found = _TAG.fullmatch(plain)
     if found is None:

@@ -1,4 +1,4 @@
-"""What a person wants to hear of: category by channel, and yes unless they said no."""
+"""A person's preferences: a choice for each category and channel, which is yes by default."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,13 +13,13 @@ from tocsin.domain.faults import Fault
 MOST_CATEGORIES = 200
 LONGEST_CATEGORY = 64
 
-# Stored choices may come from an import, so their values can be anything that JSON can be.
+# Stored choices may come from an import, so their values can be any JSON.
 StoredChoices: TypeAlias = Mapping[str, Any]
 Choices: TypeAlias = dict[str, dict[str, bool]]
-# None takes a choice, or all those of a category, back to the default.
+# None resets a choice, or every choice of a category, to the default.
 Changes: TypeAlias = dict[str, dict[Channel, bool | None] | None]
 
-# How far a no counts: for every type of a category, for all but critical ones, for none.
+# Which types of a category an opt-out applies to: all of them, all but critical ones, or none.
 Refusal: TypeAlias = Literal["all", "not_critical", "none"]
 
 _CATEGORY = re.compile(r"[a-z][a-z0-9_-]*", re.ASCII)
@@ -28,7 +28,7 @@ _NOTHING: dict[str, Any] = {}
 
 
 class Choice(StrEnum):
-    """What a person's preferences say of one category and channel."""
+    """A person's choice for one category and channel."""
 
     DEFAULT_YES = "default_yes"
     YES = "yes"
@@ -37,7 +37,7 @@ class Choice(StrEnum):
 
 
 def allows(choices: StoredChoices | None, category: str, channel: str) -> Choice:
-    """Read a choice: what is missing means yes, and so does what cannot be read."""
+    """Return the choice for a category and channel; a missing or malformed one counts as yes."""
     if choices is None:
         return Choice.DEFAULT_YES
     if not isinstance(choices, dict):
@@ -55,7 +55,7 @@ def allows(choices: StoredChoices | None, category: str, channel: str) -> Choice
 
 
 def readable(choices: StoredChoices | None) -> Choices:
-    """Give the choices that count, without what is malformed."""
+    """Return the choices without malformed ones."""
     if not isinstance(choices, dict):
         return {}
     found = {
@@ -69,19 +69,17 @@ def readable(choices: StoredChoices | None) -> Choices:
 
 
 def change_faults(changes: Any) -> Iterator[Fault]:
-    """Find everything that is wrong with changes to choices as a person's app sends them."""
+    """List everything that is wrong with the changes that a person's app sends."""
     if not isinstance(changes, dict):
         yield Fault(field="$", code="invalid", message="must be an object: {category: {channel: true}}")
         return
     if len(changes) > MOST_CATEGORIES:
-        message = f"names {len(changes):,} categories; at most {MOST_CATEGORIES} are taken"
+        message = f"has {len(changes):,} categories; at most {MOST_CATEGORIES} are allowed"
         yield Fault(field="$", code="too_many", message=message)
         return
     for category, channels in changes.items():
         if not is_category(category):
-            message = (
-                f"is no category: 1 to {LONGEST_CATEGORY} lower-case letters, digits, _ and -, a letter first"
-            )
+            message = f"is not a category: write 1 to {LONGEST_CATEGORY} of a-z, 0-9, _ and -, a letter first"
             yield Fault(field=_shown(category), code="invalid", message=message)
         elif channels is not None:
             yield from _channel_faults(category, channels)
@@ -94,7 +92,7 @@ def _channel_faults(category: str, channels: Any) -> Iterator[Fault]:
         return
     for channel, wanted in channels.items():
         if channel not in _CHANNELS:
-            message = f"is no channel; channels are {', '.join(_CHANNELS)}"
+            message = f"is not a channel; channels are {', '.join(_CHANNELS)}"
             yield Fault(field=f"{category}.{_shown(channel)}", code="unknown", message=message)
         elif wanted is not None and not isinstance(wanted, bool):
             message = "must be true, false, or null for the default"
@@ -102,18 +100,18 @@ def _channel_faults(category: str, channels: Any) -> Iterator[Fault]:
 
 
 def is_category(name: str) -> bool:
-    """Tell whether a text can be the name of a category."""
+    """Return whether a text is a valid category name."""
     return len(name) <= LONGEST_CATEGORY and _CATEGORY.fullmatch(name) is not None
 
 
 def _shown(name: str) -> str:
-    """Give a name that can be printed, whatever the caller called it."""
+    """Return a clipped name without unprintable characters."""
     clipped = name[: LONGEST_CATEGORY + 1]
-    return "".join(sign if sign.isprintable() else "\ufffd" for sign in clipped) or '""'
+    return "".join(character if character.isprintable() else "\ufffd" for character in clipped) or '""'
 
 
 class Category(msgspec.Struct, frozen=True):
-    """A category of the catalog: its channels, and for each how far a no counts."""
+    """A category of the catalog, and for each of its channels which types an opt-out applies to."""
 
     category: str
     channels: dict[Channel, Refusal]

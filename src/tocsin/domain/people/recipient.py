@@ -1,4 +1,4 @@
-"""Whom a notification is for."""
+"""The recipients of a notification."""
 
 from typing import assert_never
 
@@ -9,42 +9,42 @@ _CONDITION = "condition:"
 
 
 class UserRecipient(msgspec.Struct, frozen=True):
-    """A person known by the application's own user id."""
+    """A person with a user id of the application."""
 
     user_id: str
 
     def __str__(self) -> str:
-        """Give the recipient as outside contracts write it."""
+        """Format the recipient for route ids."""
         return f"user:{self.user_id}"
 
 
 class EmailRecipient(msgspec.Struct, frozen=True):
-    """A bare e-mail address."""
+    """An e-mail address without a user id."""
 
     address: str
 
     def __str__(self) -> str:
-        """Give the recipient as outside contracts write it."""
+        """Format the recipient for route ids."""
         return f"email:{self.address}"
 
 
 class ConfigRecipient(msgspec.Struct, frozen=True):
-    """Stands where the settings should have named administrators and do not."""
+    """A placeholder when the settings have no administrators for a type."""
 
     type: str
 
     def __str__(self) -> str:
-        """Give the recipient as outside contracts write it."""
+        """Format the recipient for route ids."""
         return f"config:{self.type}"
 
 
 class TopicRecipient(msgspec.Struct, frozen=True):
-    """Every device that follows a topic at the push provider."""
+    """Every device that is subscribed to a topic at the push provider."""
 
     topic: str
 
     def __str__(self) -> str:
-        """Give the recipient as outside contracts write it."""
+        """Format the recipient for route ids."""
         return f"{_TOPIC}{self.topic}"
 
 
@@ -54,7 +54,7 @@ class ConditionRecipient(msgspec.Struct, frozen=True):
     condition: str
 
     def __str__(self) -> str:
-        """Give the recipient as outside contracts write it."""
+        """Format the recipient for route ids."""
         return f"{_CONDITION}{self.condition}"
 
 
@@ -63,7 +63,7 @@ Recipient = UserRecipient | EmailRecipient | ConfigRecipient | Broadcast
 
 
 def address_of(recipient: Recipient) -> str | None:
-    """Give what is stored as the address of a delivery: a mail address, or a broadcast as it is written."""
+    """Return the stored address of a delivery: an e-mail address, or a broadcast in its text form."""
     match recipient:
         case EmailRecipient():
             return recipient.address
@@ -76,9 +76,9 @@ def address_of(recipient: Recipient) -> str | None:
 
 
 def broadcast_at(address: str | None) -> Broadcast | None:
-    """Read the broadcast that an address stands for; nothing if it is a mail address.
+    """Parse the broadcast in an address; return None if it is an e-mail address.
 
-    A topic holds no @, and no mail address a space, which every condition has.
+    A topic has no @; a condition has a space, which an e-mail address has not.
     """
     if address is None:
         return None
@@ -90,7 +90,7 @@ def broadcast_at(address: str | None) -> Broadcast | None:
 
 
 def recipient_of(user_id: str | None, address: str | None, type_name: str) -> Recipient:
-    """Tell whom a stored delivery is for; `type_name` is that of its type."""
+    """Return the recipient of a stored delivery."""
     if user_id is not None:
         return UserRecipient(user_id)
     if address is None:
@@ -99,5 +99,5 @@ def recipient_of(user_id: str | None, address: str | None, type_name: str) -> Re
 
 
 def route_id(channel: str, recipient: Recipient | str) -> str:
-    """Name the slot of a delivery in outside contracts."""
+    """Return the route id of a delivery: `<channel>:<recipient>`."""
     return f"{channel}:{recipient}"

@@ -1,4 +1,4 @@
-"""Signed links by which a person leaves a category of e-mail with one click (RFC 8058)."""
+"""Signed one-click links that unsubscribe a person from a category of e-mail (RFC 8058)."""
 
 import hashlib
 import hmac
@@ -13,7 +13,7 @@ from tocsin.domain.faults import Fault
 from tocsin.domain.intent import UserId
 
 SHORTEST_SECRET = 32
-# With these two the link stays within the 998 characters that a line of a mail may have.
+# These two keep the link within the 998 characters of a line in an e-mail.
 LONGEST_TOKEN = 850
 LONGEST_BASE_URL = 120
 
@@ -25,23 +25,23 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class UnsubscribeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What links for leaving are signed with, and the public address of the API they lead to.
+    """The secret that signs unsubscribe links, and the public base URL of the API.
 
-    Links have no end, since a mail is kept for years; a new secret ends those that were made before.
+    Links do not expire, since people keep mails for years; a new secret invalidates all earlier links.
     """
 
     secret: str | None = None
     base_url: str | None = None
 
     def __repr__(self) -> str:
-        """Tell everything but the secret."""
+        """Show everything but the secret."""
         return (
             f"UnsubscribeSettings(secret=<{'set' if self.secret else 'not set'}>, base_url={self.base_url!r})"
         )
 
 
 def unsubscribe_settings_faults(settings: UnsubscribeSettings) -> Iterator[Fault]:
-    """Find what is wrong with the settings of links for leaving."""
+    """List what is wrong with the settings of unsubscribe links."""
     secret, base_url = settings.secret, settings.base_url
     if (secret is None) != (base_url is None):
         lacking = "secret" if secret is None else "base_url"
@@ -61,8 +61,8 @@ def _base_url_fault(base_url: str) -> str:
         parts = urlsplit(base_url)
     except ValueError:
         return "must be an address such as https://notify.example.com"
-    if parts.query or parts.fragment or any(sign in base_url for sign in " <>,\"'?#"):
-        return "must be a bare address, without query, fragment or spaces"
+    if parts.query or parts.fragment or any(character in base_url for character in " <>,\"'?#"):
+        return "must be a plain address, without query, fragment or spaces"
     if parts.scheme == "https" and parts.hostname:
         return ""
     if parts.scheme == "http" and parts.hostname in _LOOPBACK:
@@ -70,8 +70,8 @@ def _base_url_fault(base_url: str) -> str:
     return "must be an https:// address that people's mail services can reach"
 
 
-class Leaving(msgspec.Struct, frozen=True, array_like=True):
-    """Who no longer wants to hear of what, and by which channel."""
+class Unsubscription(msgspec.Struct, frozen=True, array_like=True):
+    """The person, category and channel of an unsubscribe link."""
 
     user_id: UserId
     category: str
@@ -79,17 +79,17 @@ class Leaving(msgspec.Struct, frozen=True, array_like=True):
 
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Leaving)
+_decoder = msgspec.json.Decoder(Unsubscription)
 
 
 def sign(secret: str, user_id: str, category: str, channel: Channel) -> str:
-    """Make the token that lets whoever holds it turn off one category by one channel for one person."""
-    content = _encoder.encode(Leaving(user_id, category, channel))
+    """Build the signed token that opts one person out of one category by one channel."""
+    content = _encoder.encode(Unsubscription(user_id, category, channel))
     return f"{_VERSION}.{_text(content)}.{_text(_signature(secret, content))}"
 
 
-def read(secret: str, token: str) -> Leaving | None:
-    """Give what a token stands for, if it was signed with this secret."""
+def read(secret: str, token: str) -> Unsubscription | None:
+    """Return the content of a token if it was signed with this secret, else None."""
     if len(token) > LONGEST_TOKEN or not token.isascii():
         return None
     match token.split("."):
@@ -103,14 +103,14 @@ def read(secret: str, token: str) -> Leaving | None:
 
 
 def unsubscribe_url(settings: UnsubscribeSettings, user_id: str, category: str) -> str | None:
-    """Give the link by which a person leaves a category of e-mail, where links are set up."""
+    """Return the link that unsubscribes a person from a category of e-mail; None if links are not set up."""
     if not settings.secret or not settings.base_url:
         return None
     return settings.base_url.rstrip("/") + PATH + sign(settings.secret, user_id, category, "email")
 
 
 def unsubscribe_headers(settings: UnsubscribeSettings, user_id: str, category: str) -> dict[str, str]:
-    """Give the headers of a mail that offer the link; none where links are not set up."""
+    """Return the e-mail headers with the unsubscribe link; none if links are not set up."""
     url = unsubscribe_url(settings, user_id, category)
     if url is None:
         return {}
@@ -126,7 +126,7 @@ def _text(content: bytes) -> str:
 
 
 def _content(encoded: str) -> bytes | None:
-    """Read base64, in its one usual spelling only, so that a link has no second form."""
+    """Decode base64url; a non-canonical encoding is refused, so that a link has one form only."""
     try:
         content = urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
     except ValueError:

@@ -1,6 +1,6 @@
-"""Devices: who owns which token, and how each is retired; none is ever deleted.
+"""Devices: registration, ownership of tokens, consent and retirement. Devices are never deleted here.
 
-A webhook endpoint has a row among them, but is nobody's device: no statement here touches one.
+A webhook endpoint is a row of the same table, but not a device: no statement here changes one.
 """
 
 from datetime import datetime, timedelta
@@ -19,7 +19,7 @@ LONGEST_LIST = 200
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
-    """A device as its app describes it."""
+    """What an app sends to register a device."""
 
     user_id: str
     token: str
@@ -33,12 +33,12 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     replaces_token: str | None = None
 
     def __repr__(self) -> str:
-        """Name the owner and leave the tokens out."""
+        """Show the owner and the provider, not the tokens."""
         return f"Registration(user_id={self.user_id!r}, provider={self.provider!r})"
 
 
 class DeviceRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A device as it is stored, without its token."""
+    """A stored device without its token."""
 
     id: UUID
     user_id: str
@@ -61,23 +61,23 @@ class DeviceRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Registered(msgspec.Struct, frozen=True):
-    """The device is its owner's; `retired` had to make room for it."""
+    """The device was registered; `retired` are the devices that the policy retired for it."""
 
     device: DeviceRow
     retired: tuple[UUID, ...]
 
 
 class RateLimited(msgspec.Struct, frozen=True):
-    """The person registered too often; the next try counts from `again_at`."""
+    """The person registered devices too often and can do so again at `again_at`."""
 
     again_at: datetime
 
 
 class NoDevice(msgspec.Struct, frozen=True):
-    """The token is the address of a webhook endpoint, which nobody can take."""
+    """The token belongs to a webhook endpoint and cannot be registered as a device."""
 
 
-# Registrations of one person wait for each other, so that the policy counts what is really there.
+# Serializes the registrations of one person, so that the policy counts all of them.
 LOCK_OWNER = "select pg_advisory_xact_lock(hashtextextended('devices of ' || $1::text, 0))"
 
 COUNT_REGISTRATION = """
@@ -89,8 +89,7 @@ set window_started_at = case when rate.window_started_at <= $3 then $2 else rate
 returning window_started_at, registrations
 """
 
-# Every row this transaction may change is locked first and in the order of ids, as a settlement
-# does: two that hold some of the same rows then wait for each other and never crosswise.
+# Lock every row that this transaction may change, in id order as a settlement does, to avoid deadlocks.
 LOCK_DEVICES = """
 select id
 from devices
@@ -99,7 +98,7 @@ order by id
 for update
 """
 
-# A new owner starts afresh: consent given, nothing counted, nothing known from before.
+# For a new owner consent, counters, locale and time zone are reset.
 REGISTER = """
 insert into devices as device (
     id, user_id, provider, platform, token, token_hash, token_kind, locale, timezone, app_version,
@@ -224,7 +223,7 @@ returning
 async def register(
     pool: Pool, registration: Registration, settings: DeviceSettings, now: datetime
 ) -> Registered | RateLimited | NoDevice:
-    """Give a token to its owner, wherever it was before, and keep to the policy."""
+    """Register a device; move a known token to this owner and retire the devices that the policy excludes."""
     user_id = registration.user_id
     digest = token_hash(registration.token)
     replaced = token_hash(registration.replaces_token) if registration.replaces_token else None
@@ -256,13 +255,13 @@ async def register(
             retired += await connection.fetch(
                 REPLACE, user_id, device_id, replaced, now, RetiredReason.REPLACED
             )
-        retired += await _keep_policy(connection, user_id, device_id, settings, now)
+        retired += await _apply_policy(connection, user_id, device_id, settings, now)
         row = await connection.fetchrow(GET, device_id)
     return Registered(DeviceRow(**row), tuple(record["id"] for record in retired))
 
 
 async def of_user(connection: Connection, user_id: str, *, include_retired: bool) -> list[DeviceRow]:
-    """Read a person's devices: the active first, those seen last at the top."""
+    """List a person's devices, active ones first, then by when they were last seen."""
     rows = await connection.fetch(OF_USER, user_id, include_retired, LONGEST_LIST)
     return [DeviceRow(**row) for row in rows]
 
@@ -275,7 +274,7 @@ async def unregister(
     device_id: UUID | None = None,
     now: datetime,
 ) -> DeviceRow | None:
-    """Retire a person's own device, named by token or id; a device retired before stays as it is."""
+    """Retire a person's own device by token or id; one that is already retired is not changed."""
     digest = token_hash(token) if token else None
     row = await connection.fetchrow(UNREGISTER, user_id, digest, device_id, now, RetiredReason.UNREGISTERED)
     return DeviceRow(**row) if row else None
@@ -284,7 +283,7 @@ async def unregister(
 async def set_consent(
     connection: Connection, user_id: str, device_id: UUID, *, push_enabled: bool
 ) -> DeviceRow | None:
-    """Store whether a person wants pushes on one of their active devices."""
+    """Set whether one of a person's active devices receives pushes."""
     row = await connection.fetchrow(SET_CONSENT, user_id, device_id, push_enabled)
     return DeviceRow(**row) if row else None
 
@@ -298,7 +297,7 @@ async def _count_registration(
     return RateLimited(rate["window_started_at"] + RATE_WINDOW)
 
 
-async def _keep_policy(
+async def _apply_policy(
     connection: Connection, user_id: str, device_id: DeviceId, settings: DeviceSettings, now: datetime
 ) -> list[dict[str, UUID]]:
     policy: Policy = settings.policy

@@ -1,4 +1,4 @@
-"""Webhook endpoints: devices whose token is a URL and whose secret signs what is sent there."""
+"""Webhook endpoints: rows in `devices` whose token is a URL and whose secret signs requests to it."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -16,7 +16,7 @@ LONGEST_LIST = 200
 
 
 class EndpointRow(msgspec.Struct, frozen=True, kw_only=True):
-    """An endpoint as it is stored, without its secret."""
+    """A webhook endpoint without its secret."""
 
     id: UUID
     user_id: str
@@ -28,21 +28,21 @@ class EndpointRow(msgspec.Struct, frozen=True, kw_only=True):
     retired_reason: str | None
 
     def __repr__(self) -> str:
-        """Name the endpoint and leave out its URL, which may hold a password of the receiver."""
+        """Show the id and the owner, not the URL, which may contain a password of the receiver."""
         return f"EndpointRow({self.id}, user_id={self.user_id!r})"
 
 
 class TooManyEndpoints(msgspec.Struct, frozen=True):
-    """The person has as many endpoints as one may have."""
+    """The person has the maximum number of active endpoints."""
 
 
 class AlreadyActive(msgspec.Struct, frozen=True):
-    """The person has an endpoint at this URL."""
+    """The person already has an active endpoint with this URL."""
 
     id: UUID
 
 
-# What is about to be added is not counted: a retired endpoint comes back in its old row.
+# A retired endpoint is not counted: adding it again reactivates its row.
 ACTIVE = """
 select id, token_hash
 from devices
@@ -100,15 +100,15 @@ returning
 
 
 def endpoint_hash(user_id: str, url: str) -> bytes:
-    """Name an endpoint by its owner and URL: two people may be told at the same URL."""
-    # No user id holds a line break, so no two pairs make the same text.
+    """Return the hash of an owner and a URL; two people may use the same URL."""
+    # A user id contains no line break, so two different pairs never have the same text.
     return token_hash(f"{user_id}\n{url}")
 
 
 async def add(
     pool: Pool, user_id: str, url: str, secret: str, now: datetime
 ) -> EndpointRow | TooManyEndpoints | AlreadyActive:
-    """Give a person an endpoint, or bring back one that was retired."""
+    """Add an endpoint of a person, or reactivate a retired one."""
     digest = endpoint_hash(user_id, url)
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute(LOCK_OWNER, user_id)
@@ -123,7 +123,7 @@ async def add(
 
 
 async def of_user(connection: Connection, user_id: str, *, include_retired: bool) -> list[EndpointRow]:
-    """Read a person's endpoints: the active first, the newest at the top."""
+    """List a person's endpoints, active ones first, then newest first."""
     rows = await connection.fetch(OF_USER, user_id, include_retired, LONGEST_LIST)
     return [EndpointRow(**row) for row in rows]
 
@@ -131,7 +131,7 @@ async def of_user(connection: Connection, user_id: str, *, include_retired: bool
 async def retire(
     connection: Connection, user_id: str, endpoint_id: UUID, now: datetime
 ) -> EndpointRow | None:
-    """Send nothing more to an endpoint; one that was retired before stays as it is."""
+    """Retire an endpoint; one that is already retired is not changed."""
     row = await connection.fetchrow(RETIRE, user_id, endpoint_id, now, RetiredReason.UNREGISTERED)
     return EndpointRow(**row) if row else None
 
@@ -139,7 +139,7 @@ async def retire(
 async def change_secret(
     pool: Pool, user_id: str, endpoint_id: UUID, change: Callable[[str], str]
 ) -> EndpointRow | None:
-    """Make an active endpoint's secret into another one."""
+    """Replace the secret of an active endpoint with what `change` returns for it."""
     async with pool.acquire() as connection, connection.transaction():
         present = await connection.fetchrow(PRESENT, user_id, endpoint_id)
         if present is None:

@@ -1,12 +1,12 @@
-"""Devices that were not seen for long: marked first, retired later."""
+"""Devices not seen for long: marked as stale first, retired later."""
 
 from datetime import datetime, timedelta
 
 from tocsin.domain.people.devices import DeviceSettings, RetiredReason
 from tocsin.store.pool import Connection
 
-# Both take the devices unseen the longest, in the order of the index. A row that a registration or a
-# settlement holds is passed over: it comes with the next call if it is still unseen then.
+# Both update the devices unseen the longest, in index order. Rows locked by a registration or a settlement
+# are skipped; the next call updates them if they are still unseen.
 MARK_STALE = """
 with unseen as materialized (
     select id
@@ -46,7 +46,7 @@ returning devices.id
 
 
 async def mark_stale(connection: Connection, now: datetime, settings: DeviceSettings, limit: int) -> int:
-    """Mark at most `limit` devices that were not seen for as long as the settings say, and count them."""
+    """Mark at most `limit` devices not seen for `stale_after_days` as stale; return how many."""
     if settings.stale_after_days == 0:
         return 0
     before = now - timedelta(days=settings.stale_after_days)
@@ -54,7 +54,7 @@ async def mark_stale(connection: Connection, now: datetime, settings: DeviceSett
 
 
 async def retire_unseen(connection: Connection, now: datetime, settings: DeviceSettings, limit: int) -> int:
-    """Retire at most `limit` devices that were not seen for as long as the settings say, and count them."""
+    """Retire at most `limit` devices not seen for `retire_after_days`; return how many."""
     if settings.retire_after_days == 0:
         return 0
     before = now - timedelta(days=settings.retire_after_days)

@@ -1,4 +1,4 @@
-"""Addresses that are sent no mail: the mailbox is gone, or somebody said so."""
+"""Suppressed e-mail addresses: the mailbox is gone, or an operator suppressed them."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ from tocsin.store.pool import Connection
 
 
 class Suppression(msgspec.Struct, frozen=True, kw_only=True):
-    """An address in lower case, why it is sent nothing, and the delivery that showed it, if one did."""
+    """A suppressed address in lower case, the reason, and the delivery that caused it, if any."""
 
     address: str
     reason: str
@@ -19,16 +19,16 @@ class Suppression(msgspec.Struct, frozen=True, kw_only=True):
     suppressed_at: datetime
 
 
-class Place(msgspec.Struct, frozen=True):
-    """A place in the list, which goes from the newest to the oldest."""
+class SuppressionCursor(msgspec.Struct, frozen=True):
+    """A position in the list, which is ordered from the newest to the oldest."""
 
     suppressed_at: datetime
     address: str
 
 
-NEWEST = Place(datetime.max.replace(tzinfo=UTC), "")
+NEWEST = SuppressionCursor(datetime.max.replace(tzinfo=UTC), "")
 
-# The time of the first suppression stays: it tells since when nothing was sent.
+# The time of the first suppression is kept: no mail was sent since then.
 SUPPRESS = """
 insert into suppressed_addresses (address, reason, detail, delivery_id, suppressed_at)
 values (lower($1), $2, $3, $4, $5)
@@ -69,21 +69,23 @@ async def suppress(
     detail: str = "",
     delivery_id: UUID | None = None,
 ) -> Suppression:
-    """Send an address nothing from now on; said again, the last reason holds."""
+    """Suppress an address; if it is suppressed already, replace the reason."""
     return Suppression(**await connection.fetchrow(SUPPRESS, address, reason, detail, delivery_id, now))
 
 
 async def of(connection: Connection, addresses: Sequence[str]) -> frozenset[str]:
-    """Tell which of these addresses are sent nothing, however they are capitalised."""
+    """Return the addresses that are suppressed; case does not matter."""
     return frozenset(row["given"] for row in await connection.fetch(OF, list(addresses)))
 
 
-async def page(connection: Connection, *, before: Place = NEWEST, limit: int) -> list[Suppression]:
-    """Read a stretch of the list, newest first."""
+async def page(
+    connection: Connection, *, before: SuppressionCursor = NEWEST, limit: int
+) -> list[Suppression]:
+    """Load one page of the list, newest first."""
     rows = await connection.fetch(PAGE, before.suppressed_at, before.address, limit)
     return [Suppression(**row) for row in rows]
 
 
 async def remove(connection: Connection, address: str) -> bool:
-    """Send an address mail again; tells whether it was sent none."""
+    """Lift the suppression of an address; return whether there was one."""
     return await connection.fetchval(REMOVE, address) is not None

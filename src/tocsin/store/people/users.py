@@ -1,4 +1,4 @@
-"""The directory: what Tocsin knows of a person."""
+"""The directory of people: e-mail address, locale and time zone."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -9,7 +9,7 @@ from tocsin.store.pool import Connection
 
 
 class UserRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A person as stored."""
+    """A row of the directory."""
 
     user_id: str
     email: str | None
@@ -45,7 +45,7 @@ where user_id = $1
 
 
 async def put(connection: Connection, users: Sequence[UserRow]) -> None:
-    """Store people, each user id at most once; what was known of them before is replaced."""
+    """Insert or replace people; each user id may occur only once."""
     if not users:
         return
     await connection.execute(
@@ -61,6 +61,6 @@ async def put(connection: Connection, users: Sequence[UserRow]) -> None:
 
 
 async def get(connection: Connection, user_id: str) -> UserRow | None:
-    """Read one person."""
+    """Load one person; None if unknown."""
     row = await connection.fetchrow(GET, user_id)
     return UserRow(**row) if row else None

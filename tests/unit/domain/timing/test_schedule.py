@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tocsin.domain.timing.schedule import (
-    LONGEST_REST,
+    LONGEST_PAUSE,
     RunFor,
     Schedule,
     SkipTo,
     ValueType,
     choose_run,
+    pause_after,
     read_value,
-    rest_after,
 )
 from tocsin.engine.periodic.times import following, latest, schedule_fault
 
@@ -101,7 +101,7 @@ def test_missed_runs() -> None:
 
 @given(st.integers(1, 1_000))
 def test_a_rest_grows_up_to_a_quarter_of_an_hour(failures: int) -> None:
-    assert timedelta(seconds=30) <= rest_after(failures) <= rest_after(failures + 1) <= LONGEST_REST
+    assert timedelta(seconds=30) <= pause_after(failures) <= pause_after(failures + 1) <= LONGEST_PAUSE
 
 
 @pytest.mark.parametrize(
