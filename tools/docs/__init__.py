@@ -1,1 +1,1 @@
-"""Pages and pictures that are drawn from the code, so that they cannot disagree with it."""
+"""Pages and pictures generated from the code, so that they cannot disagree with it."""

@@ -1,4 +1,4 @@
-"""`python -m tools.docs` writes the generated pages; with `--check` it only tells which are stale."""
+"""`python -m tools.docs` writes the generated pages; with `--check` it only lists stale ones."""
 
 import argparse
 import sys
@@ -10,6 +10,7 @@ from tools.docs.architecture_table import imports_page
 from tools.docs.cli_page import cli_page
 from tools.docs.errors_page import errors_page
 from tools.docs.fcm_page import fcm_page
+from tools.docs.glossary_page import glossary_page
 from tools.docs.logs_page import logs_page
 from tools.docs.settings_page import settings_page
 from tools.docs.source import ROOT
@@ -25,6 +26,7 @@ FILES: Mapping[str, Callable[[], str]] = {
     "reference/errors.md": errors_page,
     "reference/logs.md": logs_page,
     "reference/imports.md": imports_page,
+    "reference/glossary.md": glossary_page,
     "pictures/states.svg": states_picture,
     "pictures/architecture.svg": architecture_picture,
     "pictures/way.svg": way_picture,
@@ -34,7 +36,7 @@ FILES: Mapping[str, Callable[[], str]] = {
 def main() -> int:
     """Write or check every generated file."""
     parser = argparse.ArgumentParser(prog="python -m tools.docs", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if a file is stale")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a file is out of date")
     parser.add_argument("--folder", type=Path, default=ROOT / "docs", help="where the pages are")
     given = parser.parse_args()
     stale = []
@@ -48,8 +50,8 @@ def main() -> int:
             path.write_text(text, encoding="utf-8")
     if given.check and stale:
         names = "\n".join(f"  {name}" for name in stale)
-        sys.stderr.write(f"In {given.folder}, these are older than the code they are drawn from:\n{names}\n")
-        sys.stderr.write("Write them anew: python -m tools.docs\n")
+        sys.stderr.write(f"In {given.folder}, these are out of date with the code:\n{names}\n")
+        sys.stderr.write("Regenerate them: python -m tools.docs\n")
         return 1
     return 0
 

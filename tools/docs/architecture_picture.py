@@ -1,4 +1,4 @@
-"""The layers and who imports whom, drawn from the import rules and the imports themselves."""
+"""The picture of the layers, drawn from the import rules and the imports."""
 
 from collections.abc import Mapping
 
@@ -7,15 +7,15 @@ from tools.docs.svg import Box, Drawing, down
 
 DUTIES: Mapping[str, tuple[str, str]] = {
     "cli": ("the commands: tocsin …", "process tree, demo"),
-    "compose": ("builds processes from settings;", "the only part that knows all"),
-    "settings": ("one frozen tree from", "tocsin.toml and TOCSIN_*"),
-    "api": ("HTTP: who asks, what they may,", "what they are told"),
-    "sandbox": ("stands in for every provider:", "virtual devices, scripted faults"),
-    "ingress": ("intents that come another way:", "the outbox"),
-    "engine": ("accept, claim, dispatch, settle:", "the way of a notification"),
-    "store": ("Postgres: migrations, and the", "SQL beside its function"),
-    "catalog": ("types and texts from a folder,", "proven before they are used"),
-    "providers": ("one file each: render,", "send, classify"),
+    "compose": ("builds processes from settings;", "the only part that imports all"),
+    "settings": ("the settings from", "tocsin.toml and TOCSIN_*"),
+    "api": ("HTTP: authentication,", "requests and responses"),
+    "sandbox": ("emulates every provider:", "virtual devices, scripted faults"),
+    "ingress": ("intents from other sources:", "the outbox"),
+    "engine": ("accept, dispatch, settle:", "the path of a notification"),
+    "store": ("Postgres: migrations, and the", "SQL next to its function"),
+    "catalog": ("types and texts from a folder,", "checked before they are used"),
+    "providers": ("a folder each: render, send,", "classify the answer"),
     "domain": ("pure rules: states, plan, backoff,", "outcomes, fingerprint"),
 }
 BOX_WIDTH, BOX_HEIGHT, ROW = 232, 66, 108
@@ -29,7 +29,7 @@ def architecture_picture() -> str:
         WIDTH,
         6 + ROW * len(rows),
         "The parts of Tocsin",
-        "Each part imports only parts below it; an import that another way round implies is left out.",
+        "Each part imports only parts below it; an import that another path implies is left out.",
     )
     boxes = {
         part: Box(_column(number, len(row)), 24 + ROW * level, BOX_WIDTH, BOX_HEIGHT)
@@ -43,7 +43,7 @@ def architecture_picture() -> str:
     for part, target in pairs:
         start, end = boxes[part], boxes[target]
         if (part, target) in far:
-            drawing.arrow(_round_the_side(start, end, far.index((part, target))))
+            drawing.arrow(_around_the_side(start, end, far.index((part, target))))
         else:
             drawing.arrow(down(start, end))
     for part, box in boxes.items():
@@ -57,8 +57,8 @@ def _column(number: int, count: int) -> float:
     return (WIDTH - 40 - total) / 2 + number * (BOX_WIDTH + gap)
 
 
-def _round_the_side(start: Box, end: Box, lane: int) -> str:
-    """Pass the layers between on the right, each import in a lane of its own, and between the boxes else."""
+def _around_the_side(start: Box, end: Box, lane: int) -> str:
+    """Draw an arrow around the layers in between on the right, each at its own distance."""
     side, apart = WIDTH - 16 - 14 * lane, 8 + 7 * lane
     x, end_x = start.right - 10 - apart, end.right - 10 - apart
     y, end_y = start.bottom + apart, end.y - apart

@@ -1,4 +1,4 @@
-"""Who imports whom, as a table for the page on the architecture."""
+"""The page with the table of imports between the parts."""
 
 from tools.docs.architecture_picture import DUTIES
 from tools.docs.markdown import NONE, code, codes, page, table
@@ -6,7 +6,7 @@ from tools.docs.source import imports, layers
 
 
 def imports_page() -> str:
-    """Write the page."""
+    """Build the page."""
     edges = imports()
     order = [part for layer in layers() for part in layer]
     rows = [

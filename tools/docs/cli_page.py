@@ -42,12 +42,12 @@ def _below(name: str, command: Any) -> Iterator[Command]:
 
 
 def options_of(command: Any) -> set[str]:
-    """Give every spelling of a command's options, those of every command too."""
+    """List every spelling of a command's options, including the global ones."""
     return {spelling for parameter in command.params for spelling in _spellings(parameter)} | {"--help", "-h"}
 
 
 def cli_page() -> str:
-    """Write the page."""
+    """Build the page."""
     return page("Commands", INTRO, *(_described(*entry) for entry in every_command()), contents=True)
 
 

@@ -1,4 +1,4 @@
-"""The reference of error codes, with who gives them and what to do."""
+"""The reference of error codes: their source and what to do about them."""
 
 from collections.abc import Iterator, Mapping
 
@@ -35,7 +35,7 @@ MAIL = (
 
 
 def errors_page() -> str:
-    """Write the page."""
+    """Build the page."""
     if strange := set().union(*TABLES.values()) - HINTS.keys():
         raise ValueError(f"no hint about {sorted(strange)}")
     return page(
@@ -50,7 +50,7 @@ def errors_page() -> str:
 
 
 def _rows() -> Iterator[list[str]]:
-    """Give a row for each advice, in the order in which the hints are written."""
+    """Build a row for each hint, in the order of the table."""
     for advice, names in _by_advice(HINTS).items():
         givers = [giver for giver, known in TABLES.items() if known & set(names)]
         yield [codes(names), ", ".join(givers) or NONE, advice]
@@ -62,7 +62,7 @@ def _mail_rows() -> Iterator[list[str]]:
 
 
 def _shown(name: str) -> str:
-    """Write a code for mail servers, with an x for what may be anything."""
+    """Format a mail server's code, with an x for digits that do not matter."""
     if len(name) == 1:
         return f"any other {code(f'{name}xx')}"
     return code(f"{name}.x" if name.rpartition(" ")[2].count(".") == 1 else name)

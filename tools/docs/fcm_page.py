@@ -1,4 +1,4 @@
-"""The reference of FCM's answers, from the table that the code obeys."""
+"""The reference of FCM's answers, from the table that the code uses."""
 
 from datetime import timedelta
 
@@ -18,7 +18,7 @@ OUTCOMES = {
 
 
 def fcm_page() -> str:
-    """Write the page."""
+    """Build the page."""
     return page(
         "FCM answers and error codes",
         "What Tocsin does with each answer of FCM. An answer that is in no row is retried if its status is "

@@ -32,7 +32,7 @@ METHODS = {"debug": "debug", "info": "info", "warning": "warning", "error": "err
 
 
 class Line(NamedTuple):
-    """One call that logs."""
+    """One logging call."""
 
     module: str
     level: str
@@ -42,7 +42,7 @@ class Line(NamedTuple):
 
 
 def logs_page() -> str:
-    """Write the page."""
+    """Build the page."""
     lines = sorted(_lines(), key=lambda line: (line.module, line.event))
     return page(
         "Logs",
@@ -73,7 +73,7 @@ def _lines() -> Iterator[Line]:
 
 
 def _said(call: ast.Call) -> tuple[str, str] | None:
-    """Give the level and the words of a call that logs."""
+    """Return the level and the event of a logging call."""
     match call.func, call.args:
         case ast.Attribute(value=ast.Name(id="_log"), attr=method), [event] if method in METHODS:
             return METHODS[method], _words(event)

@@ -1,4 +1,4 @@
-"""The reference of settings, from the tree that holds them."""
+"""The reference of settings, from the tree of settings."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,8 +17,8 @@ SECTIONS: Mapping[str, str] = {
     "devices": "Devices",
     "pool": "Database connections",
     "dispatch": "Workers",
-    "health": "When a provider is left alone",
-    "rates": "How fast a provider is sent to",
+    "health": "Circuit breakers",
+    "rates": "Rate limits of providers",
     "fcm": "Firebase Cloud Messaging",
     "apns": "Apple Push Notification service",
     "expo": "Expo",
@@ -28,108 +28,108 @@ SECTIONS: Mapping[str, str] = {
     "quiet_hours": "Quiet hours",
     "limits": "Limits",
     "toggles": "Toggles",
-    "unsubscribe": "Leaving by a link",
+    "unsubscribe": "Unsubscribe links",
     "log": "Logs",
     "periodic": "Periodic producers",
     "outboxes.NAME": "Outboxes",
     "outboxes.NAME.columns": "The columns of an outbox",
 }
 
-CONCURRENCY = "Messages under way at once in each worker."
+CONCURRENCY = "Messages in flight at once in each worker."
 CONNECT_TIMEOUT = "Seconds to wait for a connection."
 TIMEOUT = "Seconds a message may take in all."
-CA_FILE = "Certificates of an authority to trust besides the public ones, for a sandbox."
-RATE = "The most messages a second, from all workers together; 0 means no limit."
+CA_FILE = "A further certificate authority to trust, for a sandbox."
+RATE = "The most messages per second from all workers together; 0 means no limit."
 
 MEANING: Mapping[str, str] = {
     "database_url": "The Postgres server to use. Left out, Tocsin runs its own under `data_dir`.",
-    "data_dir": "Where the embedded Postgres lives. Left out: `/var/lib/tocsin` for root, else "
+    "data_dir": "The folder of the embedded Postgres. Left out: `/var/lib/tocsin` for root, else "
     "`$XDG_DATA_HOME/tocsin` or `~/.local/share/tocsin`.",
-    "schema": "The schema that holds the tables. Several installations can share one database.",
+    "schema": "The schema of the tables. Several tenants can share one database.",
     "catalog": "The [catalog](../guides/catalog.md)'s folder. Left out: the one that is shipped.",
     "workers": "How many worker processes `tocsin serve` starts.",
-    "admin_emails": "For each type, who hears of it when its audience is `admins`. As a variable: "
+    "admin_emails": "For each type, the recipients when its audience is `admins`. As a variable: "
     "`TOCSIN_ADMIN_EMAILS__NEW_CUSTOMER=a@example.com,b@example.com`.",
     "http.host": "The address to listen on.",
-    "http.port": "The port to listen on; 0 takes a free one.",
+    "http.port": "The port to listen on; 0 chooses a free one.",
     "http.max_body_bytes": "The largest body a producer may send.",
-    "http.backlog": "How many connections may wait to be taken.",
-    "http.drain_seconds": "How long requests under way may take once a stop was asked for.",
-    "auth.jwt_secret": "Takes HS256 tokens signed with this secret, at least 32 bytes.",
-    "auth.jwks_url": "Takes RS256 and ES256 tokens signed by a key of this key set.",
-    "auth.issuer": "The `iss` that tokens must carry.",
-    "auth.audience": "The `aud` that tokens must carry.",
-    "auth.user_claim": "The claim that holds the user id.",
-    "auth.leeway_seconds": "How far clocks may be apart.",
+    "http.backlog": "How many connections may wait to be accepted.",
+    "http.drain_seconds": "How long open requests may take after a stop signal.",
+    "auth.jwt_secret": "Accepts HS256 tokens signed with this secret, at least 32 bytes.",
+    "auth.jwks_url": "Accepts RS256 and ES256 tokens signed by a key of this key set.",
+    "auth.issuer": "The `iss` that tokens must have.",
+    "auth.audience": "The `aud` that tokens must have.",
+    "auth.user_claim": "The claim with the user id.",
+    "auth.leeway_seconds": "How far clocks may differ.",
     "auth.jwks_timeout_seconds": "How long the key set may take to answer.",
     "devices.policy": "`many` keeps the devices seen last; `one_per_platform` the newest of each platform.",
-    "devices.max_active": "How many active devices a person keeps under `many`.",
+    "devices.max_active": "How many active devices a person may have with `many`.",
     "devices.registrations_per_hour": "How often a person may register a device.",
     "devices.stale_after_days": "After how many days unseen a device is marked as stale; 0 means never.",
     "devices.retire_after_days": "After how many days unseen a device is retired; 0 means never.",
-    "pool.size": "Connections each process keeps at most.",
+    "pool.size": "The most connections of each process.",
     "pool.connect_timeout": "Seconds to wait for a connection.",
     "pool.command_timeout": "Seconds a statement may take.",
-    "dispatch.lease_seconds": "How long a worker's claim holds: at least twice the longest `timeout` of the "
+    "dispatch.lease_seconds": "The duration of a worker's lease: at least twice the longest `timeout` of the "
     "providers in use, and 5 seconds.",
-    "dispatch.poll_seconds": "How often an idle worker looks by itself, should a wake-up be lost.",
-    "dispatch.stop_seconds": "How long a stopping worker waits for what is under way.",
-    "health.window_seconds": "Over how long attempts are counted.",
-    "health.least_attempts": "How many attempts there must be within it before they count.",
-    "health.error_share": "Which share of them must have failed by the provider's fault.",
-    "health.failures_in_a_row": "How many failures without a success between count too, however far apart; "
+    "dispatch.poll_seconds": "How often an idle worker polls, in case a notification was lost.",
+    "dispatch.stop_seconds": "How long a stopping worker waits for messages in flight.",
+    "health.window_seconds": "The window in which attempts are counted.",
+    "health.least_attempts": "The least attempts within the window before the share counts.",
+    "health.error_share": "The share of failures caused by the provider that opens the circuit breaker.",
+    "health.failures_in_a_row": "How many failures in a row open it too, however far apart; "
     "not for hosts of webhooks and browsers.",
-    "health.rest_seconds": "How long it is left alone then; twice as long each time it fails again.",
-    "health.longest_rest_seconds": "How long at most, unless a quota or refused credentials ask for longer.",
+    "health.rest_seconds": "How long it stays open; doubled each time the test message fails.",
+    "health.longest_rest_seconds": "The longest time, unless a quota or refused credentials require more.",
     "rates.fcm": RATE,
     "rates.apns": RATE,
-    "rates.expo": RATE + " Expo takes 600 for each project.",
+    "rates.expo": RATE + " Expo allows 600 per project.",
     "rates.webpush": RATE,
     "rates.smtp": RATE,
     "rates.webhook": RATE,
-    "rates.ramp_seconds": "Within how many seconds a rate grows from a tenth to the whole after a provider "
-    "was left alone.",
+    "rates.ramp_seconds": "Within how many seconds a rate grows from a tenth to the whole after the circuit "
+    "breaker closed.",
     "fcm.credentials_file": "The JSON key of a Google service account. Left out, FCM is not used.",
     "fcm.project_id": "The Firebase project. Left out: the service account's.",
-    "fcm.base_url": "Where FCM is; change it for a [sandbox](../guides/sandbox.md) alone.",
+    "fcm.base_url": "The address of FCM; change it only for a [sandbox](../guides/sandbox.md).",
     "fcm.max_concurrency": CONCURRENCY,
     "fcm.connect_timeout": CONNECT_TIMEOUT,
     "fcm.timeout": TIMEOUT,
     "fcm.ca_file": CA_FILE,
-    "apns.key_file": "The `.p8` key that Apple handed out. Left out, APNs is not used.",
+    "apns.key_file": "The `.p8` key from Apple. Left out, APNs is not used.",
     "apns.key_id": "The key's id, as Apple's page shows it.",
     "apns.team_id": "The team's id, as Apple's page shows it.",
     "apns.topic": "The app's bundle id.",
-    "apns.environment": "`sandbox` for apps that Xcode put on a phone, `production` for all others.",
-    "apns.base_url": "Where APNs is. Left out: Apple's address for the environment.",
+    "apns.environment": "`sandbox` for apps that Xcode installed on a phone, `production` for all others.",
+    "apns.base_url": "The address of APNs. Left out: Apple's address for the environment.",
     "apns.max_concurrency": CONCURRENCY,
     "apns.connect_timeout": CONNECT_TIMEOUT,
     "apns.timeout": TIMEOUT,
     "apns.ca_file": CA_FILE,
     "expo.enabled": "Whether devices are reached by Expo.",
-    "expo.access_token": "An access token of an Expo account, where the project asks for one.",
-    "expo.base_url": "Where Expo is; change it for a [sandbox](../guides/sandbox.md) alone.",
-    "expo.max_concurrency": CONCURRENCY + " A request carries up to 100.",
+    "expo.access_token": "An access token of an Expo account, if the project requires one.",
+    "expo.base_url": "The address of Expo; change it only for a [sandbox](../guides/sandbox.md).",
+    "expo.max_concurrency": CONCURRENCY + " A request has up to 100.",
     "expo.connect_timeout": CONNECT_TIMEOUT,
     "expo.timeout": TIMEOUT,
     "expo.ca_file": CA_FILE,
     "webpush.enabled": "Whether browsers are reached.",
-    "webpush.subject": "Where a push service finds you: `mailto:ops@example.com`, or a page as `https:`.",
-    "webpush.private_key_file": "A P-256 private key in PEM form. Left out, one is made on the first start "
-    "and kept in the database.",
+    "webpush.subject": "Your contact address for push services: `mailto:…` or an `https:` page.",
+    "webpush.private_key_file": "A P-256 private key in PEM form. Left out, one is generated on the first "
+    "start and stored in the database.",
     "webpush.max_concurrency": CONCURRENCY,
     "webpush.connect_timeout": CONNECT_TIMEOUT,
     "webpush.timeout": TIMEOUT,
     "webpush.ca_file": CA_FILE,
-    "webpush.allow_private_addresses": "Whether endpoints may lie within your own network; for a sandbox.",
+    "webpush.allow_private_addresses": "Switches the SSRF guard off, for a sandbox in a private network.",
     "smtp.host": "The mail server. Left out, no mail is sent.",
     "smtp.port": "Its port: 587 for `starttls`, 465 for `tls`.",
-    "smtp.security": "`none` speaks in plain text; with a password only to this machine.",
-    "smtp.username": "The account, if the server asks for one.",
+    "smtp.security": "`none` is plain text; with a password only to this machine.",
+    "smtp.username": "The account, if the server requires one.",
     "smtp.password": "Its password.",
     "smtp.sender": "The address in `From`, such as `Acme <notify@acme.example>`.",
-    "smtp.reply_to": "Where answers go. Left out: to the sender.",
-    "smtp.connections": "Connections open at most in each worker, each for one mail at a time.",
+    "smtp.reply_to": "The address for replies. Left out: the sender.",
+    "smtp.connections": "The most open connections of each worker, each for one mail at a time.",
     "smtp.timeout": "Seconds a mail may take in all.",
     "smtp.ca_file": CA_FILE,
     "webhook.enabled": "Whether endpoints are called.",
@@ -137,48 +137,48 @@ MEANING: Mapping[str, str] = {
     "webhook.connect_timeout": CONNECT_TIMEOUT,
     "webhook.timeout": TIMEOUT,
     "webhook.ca_file": CA_FILE,
-    "webhook.allow_private_addresses": "Whether endpoints may lie within your own network.",
-    "webhook.user_agent": "What the sender calls itself.",
-    "quiet_hours.enabled": "Whether people are left in peace outside their window.",
-    "quiet_hours.start": "From when people may be disturbed, by their own clock.",
-    "quiet_hours.end": "Until when.",
-    "quiet_hours.spread_seconds": "Over how long what was held leaves after the window opens.",
-    "quiet_hours.default_timezone": "The zone of whoever has none.",
-    "quiet_hours.categories": "A window of its own for a category, `08:00-23:00` or `always`. As a variable: "
+    "webhook.allow_private_addresses": "Switches the SSRF guard off: endpoints may be in a private network.",
+    "webhook.user_agent": "The `User-Agent` of requests.",
+    "quiet_hours.enabled": "Whether deliveries wait for a person's allowed window.",
+    "quiet_hours.start": "When the window opens, in the person's own time.",
+    "quiet_hours.end": "When the window closes.",
+    "quiet_hours.spread_seconds": "Held deliveries are spread over this time after the window opens.",
+    "quiet_hours.default_timezone": "The time zone of people without one.",
+    "quiet_hours.categories": "A window for a category, `08:00-23:00` or `always`. As a variable: "
     "`TOCSIN_QUIET_HOURS__CATEGORIES__ALERTS=always`.",
     "limits.per_person_per_day": "The most a person gets in their own day.",
     "limits.per_device_per_day": "The most a device gets in its owner's day.",
     "limits.categories": "The most a person gets of a category in their own day.",
-    "limits.beyond": "What becomes of the rest: `skip` with the reason, or `defer` to the next day.",
+    "limits.beyond": "The rest is skipped (`skip`), or deferred to the next day (`defer`).",
     "toggles.provider": "An OpenFeature provider as `module:callable`. Left out: our own table.",
-    "unsubscribe.secret": "Signs the links for leaving a category, at least 32 bytes.",
-    "unsubscribe.base_url": "Where the links point: this API as mail readers reach it.",
-    "log.level": "The least that is logged.",
+    "unsubscribe.secret": "Signs the unsubscribe links, at least 32 bytes.",
+    "unsubscribe.base_url": "The public address of this API, for the links.",
+    "log.level": "The lowest level that is logged.",
     "log.format": "`auto` is `console` on a terminal and `json` elsewhere.",
     "periodic.modules": "Python modules that declare periodic producers.",
     "periodic.folder": "A folder of scans.",
-    "periodic.databases": "The databases that scans read, each under a name of your own.",
-    "periodic.lease_seconds": "How long a worker's hold on a run lasts if the worker dies.",
-    "outboxes.NAME.url": "The application's database, `postgresql://…`. `NAME` is a name of your own.",
+    "periodic.databases": "The databases that scans read, each with a name of your choice.",
+    "periodic.lease_seconds": "The duration of a worker's lease on a run.",
+    "outboxes.NAME.url": "The application's database, `postgresql://…`. `NAME` is a name of your choice.",
     "outboxes.NAME.schema": "The schema of the outbox table.",
     "outboxes.NAME.table": "The outbox table.",
-    "outboxes.NAME.producer": "In whose name its intents are accepted. Left out: `NAME`.",
+    "outboxes.NAME.producer": "The producer of its intents. Left out: `NAME`.",
     "outboxes.NAME.batch": "How many rows are read at once.",
-    "outboxes.NAME.poll_seconds": "How often it is looked at, should a wake-up be lost.",
-    "outboxes.NAME.order": "With `aggregate`, the rows of one aggregate are handed in one after the other.",
-    "outboxes.NAME.keep_days": "How many days published rows are kept; 0 means for good. Left out: 7 for "
-    "`intent`, for good otherwise.",
-    "outboxes.NAME.envelope": "What the rows hold.",
+    "outboxes.NAME.poll_seconds": "How often it is polled, in case a notification was lost.",
+    "outboxes.NAME.order": "With `aggregate`, the rows of one aggregate are accepted one after the other.",
+    "outboxes.NAME.keep_days": "How many days published rows are kept; 0 means for ever. Left out: 7 for "
+    "`intent`, for ever otherwise.",
+    "outboxes.NAME.envelope": "The format of the rows.",
     "outboxes.NAME.types": "For `fisa`: the type of the catalog for each type of the rows.",
     "outboxes.NAME.columns.id": "The row's number.",
-    "outboxes.NAME.columns.payload": "What the row holds.",
+    "outboxes.NAME.columns.payload": "The content of the row.",
     "outboxes.NAME.columns.type": "The type of the row.",
-    "outboxes.NAME.columns.aggregate": "The kind of thing that the row is about.",
-    "outboxes.NAME.columns.aggregate_id": "Which one it is about.",
+    "outboxes.NAME.columns.aggregate": "The kind of object that the row is about.",
+    "outboxes.NAME.columns.aggregate_id": "The id of the object.",
     "outboxes.NAME.columns.created_at": "When it was written.",
-    "outboxes.NAME.columns.published_at": "When it was handed in.",
+    "outboxes.NAME.columns.published_at": "When it was accepted.",
     "outboxes.NAME.columns.failed_attempts": "How often that failed.",
-    "outboxes.NAME.columns.next_retry_at": "When it is tried next.",
+    "outboxes.NAME.columns.next_retry_at": "The time of the next attempt.",
     "outboxes.NAME.columns.last_error": "Why it failed.",
 }
 
@@ -192,12 +192,12 @@ class Setting(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name it as a settings file does."""
+        """The name in a settings file."""
         return ".".join(self.path)
 
     @property
     def variable(self) -> str:
-        """Name it as an environment variable."""
+        """The name as an environment variable."""
         return PREFIX + "__".join(self.path).upper()
 
 
@@ -219,15 +219,15 @@ def _is_section(kind: Any) -> bool:
 
 
 def settings_page() -> str:
-    """Write the page."""
+    """Build the page."""
     settings = list(every_setting())
     if undescribed := {setting.name for setting in settings} ^ MEANING.keys():
         raise ValueError(f"tools/docs/settings_page.py does not match the settings: {sorted(undescribed)}")
     intro = (
-        "A setting stands in `tocsin.toml` in the current folder, or in the file that `TOCSIN_CONFIG` names, "
-        "and a variable of the same name goes before it: `port` in the section `[http]` is "
+        "A setting is in `tocsin.toml` in the current folder, or in the file of `TOCSIN_CONFIG`; "
+        "a variable of the same name overrides it: `port` in the section `[http]` is "
         "`TOCSIN_HTTP__PORT`, with two underscores between the levels. A setting that is unknown, wrong or "
-        "contradicts another stops the start, and the message names it."
+        "contradicts another stops the start with a message."
     )
     example = (
         '```toml title="tocsin.toml"\ndatabase_url = "postgresql://tocsin:change-me@db.example.com/tocsin"\n'
@@ -241,7 +241,7 @@ def settings_page() -> str:
         heading = f"## {title}" + (f": `[{section}]`" if section else "")
         blocks += [
             heading,
-            table(["setting", "value", "unless set", "meaning"], map(_row, inside)),
+            table(["setting", "value", "default", "meaning"], map(_row, inside)),
         ]
     return page("Settings", *blocks)
 

@@ -1,4 +1,4 @@
-"""The source tree as the pages and pictures see it."""
+"""The source tree: modules, parts, layers and imports."""
 
 import ast
 import tomllib
@@ -10,7 +10,7 @@ SOURCE = ROOT / "src" / "tocsin"
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
-    """Give every module of Tocsin by its dotted name, in order."""
+    """List every module of Tocsin by its dotted name, in order."""
     for path in sorted(SOURCE.rglob("*.py")):
         parts = path.relative_to(SOURCE.parent).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -18,12 +18,12 @@ def modules() -> Iterator[tuple[str, ast.Module]]:
 
 
 def part_of(module: str) -> str:
-    """Name the part of Tocsin that a module belongs to: its folder, or itself at the top."""
+    """Return the part of Tocsin that a module belongs to: its top-level folder or module."""
     return module.split(".", 2)[1] if "." in module else ""
 
 
 def layers() -> list[list[str]]:
-    """Read the layers that import-linter holds, the topmost first."""
+    """Read the layers of import-linter's contract, the topmost first."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     contracts = project["tool"]["importlinter"]["contracts"]
     declared = next(contract for contract in contracts if contract["type"] == "layers")["layers"]
@@ -44,7 +44,7 @@ def imports() -> dict[str, set[str]]:
 
 
 def direct(edges: dict[str, set[str]]) -> dict[str, set[str]]:
-    """Leave out every import that another way round leads to as well."""
+    """Remove every import that another path of imports implies."""
     return {
         part: {
             target

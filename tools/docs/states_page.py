@@ -1,4 +1,4 @@
-"""The reference of states, transitions and reasons, from the tables that the code obeys."""
+"""The reference of states, transitions and reasons, from the tables that the code uses."""
 
 from tocsin.domain.delivery import reasons
 from tocsin.domain.delivery.states import MEANING, TRANSITIONS, WAITING, State
@@ -8,16 +8,16 @@ INTRO = (
     "A delivery is one notification to one recipient by one channel, to one device or address. "
     "It is always in one of these states. A lease, a worker's time-limited claim, is not a state."
 )
-PICTURE = "![The states of a delivery and the ways between them](../pictures/states.svg)"
+PICTURE = "![The states of a delivery and the transitions between them](../pictures/states.svg)"
 TODAY = (
-    "`delivered` comes of receipts, which today Expo alone [gives](expo.md#what-a-ticket-or-a-receipt-means)."
-    " A receipt that tells of a failure takes `sent` back, and what follows is settled like any attempt. "
-    "Nothing leads from `dead` and `rejected` back to `pending` yet: replaying comes with a later version."
+    "`delivered` comes from receipts, which today only Expo [has](expo.md#what-a-ticket-or-a-receipt-means)."
+    " A receipt with an error revokes `sent`, and the error is settled like that of any attempt. "
+    "A replay of dead letters, from `dead` and `rejected` back to `pending`, comes with a later version."
 )
 
 
 def states_page() -> str:
-    """Write the page."""
+    """Build the page."""
     states = [
         [code(state), "waits" if state in WAITING else "settled", MEANING[state], _followers(state)]
         for state in State

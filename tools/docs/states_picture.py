@@ -113,7 +113,7 @@ def _after(drawing: Drawing) -> set[Edge]:
 
 
 def _over_the_top(start: Box, end: Box, number: int) -> str:
-    """Lead back to the left in a lane above everything, one lane for each number."""
+    """Return a path back to the left above everything, at a height that depends on the number."""
     y, side, lane = start.middle[1], 722 + 22 * number, 16 - 8 * number
     x = end.middle[0] - 16 * number
     return (

@@ -1,4 +1,4 @@
-"""Drawing boxes and arrows as SVG that reads in light and in dark."""
+"""Boxes and arrows as SVG, for light and dark themes."""
 
 from collections.abc import Sequence
 from html import escape
@@ -46,22 +46,22 @@ class Box(NamedTuple):
 
     @property
     def middle(self) -> tuple[float, float]:
-        """Give the centre."""
+        """The centre."""
         return self.x + self.width / 2, self.y + self.height / 2
 
     @property
     def right(self) -> float:
-        """Give the right edge."""
+        """The right edge."""
         return self.x + self.width
 
     @property
     def bottom(self) -> float:
-        """Give the lower edge."""
+        """The lower edge."""
         return self.y + self.height
 
 
 class Drawing:
-    """Collects shapes and writes them down."""
+    """Collects shapes and writes them as SVG."""
 
     def __init__(self, width: int, height: int, title: str, description: str) -> None:
         self._size = width, height
@@ -70,7 +70,7 @@ class Drawing:
         self._shapes: list[str] = []
 
     def box(self, box: Box, kind: str, title: str, lines: Sequence[str] = (), *, mono: bool = False) -> None:
-        """Draw a box with its words in the middle."""
+        """Draw a box with its text in the middle."""
         self._shapes.append(
             f'<rect class="box {kind}" x="{box.x:g}" y="{box.y:g}" width="{box.width:g}" '
             f'height="{box.height:g}" rx="7"/>'
@@ -82,7 +82,7 @@ class Drawing:
             self.text(x, top + 16 * number, line, "small")
 
     def band(self, box: Box, label: str) -> None:
-        """Draw a dashed frame around what belongs together."""
+        """Draw a dashed frame with a caption."""
         self._shapes.append(
             f'<rect class="band" x="{box.x:g}" y="{box.y:g}" width="{box.width:g}" '
             f'height="{box.height:g}" rx="10"/>'
@@ -90,11 +90,11 @@ class Drawing:
         self.text(box.middle[0], box.y + 19, label)
 
     def dot(self, x: float, y: float) -> None:
-        """Draw a point where ways meet."""
+        """Draw a point where lines meet."""
         self._shapes.append(f'<circle class="head" cx="{x:g}" cy="{y:g}" r="5"/>')
 
     def text(self, x: float, y: float, words: str, kind: str = "small", *, anchor: str = "middle") -> None:
-        """Write words."""
+        """Draw a text."""
         self._shapes.append(
             f'<text class="{kind}" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escape(words)}</text>'
         )
@@ -106,7 +106,7 @@ class Drawing:
         self._shapes.append(f'<path class="{kind}" d="{path}"{marker}/>')
 
     def written(self) -> str:
-        """Give the picture as a file."""
+        """Return the picture as SVG text."""
         width, height = self._size
         shapes = "\n".join(self._shapes)
         return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"
@@ -125,19 +125,19 @@ class Drawing:
 
 
 def across(start: Box, end: Box) -> str:
-    """Bend from the right edge of one box to the left edge of another."""
+    """Return a curve from the right edge of one box to the left edge of another."""
     (_, y), (_, end_y) = start.middle, end.middle
     return bend(start.right, y, end.x, end_y)
 
 
 def bend(x: float, y: float, end_x: float, end_y: float) -> str:
-    """Leave and arrive level."""
+    """Return a curve that is horizontal at both ends."""
     half = (x + end_x) / 2
     return f"M{x:g} {y:g}C{half:g} {y:g} {half:g} {end_y:g} {end_x:g} {end_y:g}"
 
 
 def down(start: Box, end: Box, *, leave: float | None = None, arrive: float | None = None) -> str:
-    """Bend from the lower edge of one box to the upper edge of another."""
+    """Return a curve from the lower edge of one box to the upper edge of another."""
     x = start.middle[0] if leave is None else leave
     end_x = end.middle[0] if arrive is None else arrive
     half = (start.bottom + end.y) / 2

@@ -1,4 +1,4 @@
-"""The way of a notification, step by step; each step names the module that takes it."""
+"""The picture of the path of a notification; each step has the module of its code."""
 
 from importlib.util import find_spec
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from tools.docs.svg import Box, Drawing, across, down
 
 
 class Step(NamedTuple):
-    """One step, what it does, and where its code is."""
+    """One step, what it does, and the module of its code."""
 
     title: str
     does: tuple[str, ...]
@@ -16,32 +16,34 @@ class Step(NamedTuple):
 
 ACCEPTING = (
     Step("producer", ("POST /v1/notifications", "or tocsin send")),
-    Step("check", ("type, payload, audience:", "every fault is named"), "engine.accept.planner"),
-    Step("plan", ("one delivery a recipient", "and channel, or a reason"), "domain.plan"),
-    Step("accept", ("one transaction for all", "who came together"), "engine.accept.acceptor"),
+    Step("check", ("type, payload, audience:", "every fault is reported"), "engine.accept.planner"),
+    Step("plan", ("one delivery per recipient", "and channel, with its lane"), "domain.plan"),
+    Step("accept", ("one transaction for all", "that arrive together"), "engine.accept.acceptor"),
 )
 SENDING = (
-    Step("claim", ("what is due, under a lease,", "with all that decides"), "engine.dispatch.claimer"),
-    Step("decide", ("whether and when, and why;", "one for each device"), "engine.dispatch.rules"),
-    Step("prepare", ("render the texts in the", "person's language"), "engine.dispatch.render"),
-    Step("send", ("a lane for each provider,", "no transaction held"), "engine.dispatch.lane"),
+    Step("claim", ("each lane takes what is", "due, with a lease"), "engine.dispatch.claimer"),
+    Step("decide", ("whether and when, and why;", "one row per device"), "engine.dispatch.rules"),
+    Step("render", ("texts and data in the", "person's language"), "engine.dispatch.render"),
+    Step("send", ("one lane per provider,", "no transaction open"), "engine.dispatch.lane"),
     Step("settle", ("outcome, attempt, device:", "guarded by the lease"), "engine.settle.writer"),
 )
 WIDTH, HEIGHT, GAP, LEFT = 186, 86, 40, 32
 
 
 def way_picture() -> str:
-    """Draw both halves of the way and the tables between them."""
+    """Draw both halves of the path and the tables between them."""
     for step in (*ACCEPTING, *SENDING):
         if step.module and find_spec(f"tocsin.{step.module}") is None:
-            raise ValueError(f"the way of a notification names tocsin.{step.module}, which is not there")
+            raise ValueError(
+                f"the path of a notification has the module tocsin.{step.module}, which does not exist"
+            )
     drawing = Drawing(
         1178,
         420,
-        "The way of a notification",
-        "Accepting ends in one Postgres transaction; sending starts from what is stored and can be repeated.",
+        "The path of a notification",
+        "Accepting is one Postgres transaction; sending starts from stored rows and can be repeated.",
     )
-    drawing.band(Box(16, 14, 1146, 130), "API process: answered 202 only after the commit")
+    drawing.band(Box(16, 14, 1146, 130), "API process: 202 is answered after the commit")
     drawing.band(Box(16, 276, 1146, 130), "worker process: any step can be repeated after a crash")
     accepting = [Box(LEFT + number * (WIDTH + GAP), 44, WIDTH, HEIGHT) for number in range(len(ACCEPTING))]
     sending = [Box(LEFT + number * (WIDTH + GAP), 306, WIDTH, HEIGHT) for number in range(len(SENDING))]
@@ -59,5 +61,5 @@ def way_picture() -> str:
     drawing.text(sending[0].middle[0] + 12, 262, "wake, SKIP LOCKED", anchor="start")
     x = sending[-1].middle[0]
     drawing.arrow(f"M{x:g} {sending[-1].y:g}L{x:g} {stored.bottom:g}")
-    drawing.text(x - 12, 262, "sent, or when to try again", anchor="end")
+    drawing.text(x - 12, 262, "sent, or the next attempt", anchor="end")
     return drawing.written()
