@@ -1,4 +1,4 @@
-"""What every example has around it: Postgres, a sandbox with virtual phones, and Tocsin itself.
+"""What every example needs: Postgres, a sandbox with virtual phones, and Tocsin itself.
 
 The parts are the real ones. In production an application has the same calls and other addresses.
 """
@@ -22,7 +22,7 @@ import msgspec
 from pyreqwest.client import ClientBuilder
 from pyreqwest.exceptions import PyreqwestError
 
-from examples.telling import PATIENCE, StoryEndsError, say, until
+from examples.demonstration import TIMEOUT_SECONDS, ExampleError, say, until
 from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
 from tocsin.cli.run.stand_ins import settings_for
@@ -39,19 +39,19 @@ FAULTS = 500
 
 
 class Receiver(msgspec.Struct, frozen=True):
-    """A virtual phone or mailbox of somebody's."""
+    """A person's virtual phone or mailbox."""
 
     name: str
     address: str
     sandbox: Sandbox
 
     def received(self) -> list[Appearance]:
-        """Give what has arrived so far, as it is shown."""
+        """Return what has arrived so far, as it is shown."""
         known = self.sandbox.phones.find(self.address)
         return [appearance(received) for received in known.messages] if known else []
 
     async def show(self, count: int) -> None:
-        """Wait for so many messages and show all there are, so that one too many is seen."""
+        """Wait for a number of messages and print all of them, including unexpected ones."""
 
         async def arrived() -> bool:
             return len(self.received()) >= count
@@ -63,7 +63,7 @@ class Receiver(msgspec.Struct, frozen=True):
 
 
 class Playground:
-    """Everything that runs beside the example; it stops when the example ends."""
+    """Everything that runs with the example and stops when it ends."""
 
     def __init__(self, config: Path, folder: Path, sandbox: Sandbox, server_url: str) -> None:
         self.sandbox = sandbox
@@ -83,7 +83,7 @@ class Playground:
         }
 
     async def create_database(self, name: str) -> str:
-        """Make a database for the application, beside Tocsin's own, with an outbox; give its address."""
+        """Create a database with an outbox for the application; return its address."""
         url = urlsplit(self._server_url)._replace(path=f"/{name}").geturl()
         await _execute(self._server_url, f"create database {name}")
         # The same as `tocsin outbox install --url …`.
@@ -97,17 +97,17 @@ class Playground:
         await answers(f"{self.base_url}/readyz", process)
 
     async def key(self, name: str, role: Role = Role.PRODUCER) -> str:
-        """Make an API key, as `tocsin keys create` does."""
+        """Create an API key, as `tocsin keys create` does."""
         async with migrated_pool(Settings(), self._server_url) as pool, pool.acquire() as connection:
             return (await create_key(connection, name, role, utc_now())).secret
 
     async def client(self, producer: str) -> AsyncTocsin:
-        """Give a client with a key of its own."""
+        """Return a client with its own key."""
         client = AsyncTocsin(self.base_url, await self.key(producer))
         return await self._exits.enter_async_context(client)
 
     def app(self, client: AsyncTocsin, owner: str) -> AsyncPerson:
-        """Give somebody's app after sign-in: it holds a token that names its owner."""
+        """Return a client as a person's app, with a token of that person."""
         now = int(time.time())
         claims = {"sub": owner, "iat": now, "exp": now + 3600}
         return client.for_user(jwt.encode(claims, self._jwt_secret, "HS256"))
@@ -115,7 +115,7 @@ class Playground:
     async def phone(
         self, client: AsyncTocsin, owner: str, *, locale: str, provider: Literal["fcm", "expo"]
     ) -> Receiver:
-        """Give somebody a phone, and let their app register it."""
+        """Create a virtual phone and register it for a person."""
         mark = f"{owner}-{secrets.token_hex(8)}"
         token = f"ExponentPushToken[{mark}]" if provider == "expo" else mark
         await self.app(client, owner).register_device(token, "android", provider=provider, locale=locale)
@@ -157,7 +157,7 @@ async def answers(url: str, process: asyncio.subprocess.Process) -> None:
 
     async def look() -> bool:
         if process.returncode is not None:
-            raise StoryEndsError(f"The process that should answer at {url} has ended.")
+            raise ExampleError(f"The process that should answer at {url} has ended.")
         try:
             response = await client.get(url).build().send()
         except PyreqwestError:
@@ -169,7 +169,7 @@ async def answers(url: str, process: asyncio.subprocess.Process) -> None:
 
 
 def free_port() -> int:
-    """Give a port that nobody listens on."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -177,7 +177,7 @@ def free_port() -> int:
 
 @contextmanager
 def _open_folder() -> Iterator[Path]:
-    """Give a temporary folder that Postgres can enter, which as root runs as a user of its own."""
+    """Create a temporary folder that Postgres can enter, which as root runs as another user."""
     with tempfile.TemporaryDirectory(prefix="tocsin-example-") as made:
         folder = Path(made)
         folder.chmod(0o755)
@@ -197,7 +197,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         return
     process.terminate()
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await process.wait()
     except TimeoutError:
         process.kill()

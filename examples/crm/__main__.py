@@ -1,4 +1,4 @@
-"""`python -m examples.crm`: a new customer is told of by scan, by event and by both."""
+"""`python -m examples.crm`: a new customer, found by scan, by event and by both."""
 
 import asyncio
 from contextlib import suppress
@@ -8,8 +8,8 @@ import asyncpg
 
 from examples.crm.customers import add_customer
 from examples.crm.operations import Operator
+from examples.demonstration import heading, run, say
 from examples.playground import Receiver, playground
-from examples.telling import chapter, play, say
 from tocsin.api.auth.roles import Role
 
 HERE = Path(__file__).parent
@@ -23,8 +23,8 @@ class RefusedError(Exception):
     """Something goes wrong after the customer was added."""
 
 
-async def story() -> None:
-    """Start everything, then tell of each way in turn."""
+async def example() -> None:
+    """Start everything, then show each method."""
     async with playground(HERE / "tocsin.toml") as town:
         url = await town.create_database("crm")
         crm = await asyncpg.connect(url)
@@ -41,29 +41,29 @@ async def story() -> None:
 
 
 async def tell(crm: asyncpg.Connection, phone: Receiver, operator: Operator) -> None:
-    """Add customers and look at the seller's phone."""
-    chapter("By scan: an import that knows nothing of Tocsin")
+    """Add customers and check the seller's phone."""
+    heading("By scan: an import that knows nothing of Tocsin")
     await crm.execute(IMPORT)
     await operator.run_scans(up_to=1)
     await phone.show(1)
 
-    chapter("By event: the application adds a customer")
+    heading("By event: the application adds a customer")
     async with crm.transaction():
         added = await add_customer(crm, "Katherine Johnson", "ada")
     await phone.show(2)
 
-    chapter("By event: the application changes its mind")
+    heading("By event: the application changes its mind")
     with suppress(RefusedError):
         async with crm.transaction():
             await add_customer(crm, "Nobody", "ada")
             raise RefusedError
     say("  The transaction rolled back: no customer, no notification.")
 
-    chapter("By both: the scans find the customer of the event")
+    heading("By both: the scans find the customer of the event")
     await asyncio.sleep(2)
     await operator.run_scans(up_to=added.id)
     await phone.show(2)
 
 
 if __name__ == "__main__":
-    play(story)
+    run(example)

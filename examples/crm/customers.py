@@ -1,4 +1,4 @@
-"""The CRM's own code: a customer is added, and the seller who looks after them hears of it."""
+"""The CRM's own code: a customer is added, and the seller is notified."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ ADD_CUSTOMER = "insert into customers (name, seller) values ($1, $2) returning i
 
 
 class Customer(msgspec.Struct, frozen=True):
-    """A row of the table, and what is said of it."""
+    """A row of the table, and its notification."""
 
     id: int
     name: str
@@ -19,12 +19,12 @@ class Customer(msgspec.Struct, frozen=True):
 
     @property
     def payload(self) -> dict[str, Any]:
-        """Give what the texts of the notification speak of."""
+        """The payload of the notification."""
         return {"customer_name": self.name, "customer_id": f"c-{self.id}"}
 
     @property
     def key(self) -> str:
-        """Name what happened: scan and event say the same of a customer, so it is accepted once."""
+        """The idempotency key: scan and event use the same, so a customer is accepted once."""
         return f"new_customer:{self.id}"
 
 

@@ -1,17 +1,17 @@
-"""The operator's hand on the scans, which run every minute by themselves."""
+"""Control of the scans, which run every minute."""
 
 import asyncio
 
 import msgspec
 from pyreqwest.client import Client, ClientBuilder
 
-from examples.telling import say, until
+from examples.demonstration import say, until
 
 SCANS = ("new_customer", "new_customer_in_python")
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a scan is."""
+    """The progress of a scan."""
 
     name: str
     checkpoint: int | None
@@ -31,7 +31,7 @@ class Operator:
         self._base_url = base_url
 
     async def run_scans(self, up_to: int) -> None:
-        """Run the scans now, wait until they are past a customer, and tell what they found."""
+        """Run the scans now, wait until they have passed a customer, and print what they found."""
         async with self._http() as http:
 
             async def known() -> bool:

@@ -1,12 +1,12 @@
-"""`python -m examples.django_shop`: mail leaves if, and only if, the shop's transaction commits."""
+"""`python -m examples.django_shop`: mail is sent if, and only if, the shop's transaction commits."""
 
 from pathlib import Path
 
 import asyncpg
 
+from examples.demonstration import heading, run, say
 from examples.django_shop.shop import Shop
 from examples.playground import Playground, Receiver, playground
-from examples.telling import chapter, play, say
 
 HERE = Path(__file__).parent
 ADA = "ada@example.com"
@@ -15,8 +15,8 @@ select (select count(*) from orders_order) as orders, (select count(*) from tocs
 """
 
 
-async def story() -> None:
-    """Open the shop first: it needs its own database and nothing of Tocsin."""
+async def example() -> None:
+    """Start the shop first: it needs its own database, but not Tocsin."""
     async with playground(HERE / "tocsin.toml") as town:
         url = await town.create_database("shop")
         shop = Shop(town, url)
@@ -28,19 +28,19 @@ async def tell(town: Playground, shop: Shop, url: str) -> None:
     """Order, fail to order, and ship."""
     mailbox = Receiver(f"mailbox of {ADA}", ADA, town.sandbox)
 
-    chapter("An order, while Tocsin is not running")
+    heading("An order, while Tocsin is not running")
     await shop.post("/orders", email=ADA, item="A teapot", amount="24.90", card="good")
     await show_tables(url)
 
-    chapter("A card is declined: the view fails after it has published")
+    heading("A card is declined: the view fails after it has published")
     await shop.post("/orders", email=ADA, item="A kettle", amount="49.00", card="declined")
     await show_tables(url)
 
-    chapter("The relay finds what waits in the outbox")
+    heading("The relay finds what waits in the outbox")
     await town.start_tocsin(TOCSIN_OUTBOXES__SHOP__URL=url)
     await mailbox.show(1)
 
-    chapter("The order is shipped; somebody clicks twice")
+    heading("The order is shipped; somebody clicks twice")
     await shop.post("/orders/1/ship")
     await shop.post("/orders/1/ship")
     await show_tables(url)
@@ -48,7 +48,7 @@ async def tell(town: Playground, shop: Shop, url: str) -> None:
 
 
 async def show_tables(url: str) -> None:
-    """Show what has become of the transactions."""
+    """Print the rows that the transactions left."""
     connection = await asyncpg.connect(url)
     try:
         row = await connection.fetchrow(COUNT)
@@ -58,4 +58,4 @@ async def show_tables(url: str) -> None:
 
 
 if __name__ == "__main__":
-    play(story)
+    run(example)

@@ -1,16 +1,16 @@
-"""The shop in a process of its own, as its customers meet it."""
+"""The shop in a separate process."""
 
 import asyncio
 import sys
 
 from pyreqwest.client import ClientBuilder
 
+from examples.demonstration import ExampleError, say
 from examples.playground import Playground, answers, free_port
-from examples.telling import StoryEndsError, say
 
 
 class Shop:
-    """Serves the Django project and speaks to it over HTTP."""
+    """Serves the Django project and calls it over HTTP."""
 
     def __init__(self, town: Playground, database_url: str) -> None:
         self._town = town
@@ -22,10 +22,10 @@ class Shop:
         }
 
     async def open(self) -> None:
-        """Make the tables, then serve."""
+        """Create the tables, then serve."""
         migrating = await self._run("django", "migrate", "--verbosity=0")
         if await migrating.wait():
-            raise StoryEndsError("The tables of the shop could not be made.")
+            raise ExampleError("The tables of the shop could not be made.")
         application = "examples.django_shop.wsgi:application"
         serving = await self._run(
             "granian",
@@ -38,7 +38,7 @@ class Shop:
         await answers(f"{self._base_url}/", serving)
 
     async def post(self, path: str, **body: str) -> None:
-        """Ask for something and say what the shop answers."""
+        """Send a request and print the answer of the shop."""
         async with ClientBuilder().base_url(self._base_url).build() as http:
             response = await http.post(path).body_json(body).build().send()
             answer = await response.json()

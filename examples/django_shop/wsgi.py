@@ -1,4 +1,4 @@
-"""The application, for a server."""
+"""The WSGI application."""
 
 from django.core.wsgi import get_wsgi_application
 

@@ -1,4 +1,4 @@
-"""The gym's own code: workouts are told of at once, classes half an hour before they start."""
+"""The gym's own code: a push for a workout at once, a reminder half an hour before a class."""
 
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -11,7 +11,7 @@ REMIND_BEFORE = timedelta(minutes=30)
 
 
 class Workout(msgspec.Struct, frozen=True):
-    """Something to do."""
+    """A workout."""
 
     id: str
     name: str
@@ -27,7 +27,7 @@ class GymClass(msgspec.Struct, frozen=True):
 
 
 class Gym:
-    """Assigns workouts and keeps bookings, each with the notification that reminds of it."""
+    """Assigns workouts and stores bookings, each with the id of its reminder."""
 
     def __init__(self, tocsin: AsyncTocsin) -> None:
         self._tocsin = tocsin
@@ -35,7 +35,7 @@ class Gym:
         self._reminders: dict[str, dict[str, UUID]] = {}
 
     async def assign_workout(self, workout: Workout, *, coach: str, member: str) -> UUID:
-        """Tell a member of a workout now."""
+        """Notify a member of a workout now."""
         taken = await self._tocsin.send(
             "workout_assigned",
             users=[member],
@@ -45,7 +45,7 @@ class Gym:
         return taken.notification_id
 
     async def book(self, lesson: GymClass, member: str) -> UUID:
-        """Book a class and schedule its reminder; booked twice by mistake, it reminds once."""
+        """Book a class and schedule its reminder; a duplicate booking causes one reminder."""
         taken = await self._tocsin.send(
             "class_reminder",
             users=[member],
@@ -57,12 +57,12 @@ class Gym:
         return taken.notification_id
 
     async def move_class(self, lesson: GymClass, starts_at: datetime) -> GymClass:
-        """Let a class start at another time, and its reminders move along."""
+        """Move a class to another time, with its reminders."""
         for reminder in self._reminders[lesson.id].values():
             await self._tocsin.reschedule(reminder, starts_at - REMIND_BEFORE)
         return msgspec.structs.replace(lesson, starts_at=starts_at)
 
     async def cancel_class(self, lesson: GymClass) -> None:
-        """Cancel a class and take its reminders back."""
+        """Cancel a class and its reminders."""
         for reminder in self._reminders.pop(lesson.id).values():
             await self._tocsin.cancel(reminder)

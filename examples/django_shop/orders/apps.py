@@ -1,4 +1,4 @@
-"""How Django finds the app."""
+"""The Django app configuration."""
 
 from django.apps import AppConfig
 

@@ -1,10 +1,10 @@
-"""What the shop keeps."""
+"""The models of the shop."""
 
 from django.db import models
 
 
 class Order(models.Model):
-    """Something that somebody has bought."""
+    """An order of a customer."""
 
     email = models.EmailField()
     item = models.CharField(max_length=200)
@@ -12,7 +12,7 @@ class Order(models.Model):
     shipped_at = models.DateTimeField(null=True)
 
     class Meta:
-        """Names the app, because it stands in a folder of examples."""
+        """Sets the app label, because the app is in a folder of examples."""
 
         app_label = "orders"
 

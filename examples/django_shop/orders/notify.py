@@ -1,11 +1,11 @@
-"""What customers hear of their orders. Call these within `transaction.atomic()`."""
+"""Notifications about orders. Call these within `transaction.atomic()`."""
 
 from examples.django_shop.orders.models import Order
 from tocsin.client.outbox.django import publish
 
 
 def placed(order: Order) -> None:
-    """Tell the customer that the shop has the order."""
+    """Notify the customer that the order was placed."""
     publish(
         "order_placed",
         emails=[order.email],
@@ -17,7 +17,7 @@ def placed(order: Order) -> None:
 
 
 def shipped(order: Order) -> None:
-    """Tell the customer that the order is on its way."""
+    """Notify the customer that the order was shipped."""
     publish(
         "order_shipped",
         emails=[order.email],

@@ -1,10 +1,10 @@
-"""A stand-in for whoever takes the money."""
+"""A fake payment service."""
 
 from decimal import Decimal
 
 
 class DeclinedError(Exception):
-    """The bank said no."""
+    """The card was declined."""
 
 
 def charge(card: str, amount: Decimal) -> None:

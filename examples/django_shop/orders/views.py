@@ -16,7 +16,7 @@ from examples.django_shop.orders.payment import DeclinedError, charge
 
 @require_POST
 def place(request: HttpRequest) -> JsonResponse:
-    """Take an order. The mail is part of the transaction: it leaves if, and only if, the order stays."""
+    """Place an order. The mail is part of the transaction: it is sent if, and only if, it commits."""
     wanted = json.loads(request.body)
     try:
         with transaction.atomic():
@@ -33,7 +33,7 @@ def place(request: HttpRequest) -> JsonResponse:
 @require_POST
 @transaction.atomic
 def ship(_: HttpRequest, number: int) -> JsonResponse:
-    """Send an order on its way; once only, however often it is asked for."""
+    """Ship an order, once only, however often it is requested."""
     order = get_object_or_404(Order.objects.select_for_update(), pk=number)
     if order.shipped_at is None:
         order.shipped_at = timezone.now()
