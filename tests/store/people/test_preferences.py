@@ -135,6 +135,6 @@ async def test_what_is_malformed_reads_as_yes_and_is_said_once_for_each_person(p
     assert allows(await stored(pool, "mal-1"), "offers", "push") is Choice.NO
     assert allows(await stored(pool, "mal-2"), "orders", "push") is Choice.MALFORMED_YES
     assert sorted((line["event"], line["user_id"], line["log_level"]) for line in logs) == [
-        ("stored preferences are malformed and read as yes", "mal-1", "warning"),
-        ("stored preferences are malformed and read as yes", "mal-2", "warning"),
+        ("malformed preferences ignored", "mal-1", "warning"),
+        ("malformed preferences ignored", "mal-2", "warning"),
     ]

@@ -78,4 +78,4 @@ def _read(user_id: str, stored: str) -> StoredChoices:
 @lru_cache(maxsize=_REMEMBERED_PEOPLE)
 def _log_malformed(user_id: str, error: str) -> None:
     """Log once for each person and error; the cache remembers what was logged."""
-    _log.warning("stored preferences are malformed and read as yes", user_id=user_id, error=error)
+    _log.warning("malformed preferences ignored", user_id=user_id, error=error)
