@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from tocsin.catalog.policies import each_version, parse_policies, policy_violations
-from tocsin.catalog.schema import KeyPath, Schema, Violation, schema_violations
-from tocsin.catalog.source import Source
+from tocsin.catalog.schema import KeyPath, Schema, SchemaViolation, schema_violations
+from tocsin.catalog.source import YamlSource
 from tocsin.domain.catalog import NotificationType, Upgrade
 from tocsin.domain.faults import Fault
 from tocsin.domain.people.locale import normalize
@@ -29,7 +29,7 @@ class Declaration(msgspec.Struct, frozen=True):
 
     type: NotificationType
     schema: Schema
-    source: Source
+    source: YamlSource
     key_path: KeyPath
 
     @property
@@ -51,7 +51,7 @@ class Declaration(msgspec.Struct, frozen=True):
         return self.source.fault((*self.key_path, *below), code, message)
 
 
-def read_declarations(source: Source) -> tuple[list[Declaration], list[Fault]]:
+def read_declarations(source: YamlSource) -> tuple[list[Declaration], list[Fault]]:
     """Parse every type of a file; return those without faults, and all faults."""
     faults = list(source.faults) or _faults(source, _file_violations(source.value))
     if faults:
@@ -65,36 +65,36 @@ def read_declarations(source: Source) -> tuple[list[Declaration], list[Fault]]:
     return declarations, faults
 
 
-def _faults(source: Source, violations: Iterator[Violation]) -> list[Fault]:
+def _faults(source: YamlSource, violations: Iterator[SchemaViolation]) -> list[Fault]:
     return [source.fault(found.key_path, found.code, found.message) for found in violations]
 
 
-def _file_violations(value: Any) -> Iterator[Violation]:
+def _file_violations(value: Any) -> Iterator[SchemaViolation]:
     for found in _FILE.violations(value):
         subject = str(found.key_path[-1]) if found.key_path else "the file"
-        yield Violation(found.key_path, found.code, f"{subject}: {found.message}")
+        yield SchemaViolation(found.key_path, found.code, f"{subject}: {found.message}")
 
 
-def _type_violations(name: str, entry: Mapping[str, Any]) -> Iterator[Violation]:
+def _type_violations(name: str, entry: Mapping[str, Any]) -> Iterator[SchemaViolation]:
     """List what is wrong with a type beyond what the JSON Schema of the file checks."""
     locale = entry.get("default_locale", DEFAULT_LOCALE)
     if (problem := locale_problem(locale)) is not None:
-        yield Violation((name, "default_locale"), "locale", problem)
+        yield SchemaViolation((name, "default_locale"), "locale", problem)
     yield from policy_violations(name, entry)
     for key_path, version in each_version(name, entry):
         if "push" in version and "push" not in entry["channels"]:
             message = f"{name} has no channel push; add the channel or remove this section"
-            yield Violation((*key_path, "push"), "channel", message)
+            yield SchemaViolation((*key_path, "push"), "channel", message)
         yield from _version_violations(key_path, version)
     for number, older in entry.get("versions", {}).items():
         key_path = (name, "versions", number)
         if int(number) >= entry["version"]:
             message = f"version {number} is not older than {entry['version']}, the newest"
-            yield Violation(key_path, "version", message)
+            yield SchemaViolation(key_path, "version", message)
         for section in ("data", "push"):
             if "upgrade" in older and section in older:
                 message = f"{section} comes from the version that this one upgrades to; remove it here"
-                yield Violation((*key_path, section), section, message)
+                yield SchemaViolation((*key_path, section), section, message)
 
 
 def locale_problem(locale: str) -> str | None:
@@ -105,20 +105,22 @@ def locale_problem(locale: str) -> str | None:
     return f"{locale!r} is not a locale" if normal is None else f"write the locale {locale!r} as {normal!r}"
 
 
-def _version_violations(key_path: KeyPath, version: Mapping[str, Any]) -> Iterator[Violation]:
+def _version_violations(key_path: KeyPath, version: Mapping[str, Any]) -> Iterator[SchemaViolation]:
     for found in schema_violations(version["payload"]):
         subject = ".".join(map(str, ("payload", *found.key_path)))
-        yield Violation((*key_path, "payload", *found.key_path), "schema", f"{subject}: {found.message}")
+        yield SchemaViolation(
+            (*key_path, "payload", *found.key_path), "schema", f"{subject}: {found.message}"
+        )
     for field in version.get("data", {}):
         if field in _RESERVED_DATA or field.startswith(_RESERVED_PREFIXES):
             message = f"the data field {field} is reserved; choose another name"
-            yield Violation((*key_path, "data", field), "reserved", message)
+            yield SchemaViolation((*key_path, "data", field), "reserved", message)
         elif field in _APPEARANCE_DATA and field in version.get("push", {}):
             message = f"push.{field} reaches the app as the data field {field}; remove one of them"
-            yield Violation((*key_path, "data", field), "reserved", message)
+            yield SchemaViolation((*key_path, "data", field), "reserved", message)
 
 
-def _declarations(source: Source, name: str, entry: Mapping[str, Any]) -> Iterator[Declaration]:
+def _declarations(source: YamlSource, name: str, entry: Mapping[str, Any]) -> Iterator[Declaration]:
     for key_path, version in each_version(name, entry):
         notification_type = NotificationType(
             name=name,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from tocsin.catalog.source import Source, read_source
+from tocsin.catalog.source import YamlSource, read_source
 from tocsin.catalog.templates.jinja import TemplateSource
 from tocsin.domain.faults import Fault
 
@@ -25,7 +25,7 @@ class TemplateFile(msgspec.Struct, frozen=True):
 class Folder(msgspec.Struct, frozen=True):
     """Every file of a catalog folder, and the faults of those that cannot be read."""
 
-    types: tuple[Source, ...]
+    types: tuple[YamlSource, ...]
     templates: tuple[TemplateFile, ...]
     faults: tuple[Fault, ...]
 
@@ -55,7 +55,7 @@ class _Reader:
         self.faults: list[Fault] = []
         self._root = root
 
-    def source(self, path: Path) -> Source | None:
+    def source(self, path: Path) -> YamlSource | None:
         if path.suffix not in {".yaml", ".yml"}:
             message = "a file of types is named types/<name>.yaml; rename or move this file"
             self._fault(path, "name", message)

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tocsin.catalog.schema import KeyPath, Violation
+from tocsin.catalog.schema import KeyPath, SchemaViolation
 from tocsin.domain.catalog import Policies
 from tocsin.domain.delivery.backoff import parse_backoff, parse_duration
 from tocsin.domain.digest import NAMES
@@ -24,23 +24,25 @@ def each_version(name: str, entry: Mapping[str, Any]) -> Iterator[tuple[KeyPath,
         yield (name, "versions", number), older
 
 
-def policy_violations(name: str, entry: Mapping[str, Any]) -> Iterator[Violation]:
+def policy_violations(name: str, entry: Mapping[str, Any]) -> Iterator[SchemaViolation]:
     """List what is wrong with the policies of a type beyond what the JSON Schema of the file checks."""
     policies, section = entry.get("policies", {}), (name, "policies")
     try:
         parse_backoff(policies["backoff"]) if "backoff" in policies else None
     except ValueError as error:
-        yield Violation((*section, "backoff"), "backoff", str(error))
+        yield SchemaViolation((*section, "backoff"), "backoff", str(error))
     for policy, field in _DURATIONS.items():
         if policy in policies and (problem := _duration_problem(policy, policies[policy][field])):
-            yield Violation((*section, policy, field), policy, problem)
+            yield SchemaViolation((*section, policy, field), policy, problem)
     if "digest" in policies:
         yield from _digest_violations(name, entry, (*section, "digest"))
     if "failover" in policies:
         yield from _failover_violations(name, entry, (*section, "failover"))
     for channel in policies.get("attempts", {}):
         if channel not in entry["channels"]:
-            yield Violation((*section, "attempts", channel), "channel", f"{name} has no channel {channel}")
+            yield SchemaViolation(
+                (*section, "attempts", channel), "channel", f"{name} has no channel {channel}"
+            )
 
 
 def parse_policies(section: Mapping[str, Any]) -> Policies:
@@ -65,11 +67,11 @@ def _duration_problem(policy: str, text: str) -> str | None:
     return f"must be longer than 0 and at most {longest.days}d, not {text}"
 
 
-def _digest_violations(name: str, entry: Mapping[str, Any], section: KeyPath) -> Iterator[Violation]:
+def _digest_violations(name: str, entry: Mapping[str, Any], section: KeyPath) -> Iterator[SchemaViolation]:
     policies = entry["policies"]
     if policies.get("ordered"):
         message = "the notifications of a digest have no order; remove digest or ordered"
-        yield Violation(section, "digest", message)
+        yield SchemaViolation(section, "digest", message)
     by = policies["digest"].get("by")
     for key_path, version in each_version(name, entry):
         if "upgrade" in version:
@@ -77,26 +79,26 @@ def _digest_violations(name: str, entry: Mapping[str, Any], section: KeyPath) ->
         fields = version["payload"].get("properties", {})
         if by is not None and by not in fields:
             message = f"{by!r} is not a field of the payload, which has: {', '.join(fields) or 'none'}"
-            yield Violation((*section, "by"), "digest", message)
+            yield SchemaViolation((*section, "by"), "digest", message)
         for reserved in NAMES:
             if reserved in fields:
                 message = f"the templates of a digest use {reserved} for its own list; rename the field"
-                yield Violation((*key_path, "payload", "properties", reserved), "reserved", message)
+                yield SchemaViolation((*key_path, "payload", "properties", reserved), "reserved", message)
 
 
-def _failover_violations(name: str, entry: Mapping[str, Any], section: KeyPath) -> Iterator[Violation]:
+def _failover_violations(name: str, entry: Mapping[str, Any], section: KeyPath) -> Iterator[SchemaViolation]:
     policies, channels = entry["policies"], entry["channels"]
     target, after = policies["failover"]["to"], policies["failover"]["after"]
     if "push" not in channels:
-        yield Violation(section, "failover", f"only a push fails over, and {name} has no channel push")
+        yield SchemaViolation(section, "failover", f"only a push fails over, and {name} has no channel push")
     if target == "push" or target not in channels:
         others = ", ".join(channel for channel in channels if channel != "push") or "none"
         message = f"{target} is not another channel of {name}, which has besides push: {others}"
-        yield Violation((*section, "to"), "failover", message)
+        yield SchemaViolation((*section, "to"), "failover", message)
     if "digest" in policies:
         message = "a digest has no push of its own to wait for; remove digest or failover"
-        yield Violation(section, "failover", message)
+        yield SchemaViolation(section, "failover", message)
     ttl = policies.get("ttl_seconds", 0)
     if _duration_problem("failover", after) is None and 0 < ttl <= parse_duration(after).total_seconds():
         message = f"must be shorter than ttl_seconds ({ttl}), when everything has expired"
-        yield Violation((*section, "after"), "failover", message)
+        yield SchemaViolation((*section, "after"), "failover", message)

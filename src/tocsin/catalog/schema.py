@@ -20,7 +20,7 @@ _META = Draft202012Validator(
 )
 
 
-class Violation(msgspec.Struct, frozen=True):
+class SchemaViolation(msgspec.Struct, frozen=True):
     """One rule that a value breaks, and the key path of the value."""
 
     key_path: KeyPath
@@ -40,7 +40,7 @@ class Schema:
         """Return whether a value satisfies the schema."""
         return self._validator.is_valid(value)
 
-    def violations(self, value: Any) -> list[Violation]:
+    def violations(self, value: Any) -> list[SchemaViolation]:
         """List every violation of the schema by a value."""
         if self._validator.is_valid(value):
             return []
@@ -54,7 +54,7 @@ class Schema:
         ]
 
 
-def schema_violations(schema: Mapping[str, Any]) -> list[Violation]:
+def schema_violations(schema: Mapping[str, Any]) -> list[SchemaViolation]:
     """List what makes a schema invalid as a JSON Schema."""
     meta_violations = [found for error in _META.iter_errors(dict(schema)) for found in _violations(error)]
     if meta_violations:
@@ -71,25 +71,25 @@ def dotted(root: str, key_path: KeyPath) -> str:
     return root + "".join(f"[{step}]" if isinstance(step, int) else f".{_clipped(step)}" for step in key_path)
 
 
-def _violations(error: ValidationError) -> Iterator[Violation]:
+def _violations(error: ValidationError) -> Iterator[SchemaViolation]:
     key_path = tuple(error.instance_path)
     match error.kind:
         case ValidationErrorKind.Required(property=name):
-            yield Violation((*key_path, name), "missing", "is missing")
+            yield SchemaViolation((*key_path, name), "missing", "is missing")
         case ValidationErrorKind.AdditionalProperties(unexpected=names):
             for name in names:
-                yield Violation((*key_path, name), "unknown", "is not a known field")
+                yield SchemaViolation((*key_path, name), "unknown", "is not a known field")
         case ValidationErrorKind.PropertyNames(error=inner):
             for found in _violations(inner):
-                yield Violation((*key_path, str(inner.instance)), "name", f"the name {found.message}")
+                yield SchemaViolation((*key_path, str(inner.instance)), "name", f"the name {found.message}")
         case ValidationErrorKind.Enum(options=options):
             allowed = ", ".join(str(option) for option in options)
-            yield Violation(key_path, "enum", f"{_shown(error.instance)} is not one of: {allowed}")
+            yield SchemaViolation(key_path, "enum", f"{_shown(error.instance)} is not one of: {allowed}")
         case ValidationErrorKind.Constant(expected_value=expected):
-            yield Violation(key_path, "const", f"{_shown(error.instance)} is not {_shown(expected)}")
+            yield SchemaViolation(key_path, "const", f"{_shown(error.instance)} is not {_shown(expected)}")
         case other:
             message = error.message.replace(_MASK, _shown(error.instance))
-            yield Violation(key_path, _snake(other.name) or "schema", message)
+            yield SchemaViolation(key_path, _snake(other.name) or "schema", message)
 
 
 def _shown(value: Any) -> str:

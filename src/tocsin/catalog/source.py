@@ -28,7 +28,7 @@ _PARSERS: Mapping[str, Callable[[str], Any]] = {
 }
 
 
-class Source(msgspec.Struct, frozen=True):
+class YamlSource(msgspec.Struct, frozen=True):
     """One YAML file: its value, the line of each key path in it, and its syntax faults."""
 
     path: str
@@ -55,7 +55,7 @@ for _name, (_pattern, _first) in _SCALARS.items():
     _Loader.add_implicit_resolver(_TAG + _name, re.compile(rf"(?:{_pattern})\Z", re.ASCII), _first)
 
 
-def read_source(path: str, text: str) -> Source:
+def read_source(path: str, text: str) -> YamlSource:
     """Parse one YAML document; the value of a file with a syntax error is None."""
     try:
         node = yaml.compose(text, Loader=_Loader)
@@ -70,11 +70,11 @@ def read_source(path: str, text: str) -> Source:
         return _unreadable(path, 1, "the file is empty; declare a type in it or delete it")
     parser = _Parser(path)
     value = parser.value(node, ())
-    return Source(path, value, parser.lines, tuple(parser.faults))
+    return YamlSource(path, value, parser.lines, tuple(parser.faults))
 
 
-def _unreadable(path: str, line: int, message: str) -> Source:
-    return Source(path, None, {(): 1}, (Fault(field=f"{path}:{line}", code="yaml", message=message),))
+def _unreadable(path: str, line: int, message: str) -> YamlSource:
+    return YamlSource(path, None, {(): 1}, (Fault(field=f"{path}:{line}", code="yaml", message=message),))
 
 
 class _Parser:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.rows import add_device, device
 from tocsin.domain.people.devices import DeviceSettings, RetiredReason, token_hash
 from tocsin.store.people import devices
-from tocsin.store.people.devices import DeviceRow, NoDevice, RateLimited, Registered, Registration
+from tocsin.store.people.devices import DeviceRegistration, DeviceRow, NoDevice, RateLimited, Registered
 from tocsin.store.pool import Pool
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -20,14 +20,14 @@ ONE = DeviceSettings(policy="one_per_platform", registrations_per_hour=10_000)
 
 def registration(
     user_id: str, token: str, *, platform: str = "android", replaces_token: str | None = None
-) -> Registration:
-    return Registration(
+) -> DeviceRegistration:
+    return DeviceRegistration(
         user_id=user_id, token=token, platform=platform, provider="fcm", replaces_token=replaces_token
     )
 
 
 async def register(
-    pool: Pool, wanted: Registration, rules: DeviceSettings = MANY, now: datetime = NOW
+    pool: Pool, wanted: DeviceRegistration, rules: DeviceSettings = MANY, now: datetime = NOW
 ) -> Registered:
     result = await devices.register(pool, wanted, rules, now)
     assert isinstance(result, Registered)

@@ -4,7 +4,7 @@ from uuid import uuid4
 
 from tocsin.domain.people.devices import DeviceSettings
 from tocsin.store.people import devices, endpoints
-from tocsin.store.people.devices import Registered, Registration
+from tocsin.store.people.devices import DeviceRegistration, Registered
 from tocsin.store.people.endpoints import MOST_ACTIVE, AlreadyActive, EndpointRow, TooManyEndpoints
 from tocsin.store.pool import Pool
 
@@ -83,7 +83,7 @@ async def test_many_at_once_are_no_more_than_ten(pool: Pool) -> None:
 async def test_devices_of_other_kinds_are_no_endpoints(pool: Pool) -> None:
     phone = await devices.register(
         pool,
-        Registration(user_id="ada", token="t1", platform="android", provider="fcm"),
+        DeviceRegistration(user_id="ada", token="t1", platform="android", provider="fcm"),
         DeviceSettings(),
         NOW,
     )

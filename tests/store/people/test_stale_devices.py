@@ -9,7 +9,7 @@ import pytest
 from tests.rows import add_device, device
 from tocsin.domain.people.devices import DeviceSettings
 from tocsin.store.people import devices
-from tocsin.store.people.devices import Registered, Registration
+from tocsin.store.people.devices import DeviceRegistration, Registered
 from tocsin.store.people.stale_devices import MARK_STALE, RETIRE_UNSEEN, mark_stale, retire_unseen
 from tocsin.store.pool import Connection, Pool
 
@@ -85,7 +85,7 @@ async def test_a_device_that_registers_again_is_as_before(pool: Pool) -> None:
     await seen(pool, days(300), token="t1")
     await mark_stale(pool, NOW, RULES, 10)
     await retire_unseen(pool, NOW, RULES, 10)
-    again = Registration(user_id="ada", token="t1", platform="android", provider="fcm")
+    again = DeviceRegistration(user_id="ada", token="t1", platform="android", provider="fcm")
 
     result = await devices.register(pool, again, RULES, NOW)
 

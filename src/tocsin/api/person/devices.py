@@ -34,7 +34,7 @@ from tocsin.domain.people.device_tokens import USUAL_KIND, TokenKind, kind_fault
 from tocsin.domain.people.devices import DeviceToken, Platform, ProviderName, short_hash
 from tocsin.domain.people.locale import normalize
 from tocsin.store.people import devices
-from tocsin.store.people.devices import DeviceRow, NoDevice, RateLimited, Registration
+from tocsin.store.people.devices import DeviceRegistration, DeviceRow, NoDevice, RateLimited
 
 LARGEST_BODY = 65_536
 
@@ -240,8 +240,8 @@ def _token_faults(wanted: RegisterDevice) -> Iterator[Fault]:
         yield Fault(field="token_kind", code="contradiction", message=message)
 
 
-def _registration(wanted: RegisterDevice, user_id: str) -> Registration:
-    return Registration(
+def _registration(wanted: RegisterDevice, user_id: str) -> DeviceRegistration:
+    return DeviceRegistration(
         user_id=user_id,
         token=wanted.token,
         platform=wanted.platform,

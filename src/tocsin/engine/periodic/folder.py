@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from tocsin.catalog.catalog import Catalog
 from tocsin.catalog.schema import KeyPath
-from tocsin.catalog.source import Source, read_source
+from tocsin.catalog.source import YamlSource, read_source
 from tocsin.domain.faults import Fault
 from tocsin.domain.timing.schedule import CatchUp, Schedule, ValueType, read_value
 from tocsin.engine.periodic.python import BATCH, NAME, WHAT_A_NAME_IS
@@ -106,7 +106,7 @@ def read_scans(folder: Path, around: Surroundings, faults: list[Fault]) -> list[
 
 
 def _scan(
-    source: Source, name: str, value: Any, around: Surroundings, faults: list[Fault]
+    source: YamlSource, name: str, value: Any, around: Surroundings, faults: list[Fault]
 ) -> ScanSource | None:
     if not NAME.fullmatch(name):
         faults.append(source.fault((name,), "name", f"the name {name!r} {WHAT_A_NAME_IS}"))

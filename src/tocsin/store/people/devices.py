@@ -18,7 +18,7 @@ RATE_WINDOW = timedelta(hours=1)
 LONGEST_LIST = 200
 
 
-class Registration(msgspec.Struct, frozen=True, kw_only=True):
+class DeviceRegistration(msgspec.Struct, frozen=True, kw_only=True):
     """What an app sends to register a device."""
 
     user_id: str
@@ -34,7 +34,7 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         """Show the owner and the provider, not the tokens."""
-        return f"Registration(user_id={self.user_id!r}, provider={self.provider!r})"
+        return f"DeviceRegistration(user_id={self.user_id!r}, provider={self.provider!r})"
 
 
 class DeviceRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,7 +221,7 @@ returning
 
 
 async def register(
-    pool: Pool, registration: Registration, settings: DeviceSettings, now: datetime
+    pool: Pool, registration: DeviceRegistration, settings: DeviceSettings, now: datetime
 ) -> Registered | RateLimited | NoDevice:
     """Register a device; move a known token to this owner and retire the devices that the policy excludes."""
     user_id = registration.user_id
