@@ -13,7 +13,7 @@ from tocsin.catalog.templates.css import inline_css
 from tocsin.domain.catalog import Channel
 from tocsin.domain.delivery.message import Message
 from tocsin.domain.ids import DeliveryId, NotificationId, uuid7
-from tocsin.providers.webhook.provider import new_secret
+from tocsin.providers.webhook.signing import new_secret
 
 LONGEST_NAME = 18
 SHORTEST_NAME = 6

@@ -16,13 +16,19 @@ from tocsin.compose import tune_gc
 from tocsin.domain.delivery.message import Message, Provider
 from tocsin.domain.delivery.outcome import Sent
 from tocsin.engine.clock import utc_now
-from tocsin.providers.apns.provider import ApnsProvider, ApnsSettings
-from tocsin.providers.expo.provider import ExpoProvider, ExpoSettings
-from tocsin.providers.fcm.provider import FcmProvider, FcmSettings
-from tocsin.providers.smtp.provider import SmtpProvider, SmtpSettings
-from tocsin.providers.webhook.provider import WebhookProvider, WebhookSettings
+from tocsin.providers.apns.provider import ApnsProvider
+from tocsin.providers.apns.settings import ApnsSettings
+from tocsin.providers.expo.provider import ExpoProvider
+from tocsin.providers.expo.settings import ExpoSettings
+from tocsin.providers.fcm.provider import FcmProvider
+from tocsin.providers.fcm.settings import FcmSettings
+from tocsin.providers.smtp.provider import SmtpProvider
+from tocsin.providers.smtp.settings import SmtpSettings
+from tocsin.providers.webhook.provider import WebhookProvider
+from tocsin.providers.webhook.settings import WebhookSettings
 from tocsin.providers.webpush.crypto import new_private_key_pem
-from tocsin.providers.webpush.provider import WebPushProvider, WebPushSettings
+from tocsin.providers.webpush.provider import WebPushProvider
+from tocsin.providers.webpush.settings import WebPushSettings
 from tocsin.sandbox.apns.provider_token import KEY_ID, TEAM_ID
 
 ProviderName = Literal["fcm", "apns", "expo", "webpush", "smtp", "webhook"]

@@ -2,21 +2,18 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import NamedTuple
 
-import msgspec
 from litestar import Litestar
 
 from tocsin.api.app import create_app
 from tocsin.api.services import Services
 from tocsin.catalog.catalog import Catalog
 from tocsin.catalog.load import load_catalog, shipped_catalog
-from tocsin.domain.catalog import Channel
 from tocsin.domain.delivery.message import Provider
 from tocsin.domain.timing.quiet_hours import QuietHours
 from tocsin.engine.accept.acceptor import Acceptor
@@ -35,20 +32,15 @@ from tocsin.ingress.outbox.envelopes import reader
 from tocsin.ingress.outbox.handover import Handover
 from tocsin.ingress.outbox.relay import Relay
 from tocsin.ingress.outbox.settings import producer_of
-from tocsin.providers.apns.provider import ApnsProvider
-from tocsin.providers.expo.provider import ExpoProvider
-from tocsin.providers.fcm.provider import FcmProvider
-from tocsin.providers.smtp.provider import SmtpProvider
-from tocsin.providers.webhook.provider import WebhookProvider
-from tocsin.providers.webpush.crypto import new_private_key_pem, public_key_of
-from tocsin.providers.webpush.provider import WebPushProvider, read_private_key_file
+from tocsin.providers.registry import device_rules
+from tocsin.providers.webhook.settings import WebhookSettings
+from tocsin.providers.webpush.crypto import public_key_of
+from tocsin.providers.webpush.settings import WebPushSettings
 from tocsin.settings import Settings, default_data_dir, providers_in_use
 from tocsin.store.embedded import EmbeddedPostgres
 from tocsin.store.kept_secrets import get_or_make
 from tocsin.store.migrate import migrate
 from tocsin.store.pool import Pool, open_pool
-
-VAPID_KEY = "vapid_private_key"
 
 
 def data_dir(settings: Settings) -> Path:
@@ -88,53 +80,38 @@ def read_catalog(settings: Settings) -> Catalog:
     return load_catalog(catalog_folder(settings))
 
 
-class Secrets(msgspec.Struct, frozen=True):
-    """What is kept in the database for providers."""
-
-    vapid_key: str
+class Secrets(dict[str, str]):
+    """The secrets of providers, by provider."""
 
     def __repr__(self) -> str:
-        """Tell nothing."""
+        """Show nothing."""
         return "Secrets(…)"
 
 
-class Way(NamedTuple):
-    """One provider: the channel it serves, and how it is built."""
-
-    channel: Channel
-    build: Callable[[Settings, Secrets], Provider]
-
-
-WAYS = {
-    "fcm": Way("push", lambda settings, _: FcmProvider(settings.fcm)),
-    "apns": Way("push", lambda settings, _: ApnsProvider(settings.apns)),
-    "expo": Way("push", lambda settings, _: ExpoProvider(settings.expo)),
-    "webpush": Way("push", lambda settings, secrets: WebPushProvider(settings.webpush, secrets.vapid_key)),
-    "smtp": Way("email", lambda settings, _: SmtpProvider(settings.smtp)),
-    "webhook": Way("webhook", lambda settings, _: WebhookProvider(settings.webhook)),
-}
-
-
 def channels(settings: Settings) -> frozenset[str]:
-    """Name the channels that have a provider."""
-    return frozenset(WAYS[name].channel for name in providers_in_use(settings))
+    """Return the channels that have a provider."""
+    return frozenset(entry.channel for entry in providers_in_use(settings).values())
 
 
 async def kept_secrets(settings: Settings, pool: Pool) -> Secrets:
-    """Read what is kept for providers; a key that is needed and missing is made."""
-    if not settings.webpush.enabled:
-        return Secrets(vapid_key="")
-    if settings.webpush.private_key_file is not None:
-        return Secrets(vapid_key=read_private_key_file(settings.webpush.private_key_file))
-    async with pool.acquire() as connection:
-        return Secrets(vapid_key=await get_or_make(connection, VAPID_KEY, new_private_key_pem, utc_now()))
+    """Return the secrets of the providers in use; one that is neither set nor stored yet is generated."""
+    secrets = Secrets()
+    for name, entry in providers_in_use(settings).items():
+        if (secret := entry.secret) is None:
+            continue
+        value = secret.configured(settings.provider(entry.settings))
+        if value is None:
+            async with pool.acquire() as connection:
+                value = await get_or_make(connection, secret.name, secret.generate, utc_now())
+        secrets[name] = value
+    return secrets
 
 
-def ways_in_use(settings: Settings) -> tuple[ProviderInUse, ...]:
-    """Name the providers that are set up, each with its channel and its rate."""
+def provider_summaries(settings: Settings) -> tuple[ProviderInUse, ...]:
+    """List the providers in use, each with its channel and its rate."""
     return tuple(
-        ProviderInUse(name=name, channel=WAYS[name].channel, rate=settings.rates.of(name) or None)
-        for name in providers_in_use(settings)
+        ProviderInUse(name=name, channel=entry.channel, rate=settings.rates.of(name) or None)
+        for name, entry in providers_in_use(settings).items()
     )
 
 
@@ -142,13 +119,14 @@ def ways_in_use(settings: Settings) -> tuple[ProviderInUse, ...]:
 async def open_providers(
     settings: Settings, secrets: Secrets
 ) -> AsyncIterator[Mapping[str, Mapping[str, Provider]]]:
-    """Build every provider that is set up, by channel and name, and let go of them afterwards."""
+    """Build every provider in use, by channel and name, and close them afterwards."""
     async with AsyncExitStack() as exits:
         by_channel: dict[str, dict[str, Provider]] = {}
-        for name in providers_in_use(settings):
-            provider = WAYS[name].build(settings, secrets)
+        for name, entry in providers_in_use(settings).items():
+            of_entry = [secrets[name]] if entry.secret else []
+            provider = entry.build(settings.provider(entry.settings), *of_entry)
             exits.push_async_callback(provider.aclose)
-            by_channel.setdefault(WAYS[name].channel, {})[name] = provider
+            by_channel.setdefault(entry.channel, {})[name] = provider
             await provider.prepare()
         yield by_channel
 
@@ -192,7 +170,7 @@ async def open_api(settings: Settings, url: str) -> AsyncIterator[Litestar]:
     """Build the HTTP application on a migrated database."""
     catalog = read_catalog(settings)
     async with migrated_pool(settings, url) as pool, known_toggles(settings, pool) as toggles:
-        secrets = await kept_secrets(settings, pool)
+        vapid_key = (await kept_secrets(settings, pool)).get(WebPushSettings.section)
         watching = asyncio.create_task(ToggleWatch(toggles, url, settings.schema, settings.pool).run())
         yield create_app(
             Services(
@@ -201,13 +179,14 @@ async def open_api(settings: Settings, url: str) -> AsyncIterator[Litestar]:
                 explainer=explainer(settings, catalog, toggles),
                 clock=utc_now,
                 schema=settings.schema,
-                providers=ways_in_use(settings),
+                providers=provider_summaries(settings),
                 auth=settings.auth,
                 devices=settings.devices,
                 http=settings.http,
                 unsubscribe=settings.unsubscribe,
-                webhook=settings.webhook,
-                webpush_key=public_key_of(secrets.vapid_key) if secrets.vapid_key else None,
+                webhook=settings.provider(WebhookSettings),
+                device_rules=device_rules(settings.registry),
+                webpush_key=public_key_of(vapid_key) if vapid_key else None,
             ),
             catalog,
         )

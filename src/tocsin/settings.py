@@ -4,8 +4,9 @@ import difflib
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, ClassVar, TypeVar, cast, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
@@ -21,27 +22,30 @@ from tocsin.domain.people.unsubscribe import UnsubscribeSettings, unsubscribe_se
 from tocsin.domain.timing.quiet_hours import QuietHoursSettings, quiet_hours_faults
 from tocsin.engine.dispatch.dispatcher import DispatchSettings
 from tocsin.engine.health.circuit_breakers import HealthSettings, health_settings_faults
-from tocsin.engine.health.rate_limits import RatesSettings
+from tocsin.engine.health.rate_limits import RatesSettings, rates_type
 from tocsin.engine.periodic.load import periodic_settings_faults
 from tocsin.engine.periodic.scheduler import PeriodicSettings
 from tocsin.engine.toggles.flags import TogglesSettings, toggles_settings_faults
 from tocsin.ingress.outbox.settings import OutboxSettings, outbox_settings_faults
 from tocsin.logs import LogSettings
-from tocsin.providers.apns.provider import ApnsSettings, apns_settings_faults
-from tocsin.providers.expo.provider import ExpoSettings, expo_settings_faults
-from tocsin.providers.fcm.provider import FcmSettings, fcm_settings_faults
-from tocsin.providers.smtp.provider import SmtpSettings, smtp_settings_faults
-from tocsin.providers.webhook.provider import WebhookSettings, webhook_settings_faults
-from tocsin.providers.webpush.provider import WebPushSettings, webpush_settings_faults
+from tocsin.providers.registry import ProviderEntry, Registry, load_registry
+from tocsin.providers.settings import ProviderSettings
 from tocsin.store.pool import PoolSettings, schema_fault
 
 PREFIX = "TOCSIN_"
 NOT_SETTINGS = {"TOCSIN_CONFIG", "TOCSIN_TEST_DATABASE_URL"}
 SETTLE_SLACK = 5.0
 
+S = TypeVar("S", bound=ProviderSettings)
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that can be set. `workers` is how many worker processes `tocsin serve` starts."""
+    """Everything that can be set, but for the sections of providers, which `settings_type` adds.
+
+    `workers` is how many worker processes `tocsin serve` starts.
+    """
+
+    registry: ClassVar[Registry] = {}
 
     database_url: str | None = None
     data_dir: Path | None = None
@@ -57,12 +61,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     health: HealthSettings = HealthSettings()
     rates: RatesSettings = RatesSettings()
     periodic: PeriodicSettings = PeriodicSettings()
-    fcm: FcmSettings = FcmSettings()
-    apns: ApnsSettings = ApnsSettings()
-    expo: ExpoSettings = ExpoSettings()
-    webpush: WebPushSettings = WebPushSettings()
-    smtp: SmtpSettings = SmtpSettings()
-    webhook: WebhookSettings = WebhookSettings()
     quiet_hours: QuietHoursSettings = QuietHoursSettings()
     limits: LimitsSettings = LimitsSettings()
     toggles: TogglesSettings = TogglesSettings()
@@ -71,41 +69,55 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     outboxes: dict[str, OutboxSettings] = {}
 
     def __repr__(self) -> str:
-        """Tell nothing: an address may hold a password."""
+        """Show nothing: an address may hold a password."""
         return "Settings(…)"
+
+    def provider(self, type_: type[S]) -> S:
+        """Return a provider's section, by its type."""
+        section: S = getattr(self, type_.section)
+        return section
+
+
+def settings_type(registry: Registry) -> type[Settings]:
+    """Build the settings with a section and a rate for each provider of the registry."""
+    if clashes := registry.keys() & (*Settings.__struct_fields__, *RatesSettings.__struct_fields__):
+        faults = [Fault(field=name, code="taken", message="is another setting") for name in sorted(clashes)]
+        raise SettingsError("A provider cannot have the name of another setting:", faults)
+    rates = rates_type({name: entry.rate for name, entry in registry.items()})
+    sections = [(name, entry.settings, entry.settings()) for name, entry in registry.items()]
+    fields = [("rates", rates, rates()), *sections]
+    namespace = {"registry": registry}
+    built = msgspec.defstruct("Settings", fields, bases=(Settings,), namespace=namespace, kw_only=True)
+    return cast("type[Settings]", built)
 
 
 def load_settings(environ: Mapping[str, str] | None = None, file: Path | None = None) -> Settings:
-    """Read the settings, or raise with everything that is wrong with them."""
+    """Load the settings, or raise SettingsError with everything that is wrong with them."""
     environ = os.environ if environ is None else environ
     chosen = file or (Path(environ["TOCSIN_CONFIG"]) if "TOCSIN_CONFIG" in environ else None)
+    type_ = settings_type(load_registry())
     tree = _read_file(chosen)
     faults: list[Fault] = []
-    _lay_over(tree, environ, faults)
-    values = _build(Settings, tree, (), faults)
+    _override(tree, environ, faults)
+    settings: Settings = _build(type_, tree, (), faults)
     if not faults:
-        settings = Settings(**values)
         faults += _contradictions(settings)
-        if not faults:
-            return settings
+    if not faults:
+        return settings
     raise SettingsError("The settings cannot be used:", faults)
 
 
-def providers_in_use(settings: Settings) -> tuple[str, ...]:
-    """Name the providers that are set up."""
-    set_up = {
-        "fcm": settings.fcm.credentials_file is not None,
-        "apns": settings.apns.key_file is not None,
-        "expo": settings.expo.enabled,
-        "webpush": settings.webpush.enabled,
-        "smtp": settings.smtp.host is not None,
-        "webhook": settings.webhook.enabled,
+def providers_in_use(settings: Settings) -> Mapping[str, ProviderEntry]:
+    """Return the providers that are configured, by name."""
+    return {
+        name: entry
+        for name, entry in settings.registry.items()
+        if settings.provider(entry.settings).is_configured
     }
-    return tuple(name for name, is_set_up in set_up.items() if is_set_up)
 
 
 def default_data_dir() -> Path:
-    """Choose where the embedded database lives: as root, where its own user may enter."""
+    """Return where the embedded database lives: as root, where its own user may enter."""
     if os.geteuid() == 0:
         return Path("/var/lib/tocsin")
     base = os.environ.get("XDG_DATA_HOME")
@@ -113,12 +125,12 @@ def default_data_dir() -> Path:
 
 
 def setting_name(path: tuple[str, ...]) -> str:
-    """Name a setting in both its ways."""
+    """Return the name of a setting, with its environment variable."""
     return f"{'.'.join(path)} ({PREFIX}{'__'.join(path).upper()})"
 
 
 class _FromEnvironment(str):
-    """A value that came as text, whatever its type is to be."""
+    """A value from the environment, which is text whatever its type is to be."""
 
     __slots__ = ()
 
@@ -134,8 +146,8 @@ def _read_file(chosen: Path | None) -> dict[str, Any]:
         raise SettingsError("The settings cannot be used:", [fault]) from error
 
 
-def _lay_over(tree: dict[str, Any], environ: Mapping[str, str], faults: list[Fault]) -> None:
-    """Put variables over the file: TOCSIN_HTTP__PORT becomes http.port."""
+def _override(tree: dict[str, Any], environ: Mapping[str, str], faults: list[Fault]) -> None:
+    """Override the file with variables: TOCSIN_HTTP__PORT becomes http.port."""
     for name, value in environ.items():
         if not name.startswith(PREFIX) or name in NOT_SETTINGS:
             continue
@@ -153,57 +165,35 @@ def _lay_over(tree: dict[str, Any], environ: Mapping[str, str], faults: list[Fau
             branch[leaf] = _FromEnvironment(value)
 
 
-def _build(
-    kind: type[msgspec.Struct], tree: Mapping[str, Any], path: tuple[str, ...], faults: list[Fault]
-) -> dict[str, Any]:
-    """Convert one level field by field, so that every fault is found and named."""
-    fields = {field.name: field for field in msgspec.structs.fields(kind)}
-    values: dict[str, Any] = {}
-    for name, value in tree.items():
-        where = (*path, name)
-        if name not in fields:
-            faults.append(_unknown(where, fields))
-            continue
-        expected = fields[name].type
-        if (section := _section(expected)) is not None:
-            values[name] = _build_section(section, value, where, faults)
-        elif (section := _named_sections(expected)) is not None:
-            values[name] = _build_sections(section, value, where, faults)
-        else:
-            try:
-                values[name] = _convert(value, expected)
-            except msgspec.ValidationError as error:
-                message = f"{error}".replace("`", "").partition(" - at")[0]
-                faults.append(Fault(field=setting_name(where), code="invalid", message=message))
-    return values
-
-
-def _section(kind: Any) -> type[msgspec.Struct] | None:
-    return kind if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else None
-
-
-def _named_sections(kind: Any) -> type[msgspec.Struct] | None:
-    """Give what each section is where any number of them may be set, each under a name of its own."""
-    return _section(get_args(kind)[1]) if get_origin(kind) is dict else None
-
-
-def _build_section(
-    kind: type[msgspec.Struct], value: Any, path: tuple[str, ...], faults: list[Fault]
-) -> msgspec.Struct:
+def _build(type_: Any, value: Any, path: tuple[str, ...], faults: list[Fault]) -> Any:
+    """Convert a value, section by section and field by field, so that every fault is found."""
+    section, named = _section(type_), _named_sections(type_)
+    if section is None and named is None:
+        try:
+            return _convert(value, type_)
+        except msgspec.ValidationError as error:
+            message = f"{error}".replace("`", "").partition(" - at")[0]
+            faults.append(Fault(field=setting_name(path), code="invalid", message=message))
+            return None
     if not isinstance(value, Mapping):
-        faults.append(Fault(field=setting_name(path), code="type", message="must be a section"))
-        return kind()
-    return kind(**_build(kind, value, path, faults))
-
-
-def _build_sections(
-    kind: type[msgspec.Struct], value: Any, path: tuple[str, ...], faults: list[Fault]
-) -> dict[str, msgspec.Struct]:
-    if not isinstance(value, Mapping):
-        message = "must be a section with a section for each name"
+        message = "must be a section" + (" with a section for each name" if named else "")
         faults.append(Fault(field=setting_name(path), code="type", message=message))
-        return {}
-    return {name: _build_section(kind, below, (*path, name), faults) for name, below in value.items()}
+        return None
+    if section is None:
+        return {name: _build(named, below, (*path, name), faults) for name, below in value.items()}
+    fields = {field.name: field.type for field in msgspec.structs.fields(section)}
+    faults += (_unknown((*path, name), fields) for name in value if name not in fields)
+    known = ((name, below) for name, below in value.items() if name in fields)
+    return section(**{name: _build(fields[name], below, (*path, name), faults) for name, below in known})
+
+
+def _section(type_: Any) -> type[msgspec.Struct] | None:
+    return type_ if isinstance(type_, type) and issubclass(type_, msgspec.Struct) else None
+
+
+def _named_sections(type_: Any) -> type[msgspec.Struct] | None:
+    """Return the type of the sections where any number of them may be set, each under a name of its own."""
+    return _section(get_args(type_)[1]) if get_origin(type_) is dict else None
 
 
 def _convert(value: Any, expected: Any) -> Any:
@@ -222,8 +212,8 @@ def _split(value: Any) -> Any:
     return value
 
 
-def _as_path(kind: type, value: Any) -> Any:
-    if kind is Path and isinstance(value, str) and value:
+def _as_path(type_: type, value: Any) -> Any:
+    if type_ is Path and isinstance(value, str) and value:
         return Path(value).expanduser()
     raise msgspec.ValidationError("Expected a path")
 
@@ -235,6 +225,7 @@ def _unknown(path: tuple[str, ...], fields: Mapping[str, Any]) -> Fault:
 
 
 def _contradictions(settings: Settings) -> Iterator[Fault]:
+    entries = settings.registry.values()
     for fault in (
         *http_settings_faults(settings.http),
         *auth_settings_faults(settings.auth),
@@ -244,12 +235,7 @@ def _contradictions(settings: Settings) -> Iterator[Fault]:
         *toggles_settings_faults(settings.toggles),
         *periodic_settings_faults(settings.periodic),
         *health_settings_faults(settings.health),
-        *fcm_settings_faults(settings.fcm),
-        *apns_settings_faults(settings.apns),
-        *expo_settings_faults(settings.expo),
-        *webpush_settings_faults(settings.webpush),
-        *smtp_settings_faults(settings.smtp),
-        *webhook_settings_faults(settings.webhook),
+        *chain.from_iterable(settings.provider(entry.settings).faults() for entry in entries),
         *outbox_settings_faults(settings.outboxes),
     ):
         named = setting_name(tuple(fault.field.split(".")))
@@ -262,8 +248,9 @@ def _contradictions(settings: Settings) -> Iterator[Fault]:
 
 
 def _lease_faults(settings: Settings) -> Iterator[Fault]:
-    """Find a lease too short: half of it may be spent waiting, the other half must last for the attempt."""
-    timeouts = {name: getattr(settings, name).timeout for name in providers_in_use(settings)}
+    """List a lease too short: half of it may be spent waiting, the other half must last for the attempt."""
+    in_use = providers_in_use(settings).items()
+    timeouts = {name: settings.provider(entry.settings).timeout for name, entry in in_use}
     if not timeouts:
         return
     slowest = max(timeouts, key=lambda name: timeouts[name])

@@ -10,8 +10,10 @@ from tests.browser.visits import Visit
 from tests.providers.conformance import NOW, a_message
 from tests.providers.sandboxes import calling
 from tocsin.domain.delivery.outcome import Sent
-from tocsin.providers.fcm.provider import FcmProvider, FcmSettings
-from tocsin.providers.smtp.provider import SmtpProvider, SmtpSettings
+from tocsin.providers.fcm.provider import FcmProvider
+from tocsin.providers.fcm.settings import FcmSettings
+from tocsin.providers.smtp.provider import SmtpProvider
+from tocsin.providers.smtp.settings import SmtpSettings
 from tocsin.sandbox import Sandbox
 
 HTML = """<!doctype html>

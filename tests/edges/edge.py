@@ -27,6 +27,7 @@ from tocsin.engine.clock import utc_now
 from tocsin.engine.dispatch.rules import Triage
 from tocsin.engine.inspect.explain import Explainer
 from tocsin.engine.toggles.toggles import Toggles
+from tocsin.providers.registry import device_rules, load_registry
 from tocsin.store.pool import Pool
 
 SECRET = "a secret of at least thirty-two bytes"
@@ -67,6 +68,7 @@ def services(pool: Pool, **changes: Any) -> Services:
         explainer=Explainer(planner, triage),
         clock=utc_now,
         schema=SCHEMA,
+        device_rules=device_rules(load_registry()),
         auth=AuthSettings(jwt_secret=SECRET),
         http=FREE_PORT,
     )

@@ -8,11 +8,11 @@ import jwt
 import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
+from pyreqwest.http import Url
 
 from tests.providers.sandboxes import Caller, Reply, calling
-from tocsin.providers.http.ssrf_guard import Guard
-from tocsin.providers.webpush.crypto import Vapid, encrypt, new_private_key_pem, point
-from tocsin.providers.webpush.subscription import read_subscription
+from tocsin.domain.people.push_subscription import read_subscription
+from tocsin.providers.webpush.crypto import Vapid, encrypt, new_private_key_pem, point, read_point
 from tocsin.sandbox import Cut, Hang, Quota, Refuse, Sandbox, SandboxSettings
 from tocsin.sandbox.faults.board import UnknownFaultCodeError
 from tocsin.sandbox.webpush.errors import REFUSALS
@@ -50,13 +50,14 @@ def stand_in(sandbox: Sandbox) -> WebPush:
 async def push(caller: Caller, sandbox: Sandbox, browser: str, **changes: str | bytes | None) -> Reply:
     """Send a message in order, but for what is changed; None leaves a header out."""
     token = msgspec.json.encode(sandbox.subscription(browser)).decode()
-    subscription = read_subscription(token, Guard(allow_private=True))
-    body = changes.pop("body", encrypt(msgspec.json.encode(CONTENT), subscription.key, subscription.auth))
+    subscription = read_subscription(token)
+    key, origin = read_point(subscription.p256dh), Url(subscription.endpoint).origin_ascii
+    body = changes.pop("body", encrypt(msgspec.json.encode(CONTENT), key, subscription.auth))
     path = changes.pop("path", subscription.endpoint.removeprefix(sandbox.https_url))
     headers = {
         "ttl": "60",
         "content-encoding": "aes128gcm",
-        "authorization": Vapid(PEM, "mailto:ops@example.com").authorization(subscription.origin),
+        "authorization": Vapid(PEM, "mailto:ops@example.com").authorization(origin),
     } | {name.replace("_", "-"): value for name, value in changes.items()}
     assert isinstance(body, bytes)
     assert isinstance(path, str)

@@ -4,7 +4,9 @@ from pathlib import Path
 import pytest
 
 from tocsin.domain.errors import SettingsError
-from tocsin.settings import Settings, default_data_dir, load_settings, setting_name
+from tocsin.providers.fcm.settings import FcmSettings
+from tocsin.providers.smtp.settings import SmtpSettings
+from tocsin.settings import default_data_dir, load_settings, providers_in_use, setting_name
 
 SECRET = "a secret of at least thirty-two bytes"
 
@@ -23,7 +25,10 @@ def toml(tmp_path: Path) -> Path:
 def test_without_anything_the_defaults_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
-    assert load_settings({"PATH": "/usr/bin", "TOCSIN_TEST_DATABASE_URL": "postgresql://tests"}) == Settings()
+    settings = load_settings({"PATH": "/usr/bin", "TOCSIN_TEST_DATABASE_URL": "postgresql://tests"})
+
+    assert settings == type(settings)()
+    assert not providers_in_use(settings)
 
 
 def test_the_file_in_the_current_folder_is_read(toml: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +48,7 @@ def test_a_variable_goes_before_the_file(toml: Path) -> None:
     )
 
     assert (settings.workers, settings.http.port, settings.http.host) == (3, 0, "::1")
-    assert settings.fcm.timeout == 1.5
+    assert settings.provider(FcmSettings).timeout == 1.5
 
 
 def test_a_variable_may_name_a_path_a_list_and_a_home(toml: Path) -> None:
@@ -180,7 +185,7 @@ def test_a_port_for_tls_alone_does_not_begin_in_plain_text() -> None:
     }
 
     assert "must be 'tls' with smtp.port 465" in _faults(environ)[setting_name(("smtp", "security"))]
-    assert load_settings(environ | {"TOCSIN_SMTP__SECURITY": "tls"}).smtp.port == 465
+    assert load_settings(environ | {"TOCSIN_SMTP__SECURITY": "tls"}).provider(SmtpSettings).port == 465
 
 
 def test_every_contradiction_is_named_at_once() -> None:

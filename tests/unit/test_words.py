@@ -20,7 +20,6 @@ NOT_YET_CLEAN = frozenset(
         "domain/delivery/states.py",
         "domain/digest.py",
         "domain/limits.py",
-        "domain/people/device_tokens.py",
         "domain/plan.py",
         "domain/toggles.py",
     }

@@ -1,22 +1,21 @@
 """The reference of error codes: their source and what to do about them."""
 
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 
 from tocsin.domain.delivery.hints import HINTS, SMTP_HINTS
-from tocsin.providers.apns import answers as apns_answers
-from tocsin.providers.expo import answers as expo_answers
-from tocsin.providers.fcm import answers as fcm_answers
-from tocsin.providers.webhook import answers as webhook_answers
-from tocsin.providers.webpush import answers as webpush_answers
+from tocsin.providers.registry import BUILT_IN
 from tools.docs.markdown import NONE, code, codes, page, table
 
+
+def _codes(provider: str) -> frozenset[str]:
+    """Read the codes of a provider's table; mail servers have rows of another form."""
+    answers = import_module(f"tocsin.providers.{provider}.answers")
+    return frozenset(rule.code for rule in getattr(answers, "RULES", ()))
+
+
 TABLES: Mapping[str, frozenset[str]] = {
-    "[FCM](fcm.md)": frozenset(rule.code for rule in fcm_answers.RULES),
-    "[APNs](apns.md)": frozenset(rule.code for rule in apns_answers.RULES),
-    "[Expo](expo.md)": frozenset(rule.code for rule in expo_answers.RULES) | {"unknown_error"},
-    "[Web Push](webpush.md)": frozenset(rule.code for rule in webpush_answers.RULES)
-    | {webpush_answers.KEY_MISMATCH},
-    "[webhooks](webhook.md)": frozenset(rule.code for rule in webhook_answers.RULES),
+    f"[{entry.title}]({entry.name}.md)": _codes(entry.name) for entry in BUILT_IN
 }
 INTRO = (
     "`last_error_code` of a delivery and `code` of an attempt hold these; `hint`, in `tocsin show` and over "

@@ -4,8 +4,10 @@ from datetime import timedelta
 
 from tocsin.domain.delivery.hints import HINTS
 from tocsin.domain.people.topics import MOST_TOPICS
-from tocsin.providers.fcm.answers import RULES, Rule
-from tocsin.providers.fcm.provider import BROADCAST_BYTES, FcmProvider
+from tocsin.providers.answers import Rule
+from tocsin.providers.fcm.answers import RULES
+from tocsin.providers.fcm.provider import FcmProvider
+from tocsin.providers.fcm.render import BROADCAST_BYTES
 from tools.docs.markdown import code, page, table
 
 OUTCOMES = {

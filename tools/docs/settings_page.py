@@ -1,13 +1,19 @@
 """The reference of settings, from the tree of settings."""
 
+import ast
+import inspect
+import textwrap
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import msgspec
 
-from tocsin.settings import PREFIX, Settings
+from tocsin.providers.registry import BUILT_IN
+from tocsin.providers.settings import ProviderSettings
+from tocsin.settings import PREFIX, settings_type
 from tools.docs.markdown import NONE, code, codes, page, table
 
 SECTIONS: Mapping[str, str] = {
@@ -19,12 +25,7 @@ SECTIONS: Mapping[str, str] = {
     "dispatch": "Workers",
     "health": "Circuit breakers",
     "rates": "Rate limits of providers",
-    "fcm": "Firebase Cloud Messaging",
-    "apns": "Apple Push Notification service",
-    "expo": "Expo",
-    "webpush": "Web Push",
-    "smtp": "E-mail",
-    "webhook": "Webhooks",
+    **{entry.name: entry.title for entry in BUILT_IN},
     "quiet_hours": "Quiet hours",
     "limits": "Limits",
     "toggles": "Toggles",
@@ -35,13 +36,9 @@ SECTIONS: Mapping[str, str] = {
     "outboxes.NAME.columns": "The columns of an outbox",
 }
 
-CONCURRENCY = "Messages in flight at once in each worker."
-CONNECT_TIMEOUT = "Seconds to wait for a connection."
-TIMEOUT = "Seconds a message may take in all."
-CA_FILE = "A further certificate authority to trust, for a sandbox."
 RATE = "The most messages per second from all workers together; 0 means no limit."
 
-MEANING: Mapping[str, str] = {
+MEANING: dict[str, str] = {
     "database_url": "The Postgres server to use. Left out, Tocsin runs its own under `data_dir`.",
     "data_dir": "The folder of the embedded Postgres. Left out: `/var/lib/tocsin` for root, else "
     "`$XDG_DATA_HOME/tocsin` or `~/.local/share/tocsin`.",
@@ -81,64 +78,12 @@ MEANING: Mapping[str, str] = {
     "not for hosts of webhooks and browsers.",
     "health.rest_seconds": "How long it stays open; doubled each time the test message fails.",
     "health.longest_rest_seconds": "The longest time, unless a quota or refused credentials require more.",
-    "rates.fcm": RATE,
-    "rates.apns": RATE,
-    "rates.expo": RATE + " Expo allows 600 per project.",
-    "rates.webpush": RATE,
-    "rates.smtp": RATE,
-    "rates.webhook": RATE,
+    **{
+        f"rates.{entry.name}": RATE + (f" {entry.title} allows {entry.rate:g}." if entry.rate else "")
+        for entry in BUILT_IN
+    },
     "rates.ramp_seconds": "Within how many seconds a rate grows from a tenth to the whole after the circuit "
     "breaker closed.",
-    "fcm.credentials_file": "The JSON key of a Google service account. Left out, FCM is not used.",
-    "fcm.project_id": "The Firebase project. Left out: the service account's.",
-    "fcm.base_url": "The address of FCM; change it only for a [sandbox](../guides/sandbox.md).",
-    "fcm.max_concurrency": CONCURRENCY,
-    "fcm.connect_timeout": CONNECT_TIMEOUT,
-    "fcm.timeout": TIMEOUT,
-    "fcm.ca_file": CA_FILE,
-    "apns.key_file": "The `.p8` key from Apple. Left out, APNs is not used.",
-    "apns.key_id": "The key's id, as Apple's page shows it.",
-    "apns.team_id": "The team's id, as Apple's page shows it.",
-    "apns.topic": "The app's bundle id.",
-    "apns.environment": "`sandbox` for apps that Xcode installed on a phone, `production` for all others.",
-    "apns.base_url": "The address of APNs. Left out: Apple's address for the environment.",
-    "apns.max_concurrency": CONCURRENCY,
-    "apns.connect_timeout": CONNECT_TIMEOUT,
-    "apns.timeout": TIMEOUT,
-    "apns.ca_file": CA_FILE,
-    "expo.enabled": "Whether devices are reached by Expo.",
-    "expo.access_token": "An access token of an Expo account, if the project requires one.",
-    "expo.base_url": "The address of Expo; change it only for a [sandbox](../guides/sandbox.md).",
-    "expo.max_concurrency": CONCURRENCY + " A request has up to 100.",
-    "expo.connect_timeout": CONNECT_TIMEOUT,
-    "expo.timeout": TIMEOUT,
-    "expo.ca_file": CA_FILE,
-    "webpush.enabled": "Whether browsers are reached.",
-    "webpush.subject": "Your contact address for push services: `mailto:…` or an `https:` page.",
-    "webpush.private_key_file": "A P-256 private key in PEM form. Left out, one is generated on the first "
-    "start and stored in the database.",
-    "webpush.max_concurrency": CONCURRENCY,
-    "webpush.connect_timeout": CONNECT_TIMEOUT,
-    "webpush.timeout": TIMEOUT,
-    "webpush.ca_file": CA_FILE,
-    "webpush.allow_private_addresses": "Switches the SSRF guard off, for a sandbox in a private network.",
-    "smtp.host": "The mail server. Left out, no mail is sent.",
-    "smtp.port": "Its port: 587 for `starttls`, 465 for `tls`.",
-    "smtp.security": "`none` is plain text; with a password only to this machine.",
-    "smtp.username": "The account, if the server requires one.",
-    "smtp.password": "Its password.",
-    "smtp.sender": "The address in `From`, such as `Acme <notify@acme.example>`.",
-    "smtp.reply_to": "The address for replies. Left out: the sender.",
-    "smtp.connections": "The most open connections of each worker, each for one mail at a time.",
-    "smtp.timeout": "Seconds a mail may take in all.",
-    "smtp.ca_file": CA_FILE,
-    "webhook.enabled": "Whether endpoints are called.",
-    "webhook.max_concurrency": CONCURRENCY,
-    "webhook.connect_timeout": CONNECT_TIMEOUT,
-    "webhook.timeout": TIMEOUT,
-    "webhook.ca_file": CA_FILE,
-    "webhook.allow_private_addresses": "Switches the SSRF guard off: endpoints may be in a private network.",
-    "webhook.user_agent": "The `User-Agent` of requests.",
     "quiet_hours.enabled": "Whether deliveries wait for a person's allowed window.",
     "quiet_hours.start": "When the window opens, in the person's own time.",
     "quiet_hours.end": "When the window closes.",
@@ -183,6 +128,23 @@ MEANING: Mapping[str, str] = {
 }
 
 
+def _described(type_: type[ProviderSettings]) -> dict[str, str]:
+    """Read what stands below each setting of a provider, in its class or in one that it inherits."""
+    found: dict[str, str] = {}
+    for parent in (each for each in reversed(type_.__mro__) if issubclass(each, ProviderSettings)):
+        (declared,) = ast.parse(textwrap.dedent(inspect.getsource(parent))).body
+        for field, below in pairwise(getattr(declared, "body", ())):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[name] = " ".join(text.split())
+    return found
+
+
+MEANING |= {
+    f"{entry.name}.{name}": text for entry in BUILT_IN for name, text in _described(entry.settings).items()
+}
+
+
 class Setting(NamedTuple):
     """One leaf of the settings tree."""
 
@@ -201,9 +163,10 @@ class Setting(NamedTuple):
         return PREFIX + "__".join(self.path).upper()
 
 
-def every_setting(kind: type[msgspec.Struct] = Settings, path: tuple[str, ...] = ()) -> Iterator[Setting]:
-    """List the settings in the order they are declared."""
-    for field in msgspec.structs.fields(kind):
+def every_setting(kind: type[msgspec.Struct], path: tuple[str, ...] = ()) -> Iterator[Setting]:
+    """List the settings in the order they are declared, those that a section inherits after its own."""
+    order = ["enabled", *(name for parent in kind.__mro__ for name in inspect.get_annotations(parent))]
+    for field in sorted(msgspec.structs.fields(kind), key=lambda field: order.index(field.name)):
         where = (*path, field.name)
         if _is_section(field.type):
             yield from every_setting(field.type, where)
@@ -220,7 +183,7 @@ def _is_section(kind: Any) -> bool:
 
 def settings_page() -> str:
     """Build the page."""
-    settings = list(every_setting())
+    settings = list(every_setting(settings_type({entry.name: entry for entry in BUILT_IN})))
     if undescribed := {setting.name for setting in settings} ^ MEANING.keys():
         raise ValueError(f"tools/docs/settings_page.py does not match the settings: {sorted(undescribed)}")
     intro = (

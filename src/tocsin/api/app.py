@@ -94,7 +94,8 @@ def create_app(services: Services, catalog: Catalog | None = None) -> Litestar:
         request_max_body_size=services.http.max_body_bytes,
         state=State({"services": services, "catalog": catalog, "webpush_key": services.webpush_key}),
     )
-    app.state.openapi = openapi_document(app)
+    app.state.registration = devices.registration_type(services.device_rules)
+    app.state.openapi = openapi_document(app, {devices.RegisterDevice: app.state.registration})
     app.asgi_handler = AccessLog(app.asgi_handler)
     return app
 

@@ -1,7 +1,7 @@
 """The OpenAPI document, drawn from the routes and the operations they declare."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from typing import Any, assert_never
 
@@ -23,9 +23,12 @@ from tocsin.api.operations import OPERATION, Access, AnyoneMay, KeyMay, Operatio
 _REF = "#/components/schemas/{name}"
 
 
-def openapi_document(app: Litestar) -> dict[str, Any]:
-    """Describe every route of an app."""
-    routes = list(_operations(app))
+def openapi_document(app: Litestar, bodies: Mapping[Any, Any]) -> dict[str, Any]:
+    """Describe every route of an app; `bodies` has the types that this app reads instead of the declared."""
+    routes = [
+        (path, method, msgspec.structs.replace(operation, body=bodies.get(operation.body, operation.body)))
+        for path, method, operation in _operations(app)
+    ]
     types = [Problem, *dict.fromkeys(kind for _, _, operation in routes for kind in _types(operation))]
     schemas, components = msgspec.json.schema_components(types, schema_hook=_schema_of_raw, ref_template=_REF)
     schema_of = dict(zip(types, schemas, strict=True))

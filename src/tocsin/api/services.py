@@ -1,5 +1,6 @@
 """What the handlers work with."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -7,13 +8,14 @@ from litestar import Request
 
 from tocsin.api.auth.tokens import AuthSettings
 from tocsin.api.server import HttpSettings
+from tocsin.domain.people.device_tokens import DeviceRules
 from tocsin.domain.people.devices import DeviceSettings
 from tocsin.domain.people.unsubscribe import UnsubscribeSettings
 from tocsin.engine.accept.acceptor import Acceptor
 from tocsin.engine.clock import Clock
 from tocsin.engine.health.provider_health import ProviderInUse
 from tocsin.engine.inspect.explain import Explainer
-from tocsin.providers.webhook.provider import WebhookSettings
+from tocsin.providers.webhook.settings import WebhookSettings
 from tocsin.store.pool import Pool
 
 
@@ -28,6 +30,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     providers: tuple[ProviderInUse, ...] = ()
     auth: AuthSettings = AuthSettings()
     devices: DeviceSettings = DeviceSettings()
+    device_rules: Mapping[str, DeviceRules] = {}
     unsubscribe: UnsubscribeSettings = UnsubscribeSettings()
     http: HttpSettings = HttpSettings()
     webhook: WebhookSettings = WebhookSettings()

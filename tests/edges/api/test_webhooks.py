@@ -5,7 +5,7 @@ import pytest
 
 from tests.edges.edge import Edge, faults, person, running, services
 from tocsin.api.auth.roles import Role
-from tocsin.providers.webhook.provider import WebhookSettings
+from tocsin.providers.webhook.settings import WebhookSettings
 from tocsin.store.pool import Pool
 
 URL = "https://hooks.example.com/tocsin?shop=7"

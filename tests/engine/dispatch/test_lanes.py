@@ -11,7 +11,7 @@ from tocsin.domain.delivery.outcome import Outcome, Rejected
 from tocsin.engine.dispatch.dispatcher import DispatchSettings
 from tocsin.engine.dispatch.fan_out import Target
 from tocsin.engine.dispatch.render import Preparer
-from tocsin.engine.health.rate_limits import RatesSettings
+from tocsin.engine.health.rate_limits import rates_type
 from tocsin.store import toggles
 
 QUICK = DispatchSettings(poll_seconds=0.02, lease_seconds=30.0, stop_seconds=10.0)
@@ -119,7 +119,7 @@ async def test_a_low_rate_is_slow_but_never_stands_still(stage: Stage) -> None:
         await stage.device(f"user{number}")
         await stage.accept(f"user{number}", idempotency_key=f"{number}")
     hasty = DispatchSettings(poll_seconds=0.02, lease_seconds=2.0, stop_seconds=10.0)
-    async with stage.working(provider, settings=hasty, rates=RatesSettings(fcm=20, ramp_seconds=0)):
+    async with stage.working(provider, settings=hasty, rates=rates_type({"fcm": 20})(ramp_seconds=0)):
         await until(lambda: len(provider.arrived) == 60)
 
     assert set(provider.counts().values()) == {1}
@@ -149,7 +149,7 @@ async def test_what_waits_for_its_slot_heeds_a_switch(stage: Stage) -> None:
     for number in range(20):
         await stage.device(f"user{number}")
         await stage.accept(f"user{number}", idempotency_key=f"{number}")
-    async with stage.working(provider, rates=RatesSettings(fcm=5, ramp_seconds=0)):
+    async with stage.working(provider, rates=rates_type({"fcm": 5})(ramp_seconds=0)):
         await until(lambda: len(provider.arrived) == 1)
         async with stage.pool.acquire() as connection:
             await toggles.change(

@@ -8,7 +8,8 @@ from typing import Any
 
 from tests.providers.conformance import CannedAnswer, Rig, send_to
 from tocsin.domain.delivery.outcome import Sent
-from tocsin.providers.apns.provider import ApnsProvider, ApnsSettings
+from tocsin.providers.apns.provider import ApnsProvider
+from tocsin.providers.apns.settings import ApnsSettings
 from tocsin.sandbox import Refuse, Sandbox
 from tocsin.sandbox.apns.service import Apns
 

@@ -10,8 +10,10 @@ from tests.providers.apns.rig import TOPIC, ApnsRig, rigged
 from tests.providers.conformance import NOW, Http2Conformance, ProviderConformance, a_message, send_to
 from tocsin.domain.delivery.message import PushAppearance
 from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
-from tocsin.providers.apns.answers import ALARM_REST, RULES, UNPROVEN, UPDATES_REST
-from tocsin.providers.apns.provider import VOIP_BYTES, collapse_id, render
+from tocsin.providers.answers import ALARM_REST
+from tocsin.providers.apns.answers import RULES, UNPROVEN, UPDATES_REST
+from tocsin.providers.apns.render import VOIP_BYTES, render
+from tocsin.providers.rendering import collapse_id
 from tocsin.sandbox import Outage, Quota, Refuse, Sandbox, SandboxSettings
 
 

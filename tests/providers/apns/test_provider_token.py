@@ -12,7 +12,8 @@ import pytest
 from tests.providers.apns.rig import HOUR, MINUTE, ApnsRig, rigged
 from tests.providers.conformance import send_to
 from tocsin.domain.delivery.outcome import Defer, Retry, Sent
-from tocsin.providers.apns.answers import ALARM_REST, UPDATES_REST
+from tocsin.providers.answers import ALARM_REST
+from tocsin.providers.apns.answers import UPDATES_REST
 from tocsin.sandbox import Hang, Refuse, Sandbox, SandboxSettings
 
 

@@ -6,7 +6,8 @@ from typing import Any
 from tests.providers.conformance import NOW, CannedAnswer, Rig, a_message
 from tocsin.domain.delivery.message import Message
 from tocsin.domain.delivery.outcome import ReceiptOutcome, Sent
-from tocsin.providers.expo.provider import ExpoProvider, ExpoSettings
+from tocsin.providers.expo.provider import ExpoProvider
+from tocsin.providers.expo.settings import ExpoSettings
 from tocsin.sandbox import Refuse, Sandbox
 from tocsin.sandbox.expo.service import Expo
 from tocsin.sandbox.phones import Received

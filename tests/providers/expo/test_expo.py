@@ -29,8 +29,10 @@ from tocsin.domain.delivery.outcome import (
     Sent,
 )
 from tocsin.domain.errors import ProviderSetupError
-from tocsin.providers.expo.answers import ALARM_REST, RATE_REST
-from tocsin.providers.expo.provider import ExpoProvider, ExpoSettings, expo_settings_faults
+from tocsin.providers.answers import ALARM_REST
+from tocsin.providers.expo.answers import RATE_REST
+from tocsin.providers.expo.provider import ExpoProvider
+from tocsin.providers.expo.settings import ExpoSettings
 from tocsin.sandbox import Cut, Hang, Outage, Quota, Refuse, Sandbox, SandboxSettings
 from tocsin.sandbox.expo.service import receipt_of
 
@@ -351,7 +353,7 @@ async def test_tokens_of_every_shape_stay_secret_when_they_are_quoted(rig: ExpoR
 def test_settings_that_cannot_work_are_named_and_stop_the_start(settings: dict[str, Any], field: str) -> None:
     made = ExpoSettings(**settings)
 
-    (fault,) = expo_settings_faults(made)
+    (fault,) = made.faults()
 
     assert fault.field == field
     with pytest.raises(ProviderSetupError, match=field) as caught:
@@ -363,4 +365,4 @@ def test_the_settings_do_not_show_the_access_token() -> None:
     settings = ExpoSettings(enabled=True, access_token="s3cret")
 
     assert "s3cret" not in repr(settings)
-    assert list(expo_settings_faults(settings)) == []
+    assert list(settings.faults()) == []

@@ -21,8 +21,10 @@ from tests.providers.conformance import (
 )
 from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
 from tocsin.domain.errors import ProviderSetupError
-from tocsin.providers.fcm.answers import ALARM_REST
-from tocsin.providers.fcm.provider import FcmProvider, FcmSettings, render
+from tocsin.providers.answers import ALARM_REST
+from tocsin.providers.fcm.provider import FcmProvider
+from tocsin.providers.fcm.render import render
+from tocsin.providers.fcm.settings import FcmSettings
 from tocsin.sandbox import Outage, Quota, Refuse, Sandbox, SandboxSettings
 
 MINUTE = timedelta(minutes=1)

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from tests.providers.conformance import NOW, a_message, send_one
 from tocsin.domain.delivery.message import DEFAULT_APPEARANCE, PushAppearance
 from tocsin.domain.delivery.outcome import Rejected, Sent
-from tocsin.providers.fcm.provider import BROADCAST_BYTES, FcmProvider, FcmSettings, render
+from tocsin.providers.fcm.provider import FcmProvider
+from tocsin.providers.fcm.render import BROADCAST_BYTES, render
+from tocsin.providers.fcm.settings import FcmSettings
 from tocsin.sandbox import Refuse, Sandbox, SandboxSettings
 from tocsin.sandbox.fcm.message import Target, refusal
 from tocsin.sandbox.fcm.schema import request_violations

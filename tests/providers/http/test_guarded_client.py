@@ -14,6 +14,7 @@ from tocsin.domain.errors import ProviderSetupError
 from tocsin.providers.http import guarded_client as guarded_connections
 from tocsin.providers.http.guarded_client import GuardedConnections
 from tocsin.providers.http.ssrf_guard import Guard, HostRefusedError, HostUnknownError
+from tocsin.providers.settings import HttpProviderSettings
 
 
 class Names:
@@ -65,7 +66,8 @@ async def serving(folder: Path, address: str = "127.0.0.1", port: int = 0) -> As
 
 
 def connections(guard: Guard, ca_file: Path | None) -> GuardedConnections:
-    return GuardedConnections(guard, concurrency=10, connect_timeout=2.0, timeout=5.0, ca_file=ca_file)
+    settings = HttpProviderSettings(max_concurrency=10, connect_timeout=2.0, timeout=5.0, ca_file=ca_file)
+    return GuardedConnections(guard, settings)
 
 
 async def call(connected: GuardedConnections, url: str) -> int:
@@ -200,7 +202,7 @@ async def test_a_resolver_that_does_not_answer_is_given_up() -> None:
         return []
 
     connected = GuardedConnections(
-        Guard(lookup=never), concurrency=1, connect_timeout=0.05, timeout=1.0, ca_file=None
+        Guard(lookup=never), HttpProviderSettings(max_concurrency=1, connect_timeout=0.05, timeout=1.0)
     )
     with pytest.raises(TimeoutError):
         await connected.client_for("https://push.example.com/")
@@ -279,10 +281,7 @@ async def test_an_untimely_answer_is_given_up(tmp_path: Path) -> None:
         server.reply = b""
         connected = GuardedConnections(
             Guard(allow_private=True, lookup=Names("127.0.0.1")),
-            concurrency=1,
-            connect_timeout=1.0,
-            timeout=0.1,
-            ca_file=server.ca_file,
+            HttpProviderSettings(max_concurrency=1, connect_timeout=1.0, timeout=0.1, ca_file=server.ca_file),
         )
 
         with pytest.raises(TimeoutError):

@@ -13,9 +13,11 @@ from tests.providers.conformance import NOW, Address, ProviderConformance, Rig, 
 from tests.waiting import until
 from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
 from tocsin.domain.errors import ProviderSetupError
-from tocsin.providers.smtp.answers import ALARM_REST, RATE_REST
+from tocsin.providers.answers import ALARM_REST
+from tocsin.providers.smtp.answers import RATE_REST
 from tocsin.providers.smtp.pool import PoolSettings
-from tocsin.providers.smtp.provider import SmtpProvider, SmtpSettings, smtp_settings_faults
+from tocsin.providers.smtp.provider import SmtpProvider
+from tocsin.providers.smtp.settings import SmtpSettings
 from tocsin.sandbox import Cut, Hang, Latency, Outage, Refuse, Sandbox, SandboxSettings
 
 Security = Literal["starttls", "tls", "none"]
@@ -209,7 +211,7 @@ async def test_a_connection_that_broke_while_it_lay_idle_is_replaced(rig: SmtpRi
 
 
 async def test_a_connection_that_lay_idle_is_asked_before_it_is_used(rig: SmtpRig) -> None:
-    provider = rig.provider(concurrency=1, pool=PoolSettings(ask_after=0.0))
+    provider = rig.provider(concurrency=1, pool=PoolSettings(check_after=0.0))
     before = rig.sandbox.smtp.questions
     with counted(rig.sandbox) as connections:
         for _ in range(3):
@@ -508,7 +510,7 @@ GOOD = SmtpSettings(host="mail.acme.example", sender=SENDER)
 def test_settings_that_cannot_be_used_are_named(changes: dict[str, Any], fields: list[str]) -> None:
     given = {"host": GOOD.host, "sender": GOOD.sender} | changes
 
-    assert [fault.field for fault in smtp_settings_faults(SmtpSettings(**given))] == fields
+    assert [fault.field for fault in SmtpSettings(**given).faults()] == fields
     if fields:
         with pytest.raises(ProviderSetupError, match=fields[0]):
             SmtpProvider(SmtpSettings(**given))

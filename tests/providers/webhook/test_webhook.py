@@ -15,16 +15,10 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from tests.providers.conformance import NOW, Http2Conformance, ProviderConformance, Rig, a_message
 from tocsin.domain.delivery.message import ManyHosts, Message
 from tocsin.domain.delivery.outcome import Gone, Outcome, Rejected, Retry, Sent
-from tocsin.providers.webhook.provider import (
-    PREVIOUS_KEY_LIVES,
-    WebhookProvider,
-    WebhookSettings,
-    new_secret,
-    render,
-    rotated,
-    signatures,
-    webhook_settings_faults,
-)
+from tocsin.providers.webhook.provider import WebhookProvider
+from tocsin.providers.webhook.render import render
+from tocsin.providers.webhook.settings import WebhookSettings
+from tocsin.providers.webhook.signing import PREVIOUS_KEY_LIVES, new_secret, rotated, signatures
 from tocsin.sandbox import Refuse, Sandbox
 from tocsin.sandbox.phones import Received
 
@@ -304,11 +298,11 @@ async def test_a_private_address_is_called_where_that_is_allowed(rig: WebhookRig
             ["93.184.216.34", "10.0.0.8"],
             Retry(
                 "address_refused",
-                "the endpoint's URL stands for a private or reserved address",
+                "the endpoint's URL resolves to a private or reserved address",
                 speaks_against="target",
             ),
         ),
-        ([], Retry("network_error", "the host's name stands for no address")),
+        ([], Retry("network_error", "the host's name resolves to no address")),
     ],
 )
 async def test_a_name_is_judged_by_what_it_stands_for(
@@ -355,7 +349,7 @@ async def test_the_name_of_the_sender_is_a_setting(rig: WebhookRig) -> None:
 
 @pytest.mark.parametrize("agent", ["", " ", "a\nb", "größer"])
 def test_a_name_that_no_header_can_hold_is_a_fault(agent: str) -> None:
-    (fault,) = webhook_settings_faults(WebhookSettings(user_agent=agent))
+    (fault,) = WebhookSettings(user_agent=agent).faults()
 
     assert (fault.field, fault.code) == ("webhook.user_agent", "invalid")
 
@@ -363,12 +357,12 @@ def test_a_name_that_no_header_can_hold_is_a_fault(agent: str) -> None:
 def test_certificates_that_are_not_there_are_a_fault(tmp_path: Path) -> None:
     missing = tmp_path / "ca.pem"
 
-    (fault,) = webhook_settings_faults(WebhookSettings(ca_file=missing))
+    (fault,) = WebhookSettings(ca_file=missing).faults()
     missing.touch()
 
     assert (fault.field, fault.message) == ("webhook.ca_file", f"{missing} is not a file")
-    assert list(webhook_settings_faults(WebhookSettings(ca_file=missing))) == []
+    assert list(WebhookSettings(ca_file=missing).faults()) == []
 
 
 def test_the_settings_as_they_come_have_no_fault() -> None:
-    assert list(webhook_settings_faults(WebhookSettings())) == []
+    assert list(WebhookSettings().faults()) == []

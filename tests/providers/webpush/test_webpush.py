@@ -22,15 +22,13 @@ from tests.providers.http.http2_peer import Http2Peer
 from tests.providers.webpush.subscriptions import AUTH, BROWSER, subscription
 from tocsin.domain.delivery.message import PushAppearance
 from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
-from tocsin.providers.http.ssrf_guard import Guard
-from tocsin.providers.webpush.answers import ALARM_REST, QUOTA_REST
+from tocsin.domain.people.push_subscription import read_subscription
+from tocsin.providers.answers import ALARM_REST
+from tocsin.providers.webpush.answers import QUOTA_REST
 from tocsin.providers.webpush.crypto import new_private_key_pem, public_key_of
-from tocsin.providers.webpush.provider import (
-    WebPushProvider,
-    WebPushSettings,
-    render,
-)
-from tocsin.providers.webpush.subscription import read_subscription
+from tocsin.providers.webpush.provider import WebPushProvider
+from tocsin.providers.webpush.render import render
+from tocsin.providers.webpush.settings import WebPushSettings
 from tocsin.sandbox import Outage, Quota, Refuse, Sandbox, SandboxSettings
 from tocsin.sandbox.phones import Received
 from tocsin.sandbox.webpush.service import WebPush
@@ -285,7 +283,7 @@ async def test_a_name_that_stands_for_a_private_address_is_never_called(
 
     outcome = await send_to(rig, provider, "browser", at=f"https://push.example.com:{port}")
 
-    assert outcome == Retry("address_refused", "the push service stands for a private or reserved address")
+    assert outcome == Retry("address_refused", "the push service resolves to a private or reserved address")
     assert rig.stats.requests == 0
 
 
@@ -299,7 +297,7 @@ async def test_a_name_without_an_address_is_a_retry(rig: WebPushRig, monkeypatch
 
     outcome = await send_to(rig, provider, "browser", at="https://push.example.com")
 
-    assert outcome == Retry("network_error", "the host's name stands for no address")
+    assert outcome == Retry("network_error", "the host's name resolves to no address")
 
 
 async def test_a_signature_is_made_once_for_many_and_anew_after_a_refusal(rig: WebPushRig) -> None:
@@ -338,7 +336,7 @@ async def test_keys_and_signatures_show_up_nowhere(rig: WebPushRig, caplog: pyte
     told = repr(outcomes) + repr(provider) + repr(vars(provider)) + caplog.text
     assert PEM[40:80] not in told
     assert "vapid t=" not in told
-    assert "abcdefgh" not in repr(read_subscription(subscription(), Guard()))
+    assert "abcdefgh" not in repr(read_subscription(subscription()))
 
 
 @pytest.mark.parametrize(

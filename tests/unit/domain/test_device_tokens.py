@@ -8,8 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tocsin.domain.people.device_tokens import kind_fault, token_fault
+from tocsin.domain.people.device_tokens import TokenKind, registration_faults
 from tocsin.domain.people.devices import DeviceSettings, device_settings_faults
+from tocsin.providers.registry import device_rules, load_registry
+
+RULES = device_rules(load_registry())
+
+
+def faults(provider: str, token: str, kind: TokenKind = "token") -> dict[str, str]:
+    return {fault.field: fault.message for fault in registration_faults(RULES, provider, token, kind)}
+
+
+def token_fault(provider: str, token: str) -> str | None:
+    return faults(provider, token).get("token")
 
 
 def base64url(content: bytes) -> str:
@@ -117,14 +128,16 @@ def test_a_token_of_apple_fits_into_a_path(token: str) -> None:
 
 
 @pytest.mark.parametrize("provider", ["fcm", "sns"])
-def test_the_tokens_of_others_are_their_own_affair(provider: Any) -> None:
+def test_the_tokens_of_others_are_their_own_affair(provider: str) -> None:
     assert token_fault(provider, "anything") is None
 
 
 def test_only_fcm_knows_an_installation_by_its_id() -> None:
-    assert kind_fault("fcm", "fid") is None
-    assert kind_fault("expo", "token") is None
-    assert "expo" in (kind_fault("expo", "fid") or "")
+    expo = "ExponentPushToken[a]"
+
+    assert faults("fcm", "anything", "fid") == {}
+    assert faults("expo", expo, "token") == {}
+    assert faults("expo", expo, "fid") == {"token_kind": "expo takes no fid; fcm does"}
 
 
 @pytest.mark.parametrize(

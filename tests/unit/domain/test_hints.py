@@ -2,18 +2,15 @@
 
 import ast
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import tocsin
 from tocsin.domain.delivery.hints import HINTS, SMTP_HINTS, hint
-from tocsin.providers.apns import answers as apns_answers
-from tocsin.providers.expo import answers as expo_answers
-from tocsin.providers.fcm import answers as fcm_answers
-from tocsin.providers.smtp import answers as smtp_answers
-from tocsin.providers.webhook import answers as webhook_answers
-from tocsin.providers.webpush import answers as webpush_answers
+from tocsin.providers.registry import BUILT_IN
+from tocsin.providers.smtp.answers import MEANINGS
 
 SOURCE = Path(tocsin.__file__).parent
 OUTCOMES = {"Retry", "Defer", "Rejected", "Gone"}
@@ -29,9 +26,9 @@ ADVICE = {
 
 
 def codes_in_tables() -> Iterator[str]:
-    for table in (apns_answers, expo_answers, fcm_answers, webhook_answers, webpush_answers):
-        yield from (rule.code for rule in table.RULES)
-    yield webpush_answers.KEY_MISMATCH
+    for entry in BUILT_IN:
+        answers = import_module(f"tocsin.providers.{entry.name}.answers")
+        yield from (rule.code for rule in getattr(answers, "RULES", ()))
 
 
 def codes_in_code() -> Iterator[str]:
@@ -44,12 +41,12 @@ def codes_in_code() -> Iterator[str]:
                         yield code
 
 
-def written(rule: smtp_answers.Rule) -> str:
-    """Write an answer that a rule for mail servers is about, as a delivery keeps its code."""
-    if rule.enhanced is None:
-        return str(rule.code)
-    whole = rule.enhanced if rule.enhanced.count(".") > 1 else f"{rule.enhanced}.0"
-    return f"{rule.code or f'{rule.enhanced[0]}50'} {whole}"
+def written(row: str) -> str:
+    """Write an answer that a row for mail servers is about, as a delivery keeps its code."""
+    reply, _, enhanced = row.rpartition(" ") if " " in row or "." in row else (row, "", "")
+    if not enhanced:
+        return row if len(row) > 1 else f"{row}98"
+    return f"{reply or f'{enhanced[0]}50'} {enhanced if enhanced.count('.') > 1 else f'{enhanced}.0'}"
 
 
 @pytest.mark.parametrize("code", sorted({*codes_in_tables(), *codes_in_code()}))
@@ -57,12 +54,12 @@ def test_every_code_of_tocsin_and_of_its_providers_has_a_hint(code: str) -> None
     assert hint(code)
 
 
-@pytest.mark.parametrize("rule", smtp_answers.RULES, ids=written)
-def test_the_hint_about_a_mail_servers_answer_fits_what_is_done(rule: smtp_answers.Rule) -> None:
-    advice = hint(written(rule))
+@pytest.mark.parametrize("row", MEANINGS, ids=written)
+def test_the_hint_about_a_mail_servers_answer_fits_what_is_done(row: str) -> None:
+    advice = hint(written(row))
 
     assert advice
-    assert {words for words in ADVICE.values() if words and words in advice} == {ADVICE[rule.means]} - {""}
+    assert {words for words in ADVICE.values() if words and words in advice} == {ADVICE[MEANINGS[row]]} - {""}
 
 
 @pytest.mark.parametrize(

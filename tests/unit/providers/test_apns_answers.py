@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tocsin.domain.delivery.message import PushType
 from tocsin.domain.delivery.outcome import Defer, Gone, Rejected, Retry
 from tocsin.domain.delivery.retry_after import LONGEST
-from tocsin.providers.apns.answers import ALARM_REST, RULES, UNPROVEN, UPDATES_REST, Rule, classify
+from tocsin.providers.answers import ALARM_REST, Rule
+from tocsin.providers.apns.answers import RULES, UNPROVEN, UPDATES_REST, classify
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "apns.md"
 UNREADABLE = "the answer was not the JSON that APNs gives"
@@ -65,6 +66,7 @@ def test_each_answer_means_what_the_table_says(
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.doubtful], ids=lambda rule: str(rule.code))
 def test_what_a_wrong_setting_brings_is_held_against_nobody_till_a_message_got_through(rule: Rule) -> None:
+    assert isinstance(rule.status, int)
     outcome = classify(rule.status, body(rule.code), None, proven=False)
 
     assert outcome == Defer(rule.code, ALARM_REST, UNPROVEN, pauses=False, alarm=True)

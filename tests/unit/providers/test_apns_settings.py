@@ -6,7 +6,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from tocsin.domain.errors import ProviderSetupError
-from tocsin.providers.apns.provider import HOSTS, ApnsProvider, ApnsSettings, apns_settings_faults
+from tocsin.providers.apns.provider import HOSTS, ApnsProvider
+from tocsin.providers.apns.settings import ApnsSettings
 
 TOPIC = "com.example.shop"
 
@@ -36,9 +37,9 @@ def key_file(tmp_path: Path) -> Path:
 
 
 def test_settings_that_fit_have_no_fault(key_file: Path) -> None:
-    assert list(apns_settings_faults(ApnsSettings())) == []
-    assert list(apns_settings_faults(good(key_file))) == []
-    assert list(apns_settings_faults(good(key_file, base_url="https://127.0.0.1:2197"))) == []
+    assert list(ApnsSettings().faults()) == []
+    assert list(good(key_file).faults()) == []
+    assert list(good(key_file, base_url="https://127.0.0.1:2197").faults()) == []
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_settings_that_fit_have_no_fault(key_file: Path) -> None:
 def test_settings_that_contradict_are_named(key_file: Path, changes: Any, fields: list[str]) -> None:
     settings = good(key_file, **changes)
 
-    assert [fault.field for fault in apns_settings_faults(settings)] == fields
+    assert [fault.field for fault in settings.faults()] == fields
     with pytest.raises(ProviderSetupError):
         ApnsProvider(settings)
 
@@ -88,7 +89,7 @@ def test_a_file_that_is_no_key_of_apple_is_named_without_its_content(tmp_path: P
     path = tmp_path / "wrong.p8"
     path.write_bytes(content)
 
-    (fault,) = apns_settings_faults(good(path))
+    (fault,) = good(path).faults()
 
     assert (fault.field, fault.code) == ("apns.key_file", "invalid")
     assert "wrong.p8" in fault.message

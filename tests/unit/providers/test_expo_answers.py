@@ -9,22 +9,23 @@ from hypothesis import strategies as st
 
 from tocsin.domain.delivery.outcome import Defer, Gone, Rejected, Retry
 from tocsin.domain.delivery.retry_after import LONGEST
+from tocsin.providers.answers import ALARM_REST
 from tocsin.providers.expo.answers import (
-    ALARM_REST,
     RATE_REST,
+    REQUEST_RULES,
     RULES,
+    MessageStatus,
     Split,
-    Word,
+    classify_message,
     classify_request,
-    classify_word,
 )
 from tocsin.providers.expo.provider import parts
 
 TOKEN = "ExponentPushToken[s3cret]"
 
 
-def word(code: str, message: str = "said so") -> Word:
-    return Word(status="error", message=message, details={"error": code})
+def about_message(code: str, message: str = "said so") -> MessageStatus:
+    return MessageStatus(status="error", message=message, details={"error": code})
 
 
 def body(code: str, message: str = "said so", **besides: Any) -> bytes:
@@ -48,7 +49,7 @@ def body(code: str, message: str = "said so", **besides: Any) -> bytes:
 def test_each_word_about_a_message_means_what_the_table_says(
     code: str, expected: Retry | Defer | Rejected | Gone
 ) -> None:
-    assert classify_word(word(code), ()) == expected
+    assert classify_message(about_message(code), ()) == expected
 
 
 @pytest.mark.parametrize(
@@ -113,14 +114,14 @@ def test_a_rate_rests_as_long_as_expo_asks(asked: int | None, rest: timedelta) -
 
 
 def test_no_two_rows_of_the_table_say_the_same() -> None:
-    keys = [(rule.about, rule.code) for rule in RULES]
+    keys = [rule.code for rule in RULES]
 
     assert len(set(keys)) == len(keys)
 
 
 def test_the_reference_page_says_what_the_table_says() -> None:
     page = (Path(__file__).parents[3] / "docs" / "reference" / "expo.md").read_text("utf-8")
-    rows = [f"| {rule.status} | " if rule.about == "request" else "| " for rule in RULES]
+    rows = [f"| {rule.status} | " if rule in REQUEST_RULES else "| " for rule in RULES]
 
     missing = [
         rule.code
@@ -151,8 +152,8 @@ def test_no_refusal_is_an_exception(status: int, answer: bytes, after: timedelta
 
 @given(codes, foreign, foreign)
 def test_no_word_is_an_exception(code: Any, message: Any, details: Any) -> None:
-    assert classify_word(Word("error", None, message, {"error": code}), ("secret",)).code
-    assert classify_word(Word("error", None, message, details), ("secret",)).code
+    assert classify_message(MessageStatus("error", None, message, {"error": code}), ("secret",)).code
+    assert classify_message(MessageStatus("error", None, message, details), ("secret",)).code
 
 
 @pytest.mark.parametrize(
@@ -167,8 +168,8 @@ def test_no_word_is_an_exception(code: Any, message: Any, details: Any) -> None:
 def test_what_expo_quotes_stays_secret(secret: str, *, known: bool) -> None:
     secrets = [secret, ""] if known else []
     outcomes = [
-        classify_word(word("ExpoError", f'"{secret}" failed'), secrets),
-        classify_word(word(secret, ""), secrets),
+        classify_message(about_message("ExpoError", f'"{secret}" failed'), secrets),
+        classify_message(about_message(secret, ""), secrets),
         classify_request(503, body("SERVICE_UNAVAILABLE", f'"{secret}" failed'), None, secrets),
         classify_request(503, body(secret), None, secrets),
     ]

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tocsin.domain.delivery.message import Message, PushAppearance
 from tocsin.domain.delivery.outcome import Rejected
 from tocsin.domain.ids import new_delivery_id, new_notification_id
-from tocsin.providers.expo.render import LONGEST_COLLAPSE_ID, PAYLOAD_BYTES, render
+from tocsin.providers.expo.render import PAYLOAD_BYTES, render
+from tocsin.providers.rendering import LONGEST_COLLAPSE_ID
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 TOKEN = "ExponentPushToken[phone]"

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tocsin.domain.delivery.hints import HINTS
 from tocsin.domain.delivery.outcome import Defer, Gone, Rejected, Retry
 from tocsin.domain.delivery.retry_after import LONGEST, read_retry_after
-from tocsin.providers.fcm.answers import ALARM_REST, QUOTA_REST, RULES, classify
+from tocsin.providers.answers import ALARM_REST
+from tocsin.providers.fcm.answers import QUOTA_REST, RULES, classify
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 TOKEN_TEXT = "The registration token is not a valid FCM registration token"

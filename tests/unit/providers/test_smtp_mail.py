@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tocsin.domain.delivery.message import Message
 from tocsin.domain.delivery.outcome import Rejected
 from tocsin.domain.ids import new_delivery_id, new_notification_id
-from tocsin.providers.smtp.render import LONGEST_LINE, Envelope, Mailbox, read_mailbox, write_mail
+from tocsin.providers.smtp.render import LONGEST_LINE, Envelope, Mailbox, read_mailbox, render
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 SENDER = Mailbox("notify@acme.example", "Acme")
@@ -37,7 +37,7 @@ def a_message(**changes: Any) -> Message:
 
 
 def write(sender: Mailbox = SENDER, **changes: Any) -> Envelope | Rejected:
-    return write_mail(a_message(**changes), sender=sender, reply_to=None, limit=100_000, now=NOW)
+    return render(a_message(**changes), sender=sender, reply_to=None, limit=100_000, now=NOW)
 
 
 def written(**changes: Any) -> bytes:
@@ -91,7 +91,7 @@ def test_text_and_html_cannot_end_their_part() -> None:
     message = a_message(html="")
     mark = f"--=_{message.delivery_id.hex}"
     forged = f"a\n{mark}\nContent-Type: text/html\n\nforged\n{mark}--\n"
-    mail = write_mail(
+    mail = render(
         replace(message, body=forged, html=forged), sender=SENDER, reply_to=None, limit=9_999, now=NOW
     )
 
@@ -191,7 +191,7 @@ def test_half_a_surrogate_pair_does_not_stop_a_mail() -> None:
 
 def test_attempts_of_one_delivery_have_one_message_id() -> None:
     message = a_message()
-    mails = [write_mail(message, sender=SENDER, reply_to=None, limit=1_000, now=NOW) for _ in range(2)]
+    mails = [render(message, sender=SENDER, reply_to=None, limit=1_000, now=NOW) for _ in range(2)]
 
     assert {mail.message_id for mail in mails if isinstance(mail, Envelope)} == {
         f"<{message.delivery_id}@acme.example>"

@@ -76,7 +76,9 @@ def test_the_page_tells_every_row() -> None:
 
     assert told == [
         (
-            str(rule.first) if rule.first == rule.last else f"{rule.first} to {rule.last}",
+            f"{rule.status.start} to {rule.status.stop - 1}"
+            if isinstance(rule.status, range)
+            else str(rule.status),
             rule.code,
             rule.outcome,
         )

@@ -1,9 +1,9 @@
 """A person's devices: register, list, consent, unregister."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from datetime import datetime
 from math import ceil
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, cast
 from uuid import UUID
 
 import msgspec
@@ -30,7 +30,7 @@ from tocsin.api.operations import Operation, PersonMay, Tag, declared
 from tocsin.api.services import services_of
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import NumericUserId, UserId
-from tocsin.domain.people.device_tokens import USUAL_KIND, TokenKind, kind_fault, token_fault
+from tocsin.domain.people.device_tokens import USUAL_KIND, TokenKind, registration_faults
 from tocsin.domain.people.devices import DeviceToken, Platform, ProviderName, short_hash
 from tocsin.domain.people.locale import normalize
 from tocsin.store.people import devices
@@ -61,6 +61,15 @@ class RegisterDevice(Checked, frozen=True, kw_only=True, forbid_unknown_fields=T
     app_version: ShortText | None = None
     device_model: ShortText | None = None
     replaces_token: DeviceToken | None = None
+
+
+def registration_type(providers: Iterable[str]) -> type[RegisterDevice]:
+    """Build the request type whose `provider` is one of `providers`, so that faults and OpenAPI list them."""
+    field = ("provider", Literal[tuple(providers)], "fcm")
+    return cast(
+        "type[RegisterDevice]",
+        msgspec.defstruct("RegisterDevice", [field], bases=(RegisterDevice,), kw_only=True),
+    )
 
 
 class UnregisterDevice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -133,11 +142,12 @@ class DeviceList(msgspec.Struct, frozen=True):
 async def register_device(request: Request[Any, Any, Any]) -> ASGIResponse:
     """Give a token to the person who asks."""
     services, user_id = services_of(request), person_of(request)
-    wanted = decode(await request.body(), RegisterDevice)
+    wanted = decode(await request.body(), request.app.state.registration)
     if wanted.user_id is not None and str(wanted.user_id) != user_id:
         raise ProblemError(NOT_YOUR_USER, "The user_id of the body is not the user of the token.")
-    if faults := list(_token_faults(wanted)):
-        raise faulty(INVALID_BODY, faults)
+    faults = registration_faults(services.device_rules, wanted.provider, wanted.token, wanted.token_kind)
+    if found := list(faults):
+        raise faulty(INVALID_BODY, found)
     now = services.clock()
     result = await devices.register(services.pool, _registration(wanted, user_id), services.devices, now)
     if isinstance(result, RateLimited):
@@ -231,13 +241,6 @@ async def change_device(request: Request[Any, Any, Any]) -> ASGIResponse:
         services_of(request).pool, person_of(request), which, push_enabled=wanted.push_enabled
     )
     return _found(row)
-
-
-def _token_faults(wanted: RegisterDevice) -> Iterator[Fault]:
-    if message := token_fault(wanted.provider, wanted.token):
-        yield Fault(field="token", code="invalid", message=message)
-    if message := kind_fault(wanted.provider, wanted.token_kind):
-        yield Fault(field="token_kind", code="contradiction", message=message)
 
 
 def _registration(wanted: RegisterDevice, user_id: str) -> DeviceRegistration:

@@ -27,7 +27,7 @@ from tocsin.api.services import services_of
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import UserId
 from tocsin.providers.http.ssrf_guard import Guard
-from tocsin.providers.webhook.provider import new_secret, rotated
+from tocsin.providers.webhook.signing import new_secret, rotated
 from tocsin.store.people import endpoints
 from tocsin.store.people.endpoints import MOST_ACTIVE, AlreadyActive, EndpointRow, TooManyEndpoints
 

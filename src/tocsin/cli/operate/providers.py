@@ -8,7 +8,7 @@ from tocsin.cli.access import with_pool
 from tocsin.cli.operate import toggle
 from tocsin.cli.operate.toggle import By
 from tocsin.cli.output import AsJson, complain, console, moment, print_json, table
-from tocsin.compose import ways_in_use
+from tocsin.compose import provider_summaries
 from tocsin.domain.toggles import toggle_of
 from tocsin.engine.clock import utc_now
 from tocsin.engine.health.provider_health import (
@@ -38,7 +38,7 @@ def list_providers(context: typer.Context, as_json: AsJson = False) -> None:
 
     async def work(settings: Settings, pool: Pool) -> list[ProviderHealth]:
         async with pool.acquire() as connection:
-            return await providers_health(connection, ways_in_use(settings), utc_now())
+            return await providers_health(connection, provider_summaries(settings), utc_now())
 
     providers = with_pool(work)
     if as_json:
@@ -67,7 +67,7 @@ def show(name: Name, as_json: AsJson = False) -> None:
     _check_in_use(name, load_settings())
 
     async def work(settings: Settings, pool: Pool) -> ProviderHealth:
-        asked_for = [provider for provider in ways_in_use(settings) if provider.name == name]
+        asked_for = [provider for provider in provider_summaries(settings) if provider.name == name]
         async with pool.acquire() as connection:
             (found,) = await providers_health(connection, asked_for, utc_now())
         return found
@@ -124,7 +124,7 @@ def try_now(name: Name, as_json: AsJson = False) -> None:
 
 
 def _check_in_use(name: str, settings: Settings) -> None:
-    if unknown := not_in_use(name, ways_in_use(settings)):
+    if unknown := not_in_use(name, provider_summaries(settings)):
         complain(unknown)
         raise typer.Exit(1)
 

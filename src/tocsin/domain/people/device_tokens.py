@@ -1,88 +1,39 @@
-"""What a device's token must look like, by its provider."""
+"""Which devices can be registered for which provider."""
 
-import re
-from base64 import urlsafe_b64decode
-from typing import Literal, assert_never
-from urllib.parse import urlsplit
+from collections.abc import Callable, Iterator, Mapping
+from typing import Literal
 
 import msgspec
 
-from tocsin.domain.people.devices import ProviderName
+from tocsin.domain.faults import Fault
 
 TokenKind = Literal["token", "fid"]
 USUAL_KIND: TokenKind = "token"
 
-_EXPO = re.compile(r"Expo(?:nent)?PushToken\[[^\[\]\s]+\]")
-# It becomes a part of a path. Apple promises no length, and names no alphabet beyond its hexadecimal today.
-_APNS = re.compile(r"[0-9a-zA-Z_\-]+")
-_POINT_BYTES = 65
-_UNCOMPRESSED = b"\x04"
-_AUTH_BYTES = 16
 
-
-class _Keys(msgspec.Struct, frozen=True):
-    p256dh: str
-    auth: str
-
-
-class _Subscription(msgspec.Struct, frozen=True):
-    endpoint: str
-    keys: _Keys
-
-
-_subscription = msgspec.json.Decoder(_Subscription)
-
-
-def token_fault(provider: ProviderName, token: str) -> str | None:
-    """Say what is wrong with a token, without quoting it; the lengths of most are their provider's affair."""
-    match provider:
-        case "expo":
-            return None if _EXPO.fullmatch(token) else "must be an Expo push token: ExponentPushToken[…]"
-        case "webpush":
-            return _subscription_fault(token)
-        case "apns":
-            return None if _APNS.fullmatch(token) else "must be a device token of Apple's in hexadecimal"
-        case "fcm" | "sns":
-            return None
-        case _:
-            assert_never(provider)
-
-
-def kind_fault(provider: ProviderName, kind: TokenKind) -> str | None:
-    """Say what is wrong with a kind of token: FCM alone knows an installation by its id."""
-    if kind == "fid" and provider != "fcm":
-        return f"only fcm knows installations by their fid; {provider} takes a token"
+def any_token(token: str) -> str | None:  # noqa: ARG001 - the signature of every token check
+    """Accept every token, where its form is the provider's own affair."""
     return None
 
 
-def _subscription_fault(token: str) -> str | None:
-    try:
-        subscription = _subscription.decode(token)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return "must be a push subscription as JSON, with endpoint, keys.p256dh and keys.auth"
-    if not _is_https(subscription.endpoint):
-        return "must be a push subscription whose endpoint is an https address"
-    point, auth = _decoded(subscription.keys.p256dh), _decoded(subscription.keys.auth)
-    if len(point) != _POINT_BYTES or not point.startswith(_UNCOMPRESSED):
-        return (
-            f"must be a push subscription whose keys.p256dh is a point of {_POINT_BYTES} bytes in base64url"
-        )
-    if len(auth) != _AUTH_BYTES:
-        return f"must be a push subscription whose keys.auth is {_AUTH_BYTES} bytes in base64url"
-    return None
+class DeviceRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What devices of one provider look like.
+
+    `token_fault` returns what is wrong with a token, without quoting it.
+    """
+
+    token_fault: Callable[[str], str | None] = any_token
+    token_kinds: tuple[TokenKind, ...] = (USUAL_KIND,)
 
 
-def _is_https(endpoint: str) -> bool:
-    try:
-        parts = urlsplit(endpoint)
-    except ValueError:
-        return False
-    return parts.scheme == "https" and bool(parts.hostname)
-
-
-def _decoded(text: str) -> bytes:
-    bare = text.rstrip("=")
-    try:
-        return urlsafe_b64decode(bare + "=" * (-len(bare) % 4))
-    except ValueError:
-        return b""
+def registration_faults(
+    rules: Mapping[str, DeviceRules], provider: str, token: str, token_kind: TokenKind
+) -> Iterator[Fault]:
+    """List what is wrong with the token of a device for one of the providers in `rules`."""
+    of_provider = rules[provider]
+    if message := of_provider.token_fault(token):
+        yield Fault(field="token", code="invalid", message=message)
+    if token_kind not in of_provider.token_kinds:
+        takers = [name for name, each in rules.items() if token_kind in each.token_kinds]
+        message = f"{provider} takes no {token_kind}; {', '.join(takers) or 'no provider'} does"
+        yield Fault(field="token_kind", code="contradiction", message=message)

@@ -10,22 +10,16 @@ import msgspec
 from msgspec import Meta
 
 from tocsin.domain.faults import Fault
+from tocsin.domain.people.push_subscription import endpoint_of
 
 Platform = Literal["ios", "android", "web"]
-ProviderName = Literal["fcm", "apns", "expo", "webpush", "sns"]
+ProviderName = Annotated[str, Meta(min_length=1, max_length=64)]
 DeviceToken = Annotated[str, Meta(min_length=1, max_length=4096, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
 Policy = Literal["many", "one_per_platform"]
 
 LONGEST_UNSEEN_DAYS = 36_500
 
 _SHORT_HASH = 12
-
-
-class _Subscription(msgspec.Struct, frozen=True):
-    endpoint: str
-
-
-_subscription = msgspec.json.Decoder(_Subscription)
 _HEXADECIMAL = re.compile(r"[0-9a-fA-F]+")
 
 
@@ -83,10 +77,7 @@ def token_hash(token: str) -> bytes:
 
 def _identity(token: str) -> str:
     if token.startswith("{"):
-        try:
-            return _subscription.decode(token).endpoint
-        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-            return token
+        return endpoint_of(token) or token
     return token.lower() if _HEXADECIMAL.fullmatch(token) else token
 
 

@@ -3,8 +3,8 @@
 import asyncio
 import math
 import time
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from typing import Annotated, cast
 
 import msgspec
 import structlog
@@ -32,18 +32,19 @@ class RatesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     After a provider was left alone, its rate grows from a tenth to the whole within `ramp_seconds`.
     """
 
-    fcm: Rate = 0.0
-    apns: Rate = 0.0
-    expo: Rate = 600.0
-    webpush: Rate = 0.0
-    smtp: Rate = 0.0
-    webhook: Rate = 0.0
     ramp_seconds: Annotated[float, Meta(ge=0, le=3_600)] = 30.0
 
     def of(self, provider: str) -> float:
-        """Give the rate of a provider; 0 where it has no limit."""
+        """Return the rate of a provider; 0 where it has no limit."""
         rate: float = getattr(self, provider, 0.0)
         return rate
+
+
+def rates_type(defaults: Mapping[str, float]) -> type[RatesSettings]:
+    """Build the settings section that has a rate for each provider."""
+    fields = [(provider, Rate, rate) for provider, rate in defaults.items()]
+    built = msgspec.defstruct("RatesSettings", fields, bases=(RatesSettings,), kw_only=True)
+    return cast("type[RatesSettings]", built)
 
 
 class Pace:

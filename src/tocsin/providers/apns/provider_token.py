@@ -18,7 +18,7 @@ LEAST_SECONDS_BETWEEN = 20 * 60
 
 
 class ProviderTokens:
-    """Keeps one signed token and signs the next in good time."""
+    """Keeps one signed token and signs the next before it expires."""
 
     def __init__(
         self,
@@ -37,16 +37,16 @@ class ProviderTokens:
         self._replaced_at = float("-inf")
 
     def header(self) -> str:
-        """Give the authorization header of this moment."""
+        """Return the authorization header of this moment."""
         # A clock that was set back makes the token one of the future, which Apple refuses.
         if not -1 <= self._clock() - self._signed_at < RENEW_AFTER_SECONDS:
             self._sign()
         return self._header
 
     def replace(self, refused: str) -> str | None:
-        """Give another header than the one that was refused as expired.
+        """Return another header than the one that was refused as expired.
 
-        There is none if the refused one replaced another just now: signing again would not make it younger.
+        None if the refused one replaced another just now: signing again would not make it younger.
         """
         if self._header != refused:
             return self._header
@@ -65,7 +65,7 @@ class ProviderTokens:
 
 
 def load_key(path: Path) -> ec.EllipticCurvePrivateKey:
-    """Read a key as Apple hands it out; what is wrong with the file is said without its content."""
+    """Load a key as Apple hands it out; an error describes the file without its content."""
     try:
         content = path.read_bytes()
     except OSError as error:

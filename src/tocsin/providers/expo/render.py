@@ -1,6 +1,6 @@
 """A message as Expo wants it."""
 
-import hashlib
+import re
 from datetime import datetime
 from typing import Any
 
@@ -8,16 +8,22 @@ import msgspec
 
 from tocsin.domain.delivery.message import Message
 from tocsin.domain.delivery.outcome import Rejected
+from tocsin.providers.rendering import collapse_id, given, seconds_left
 
 PAYLOAD_BYTES = 4_096
 LONGEST_TTL = 2_419_200
-LONGEST_COLLAPSE_ID = 64
 
+_TOKEN = re.compile(r"Expo(?:nent)?PushToken\[[^\[\]\s]+\]")
 _encode = msgspec.json.Encoder().encode
 
 
+def token_fault(token: str) -> str | None:
+    """Return what is wrong with a token."""
+    return None if _TOKEN.fullmatch(token) else "must be an Expo push token: ExponentPushToken[…]"
+
+
 def render(message: Message, now: datetime) -> bytes | Rejected:
-    """Write one element of a request.
+    """Render one element of a request.
 
     Android replaces what it shows by `tag`, Apple by `collapseId`: a message sent twice shows once.
     """
@@ -27,10 +33,10 @@ def render(message: Message, now: datetime) -> bytes | Rejected:
         "to": message.target,
         "data": _data(message),
         "tag": tag,
-        "collapseId": _collapse_id(tag),
+        "collapseId": collapse_id(tag),
     }
     if appearance.push_type == "background":
-        # Apple takes a push without a face at normal priority only.
+        # Apple takes a push that shows nothing at normal priority only.
         push |= {"_contentAvailable": True, "priority": "normal"}
     else:
         push |= {"title": message.title, "body": message.body, "priority": "high"}
@@ -39,17 +45,13 @@ def render(message: Message, now: datetime) -> bytes | Rejected:
         if appearance.image is not None:
             # The app's own extension has to fetch the image on iOS, which it may for mutable content alone.
             push |= {"richContent": {"image": appearance.image}, "mutableContent": True}
-        push |= _given(
+        push |= given(
             sound=appearance.sound,
             channelId=appearance.channel,
             categoryId=appearance.click_action,
             icon=appearance.icon,
         )
-    if appearance.badge is not None:
-        push["badge"] = appearance.badge
-    if message.expires_at is not None:
-        seconds = int((message.expires_at - now).total_seconds())
-        push["ttl"] = min(max(seconds, 0), LONGEST_TTL)
+    push |= given(badge=appearance.badge, ttl=seconds_left(message, now, LONGEST_TTL))
     written = _encode(push)
     if len(written) > PAYLOAD_BYTES and (size := _payload_size(push)) > PAYLOAD_BYTES:
         return Rejected("payload_too_large", f"{size} bytes; Expo takes {PAYLOAD_BYTES}")
@@ -57,25 +59,11 @@ def render(message: Message, now: datetime) -> bytes | Rejected:
 
 
 def _data(message: Message) -> dict[str, str]:
-    """Add the place to open: `url`, which Expo Router follows, and the app's own `route`."""
+    """Return the data with the place to open: `url`, which Expo Router follows, and the app's own `route`."""
     appearance = message.appearance
     data = dict(message.data)
-    if appearance.route is not None:
-        data["route"] = appearance.route
-    if (url := appearance.deep_link or appearance.route) is not None:
-        data["url"] = url
+    data |= given(route=appearance.route, url=appearance.deep_link or appearance.route)
     return data
-
-
-def _collapse_id(tag: str) -> str:
-    """Digest what Apple would not take in a header, the same way every time."""
-    if len(tag) <= LONGEST_COLLAPSE_ID and tag.isascii() and tag.isprintable():
-        return tag
-    return hashlib.sha256(tag.encode()).hexdigest()
-
-
-def _given(**fields: str | None) -> dict[str, str]:
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _payload_size(push: dict[str, Any]) -> int:

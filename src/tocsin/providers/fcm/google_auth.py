@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import google.auth.exceptions
 import google.auth.transport
@@ -14,14 +14,14 @@ from pyreqwest.client import SyncClient, SyncClientBuilder
 from pyreqwest.exceptions import PyreqwestError
 
 from tocsin.domain.errors import ProviderSetupError
-from tocsin.providers.http.client import authority
+from tocsin.providers.http.client import read_ca_file
 
 RENEW_AHEAD = timedelta(minutes=5)
 """How long before its end a token is renewed; a short-lived one at half its life."""
 
 
 class TokenUnavailableError(Exception):
-    """No access token could be had; `lasting` tells that trying again will not help."""
+    """No access token could be fetched; `lasting` means that a retry will not help."""
 
     def __init__(self, detail: str, *, lasting: bool) -> None:
         self.lasting = lasting
@@ -52,7 +52,7 @@ class AccessTokens:
         return self._token if time.monotonic() < self._good_until else None
 
     async def get(self) -> str:
-        """Give a token that is good for some minutes more."""
+        """Return a token that is good for some minutes more, fetched if need be."""
         asked_at = time.monotonic()
         if asked_at < self._good_until:
             return self._token
@@ -62,7 +62,7 @@ class AccessTokens:
             return self._token
 
     async def replace(self, refused: str) -> str:
-        """Give another token than the one that was refused."""
+        """Return another token than the one that was refused."""
         asked_at = time.monotonic()
         async with self._renewing:
             if self._token == refused:
@@ -102,31 +102,20 @@ class AccessTokens:
         self._transport.close()
 
 
-class _Answer(google.auth.transport.Response):
-    def __init__(self, status: int, headers: Mapping[str, str], data: bytes) -> None:
-        self._status = status
-        self._headers = headers
-        self._data = data
+class _Answer(NamedTuple):
+    """What google-auth reads of a response."""
 
-    @property
-    def status(self) -> int:
-        return self._status
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return self._headers
-
-    @property
-    def data(self) -> bytes:
-        return self._data
+    status: int
+    headers: Mapping[str, str]
+    data: bytes
 
 
 class _Transport(google.auth.transport.Request):
-    """Lets google-auth speak through the transport that everything else uses."""
+    """Sends the requests of google-auth through pyreqwest, as everything else is sent."""
 
     def __init__(self, ca_file: Path | None) -> None:
         builder = SyncClientBuilder().error_for_status(enable=False).timeout(timedelta(seconds=10))
-        if certificates := authority(ca_file):
+        if certificates := read_ca_file(ca_file):
             builder = builder.add_root_certificate_pem(certificates)
         self._client: SyncClient = builder.build()
 
@@ -167,5 +156,5 @@ def _load(credentials_file: Path, scope: str) -> Any:
 
 
 def _first(error: BaseException) -> str:
-    """Give the message without the response body that google-auth puts behind it."""
+    """Return the message without the response body that google-auth puts behind it."""
     return str(error.args[0]) if error.args else type(error).__name__

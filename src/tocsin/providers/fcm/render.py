@@ -1,21 +1,69 @@
-"""How a push looks, in the blocks that FCM has for each platform."""
+"""A message as FCM wants it, with its appearance in the blocks that FCM has for each platform."""
 
+from datetime import datetime
 from typing import Any
 
-from tocsin.domain.delivery.message import PushAppearance
+import msgspec
 
-_HTTPS = "https://"
+from tocsin.domain.delivery.message import DEFAULT_APPEARANCE, Message, PushAppearance
+from tocsin.domain.delivery.outcome import Rejected
+from tocsin.providers.rendering import given, seconds_left, web_address
+
+PAYLOAD_BYTES = 4_096
+BROADCAST_BYTES = 2_048
+LONGEST_TTL = 2_419_200
+BROADCASTS = frozenset({"topic", "condition"})
+
 _ANDROID_PRIORITY = {"warning": "PRIORITY_HIGH", "critical": "PRIORITY_MAX"}
 _SHOWN = ("image", "icon", "sound", "click_action", "channel")
+_encoder = msgspec.json.Encoder()
 
 
-def add_appearance(content: dict[str, Any], appearance: PushAppearance) -> None:
+def render(message: Message, now: datetime) -> bytes | Rejected:
+    """Render a message as the body of a request to FCM.
+
+    A tag, unlike a collapse key, has no limit of four a device: a repeat replaces what
+    the phone shows, and nothing that waits for an offline phone is lost.
+    """
+    tag = message.collapse_key or str(message.delivery_id)
+    android: dict[str, Any] = {"priority": "HIGH", "notification": {"tag": tag}}
+    apns_headers = {"apns-collapse-id": tag}
+    if message.collapse_key:
+        android["collapse_key"] = message.collapse_key
+    if message.expires_at:
+        android["ttl"] = f"{seconds_left(message, now, LONGEST_TTL)}s"
+        apns_headers["apns-expiration"] = str(int(message.expires_at.timestamp()))
+    content: dict[str, Any] = {
+        message.target_kind: message.target,
+        "notification": {"title": message.title, "body": message.body},
+        "data": message.data,
+        "android": android,
+        "apns": {"headers": apns_headers},
+    }
+    if message.appearance is not DEFAULT_APPEARANCE:
+        _add_appearance(content, message.appearance)
+    body = _encoder.encode({"message": content})
+    most = BROADCAST_BYTES if message.target_kind in BROADCASTS else PAYLOAD_BYTES
+    # The payload is a part of the body, so a small body needs no measuring.
+    if len(body) > most and (size := _payload_size(content, message.appearance)) > most:
+        return Rejected("payload_too_large", f"{size} bytes; FCM takes {most} for a {message.target_kind}")
+    return body
+
+
+def _payload_size(content: dict[str, Any], appearance: PushAppearance) -> int:
+    """Count the bytes that FCM limits; links of the appearance are counted with the data."""
+    data = content["data"]
+    shown = [value for field in _SHOWN if (value := getattr(appearance, field))]
+    texts = [*content.get("notification", {}).values(), *data.keys(), *data.values(), *shown]
+    return sum(len(text.encode()) for text in texts)
+
+
+def _add_appearance(content: dict[str, Any], appearance: PushAppearance) -> None:
     """Add to a message what its appearance asks for.
 
     FCM cannot send Apple's VoIP pushes: such a push is an alert here.
     """
-    links = _given(deep_link=appearance.deep_link, route=appearance.route)
-    if links:
+    if links := given(deep_link=appearance.deep_link, route=appearance.route):
         content["data"] = {**content["data"], **links}
     if appearance.analytics_label:
         content["fcm_options"] = {"analytics_label": appearance.analytics_label}
@@ -28,11 +76,6 @@ def add_appearance(content: dict[str, Any], appearance: PushAppearance) -> None:
         content["webpush"] = web
 
 
-def appearance_size(appearance: PushAppearance) -> int:
-    """Count the bytes an appearance adds to what is shown; its links are counted with the data."""
-    return sum(len(value.encode()) for field in _SHOWN if (value := getattr(appearance, field)))
-
-
 def _silence(content: dict[str, Any]) -> None:
     """Leave the data alone, which the app gets without anything being shown."""
     del content["notification"], content["android"]["notification"]
@@ -43,10 +86,10 @@ def _silence(content: dict[str, Any]) -> None:
 
 
 def _add_android(notification: dict[str, Any], appearance: PushAppearance) -> None:
-    notification |= _given(
+    notification |= given(
         image=appearance.image,
         # To Android an icon is a drawable of the app, to a browser an address.
-        icon=None if _is_address(appearance.icon) else appearance.icon,
+        icon=None if web_address(appearance.icon) else appearance.icon,
         sound=appearance.sound,
         click_action=appearance.click_action,
         channel_id=appearance.channel,
@@ -57,7 +100,7 @@ def _add_android(notification: dict[str, Any], appearance: PushAppearance) -> No
 
 def _add_apple(apns: dict[str, Any], appearance: PushAppearance) -> None:
     apns["headers"] |= {"apns-push-type": "alert", "apns-priority": "10"}
-    aps = _given(sound=appearance.sound, badge=appearance.badge, category=appearance.click_action)
+    aps = given(sound=appearance.sound, badge=appearance.badge, category=appearance.click_action)
     if appearance.image:
         # Lets the app's service extension fetch the image before the alert is shown.
         aps["mutable-content"] = 1
@@ -73,18 +116,9 @@ def _web(appearance: PushAppearance) -> dict[str, Any]:
     web: dict[str, Any] = {}
     if appearance.severity != "info":
         web["headers"] = {"Urgency": "high"}
-    shown = _given(icon=appearance.icon if _is_address(appearance.icon) else None, image=appearance.image)
-    if shown:
+    if shown := given(icon=web_address(appearance.icon), image=appearance.image):
         web["notification"] = shown
     # A browser opens nothing else.
-    if _is_address(appearance.deep_link):
-        web["fcm_options"] = {"link": appearance.deep_link}
+    if link := web_address(appearance.deep_link):
+        web["fcm_options"] = {"link": link}
     return web
-
-
-def _is_address(value: str | None) -> bool:
-    return value is not None and value.startswith(_HTTPS)
-
-
-def _given(**fields: Any) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}

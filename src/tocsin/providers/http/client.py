@@ -7,31 +7,31 @@ from pathlib import Path
 from pyreqwest.client import Client, ClientBuilder
 
 from tocsin.domain.errors import ProviderSetupError
+from tocsin.providers.settings import HttpProviderSettings
 
 STREAMS_PER_CONNECTION = 100
 
 
 class Connections:
-    """Clients that share the work in turn; each keeps one HTTP/2 connection to the peer.
+    """Clients used in turn; each keeps one HTTP/2 connection to the peer.
 
-    `pin` is a host and the address to connect to for it, whatever its name stands for.
+    `requests` is how many are under way at most, `max_concurrency` unless given. `pin` is a host and the
+    IP address to connect to for it, whatever its name resolves to.
     """
 
     def __init__(
         self,
+        settings: HttpProviderSettings,
         *,
-        concurrency: int,
-        connect_timeout: float,
-        timeout: float,
-        ca_file: Path | None,
+        requests: int | None = None,
         pin: tuple[str, str] | None = None,
     ) -> None:
-        count = -(-concurrency // STREAMS_PER_CONNECTION)
-        self._clients = [_client(connect_timeout, timeout, ca_file, pin) for _ in range(count)]
+        count = -(-(requests or settings.max_concurrency) // STREAMS_PER_CONNECTION)
+        self._clients = [_client(settings, pin) for _ in range(count)]
         self._turns = cycle(self._clients)
 
     def next(self) -> Client:
-        """Give the client whose turn it is."""
+        """Return the client whose turn it is."""
         return next(self._turns)
 
     async def aclose(self) -> None:
@@ -42,7 +42,7 @@ class Connections:
         self._turns = cycle(self._clients)
 
 
-def authority(ca_file: Path | None) -> bytes | None:
+def read_ca_file(ca_file: Path | None) -> bytes | None:
     """Read the certificates to trust besides the usual ones."""
     if ca_file is None:
         return None
@@ -55,24 +55,22 @@ def authority(ca_file: Path | None) -> bytes | None:
     return certificates
 
 
-def _client(
-    connect_timeout: float, timeout: float, ca_file: Path | None, pin: tuple[str, str] | None
-) -> Client:
+def _client(settings: HttpProviderSettings, pin: tuple[str, str] | None) -> Client:
     builder = (
         ClientBuilder()
         .http2(enable=True)
-        .connect_timeout(timedelta(seconds=connect_timeout))
-        .timeout(timedelta(seconds=timeout))
+        .connect_timeout(timedelta(seconds=settings.connect_timeout))
+        .timeout(timedelta(seconds=settings.timeout))
         .follow_redirects(enable=False)
         .error_for_status(enable=False)
         .http2_keep_alive_interval(timedelta(seconds=30))
         .http2_keep_alive_timeout(timedelta(seconds=10))
     )
-    if certificates := authority(ca_file):
+    if certificates := read_ca_file(settings.ca_file):
         builder = builder.add_root_certificate_pem(certificates)
     if pin:
         host, address = pin
-        # A proxy would look the name up again by itself, so none is used; port 0 means the URL's own.
+        # A proxy would resolve the name again by itself, so none is used; port 0 means the URL's own.
         builder = builder.resolve(host, address, 0).no_proxy()
         # A small answer from outside must not unfold into a large one.
         builder = builder.gzip(False).brotli(False).zstd(False).deflate(False)

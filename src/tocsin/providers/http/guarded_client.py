@@ -1,10 +1,9 @@
-"""Connections to hosts that were named from outside: each goes to an address that the guard has judged."""
+"""Connections to hosts that somebody outside chose, each pinned to an address that the SSRF guard allowed."""
 
 import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -13,8 +12,9 @@ from pyreqwest.exceptions import ConnectError, ConnectTimeoutError
 from pyreqwest.http import Url
 from pyreqwest.response import Response
 
-from tocsin.providers.http.client import Connections, authority
+from tocsin.providers.http.client import Connections, read_ca_file
 from tocsin.providers.http.ssrf_guard import Guard, HostRefusedError, HostUnknownError
+from tocsin.providers.settings import HttpProviderSettings
 
 ADDRESS_SECONDS = 60.0
 MOST_HOSTS = 256
@@ -22,7 +22,7 @@ ANSWER_BYTES = 4_096
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """An answer of a host; of its body no more than the beginning is ever read."""
+    """An answer of a host, with the first bytes of its body."""
 
     status: int
     headers: Mapping[str, str]
@@ -40,37 +40,27 @@ class _Pinned:
 
 
 class GuardedConnections:
-    """Keeps connections for each host apart, the longest unused first to go.
+    """Keeps separate connections for each host and drops the least recently used.
 
-    The HTTP client resolves no name by itself: each host's client is given the one address to connect to.
+    The HTTP client resolves no name by itself: each host's client gets the one address to connect to, so a
+    name that is rebound after the check cannot lead into a private network (SSRF by DNS rebinding).
     """
 
-    def __init__(
-        self,
-        guard: Guard,
-        *,
-        concurrency: int,
-        connect_timeout: float,
-        timeout: float,
-        ca_file: Path | None,
-    ) -> None:
+    def __init__(self, guard: Guard, settings: HttpProviderSettings) -> None:
         self._guard = guard
-        self._concurrency = concurrency
-        self._connect_timeout = connect_timeout
-        self._timeout = timeout
-        self._ca_file = ca_file
+        self._settings = settings
         self._hosts: OrderedDict[str, _Pinned] = OrderedDict()
-        # A name is looked up once for all who wait for it, and kept only as long as somebody does.
+        # A name is resolved once for all who wait for it; its lock lives only as long as somebody waits.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # A CA file that cannot be read has to stop the start, not the first message.
-        authority(ca_file)
+        read_ca_file(settings.ca_file)
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Reply:
-        """Send a body and read the answer, all within the time-out.
+        """Post a body and read the answer, all within the timeout.
 
         Raises what `client_for` does, and the errors of the HTTP client.
         """
-        async with asyncio.timeout(self._timeout):
+        async with asyncio.timeout(self._settings.timeout):
             client = await self.client_for(url)
             request = client.post(url).body_bytes(body)
             for name, value in headers.items():
@@ -83,7 +73,7 @@ class GuardedConnections:
                 raise
 
     async def client_for(self, url: str) -> Client:
-        """Give a client that reaches the host of this URL, and no other, at an allowed address.
+        """Return a client that reaches the host of this URL, and no other, at an allowed address.
 
         Raises HostRefusedError for what may not be called, HostUnknownError for a name without an address
         and TimeoutError when the resolver takes too long.
@@ -99,7 +89,7 @@ class GuardedConnections:
         return pinned.connections.next()
 
     def connection_failed(self, url: str) -> None:
-        """Take note that no connection came about: another address of the host is tried next."""
+        """Record that no connection came about: another address of the host is tried next."""
         pinned = self._hosts.get(Url(url).host_str or "")
         if pinned:
             pinned.failed = True
@@ -120,10 +110,10 @@ class GuardedConnections:
     async def _pin(self, host: str) -> _Pinned:
         present = self._hosts.get(host)
         try:
-            async with asyncio.timeout(self._connect_timeout):
+            async with asyncio.timeout(self._settings.connect_timeout):
                 addresses = await self._guard.addresses(host)
         except (HostUnknownError, TimeoutError):
-            # The address in use was judged; a resolver that fails is no reason to leave it.
+            # The address in use was allowed; a resolver that fails is no reason to leave it.
             if present is None or present.failed:
                 raise
             addresses = [present.address]
@@ -132,7 +122,8 @@ class GuardedConnections:
         else:
             address = _another(addresses, present.address if present else None)
             # Building a client reads every trusted certificate, which takes milliseconds.
-            pinned = _Pinned(await asyncio.to_thread(self._open, (host, address)), address)
+            connections = await asyncio.to_thread(Connections, self._settings, pin=(host, address))
+            pinned = _Pinned(connections, address)
         pinned.failed = False
         pinned.fresh_until = time.monotonic() + ADDRESS_SECONDS
         self._hosts[host] = pinned
@@ -141,22 +132,13 @@ class GuardedConnections:
             self._hosts.popitem(last=False)
         return pinned
 
-    def _open(self, pin: tuple[str, str]) -> Connections:
-        return Connections(
-            concurrency=self._concurrency,
-            connect_timeout=self._connect_timeout,
-            timeout=self._timeout,
-            ca_file=self._ca_file,
-            pin=pin,
-        )
-
 
 def _another(addresses: Sequence[str], last: str | None) -> str:
     return next((address for address in addresses if address != last), addresses[0])
 
 
 async def _beginning(answer: Response) -> bytes:
-    """Read as much as a message to an operator may need: a host from outside may answer without end."""
+    """Read the first bytes of an answer: a host from outside may answer without end."""
     content = b""
     while len(content) < ANSWER_BYTES:
         part = await answer.body_reader.read(ANSWER_BYTES - len(content))

@@ -1,7 +1,7 @@
-"""Which addresses from outside may be called: never one that leads into our own network.
+"""SSRF guard: a webhook or push endpoint that somebody outside chose cannot reach a private network.
 
-A name is judged by the addresses it stands for, and the connection must go to one of those that were judged:
-a name may stand for another address a moment later.
+A host name is checked by the addresses it resolves to, and the connection must go to one of those checked:
+a name may resolve to another address a moment later.
 """
 
 import asyncio
@@ -47,22 +47,22 @@ _LOCAL_NAMES = ("localhost", "local", "localdomain", "internal", "intranet", "la
 
 
 class HostRefusedError(Exception):
-    """A host may not be called: it leads into a private network. Carries the reason."""
+    """A host may not be called: it leads into a private network. Holds the reason."""
 
 
 class HostUnknownError(Exception):
-    """A host's name stands for no address at present."""
+    """A host name resolves to no address at present."""
 
 
 async def system_lookup(host: str) -> Sequence[str]:
-    """Ask the system's resolver for the addresses of a name, the best first."""
+    """Resolve a name with the system's resolver, the best address first."""
     ask = functools.partial(socket.getaddrinfo, host, None, type=socket.SOCK_STREAM)
     found = await asyncio.get_running_loop().run_in_executor(_LOOKUPS, ask)
     return [str(entry[4][0]) for entry in found]
 
 
 def is_forbidden(address: IPv4Address | IPv6Address) -> bool:
-    """Tell whether an address is anything else than one of the public Internet."""
+    """Return whether an address is anything else than one of the public Internet."""
     if isinstance(address, IPv4Address):
         return any(address in network for network in _FORBIDDEN_V4)
     inner = _v4_within(address)
@@ -72,25 +72,14 @@ def is_forbidden(address: IPv4Address | IPv6Address) -> bool:
 
 
 class Guard:
-    """Judges URLs and hosts that came from outside.
+    """Checks URLs and hosts from outside; `allow_private` allows private addresses, as for a sandbox."""
 
-    `allow_private` lets private addresses pass, as a sandbox needs it; `allowed_hosts` names the hosts
-    for which alone they pass.
-    """
-
-    def __init__(
-        self,
-        *,
-        allow_private: bool = False,
-        allowed_hosts: frozenset[str] = frozenset(),
-        lookup: Lookup = system_lookup,
-    ) -> None:
+    def __init__(self, *, allow_private: bool = False, lookup: Lookup = system_lookup) -> None:
         self._allow_private = allow_private
-        self._allowed_hosts = allowed_hosts
         self._lookup = lookup
 
     def fault(self, url: str) -> str | None:
-        """Say what is wrong with a URL, as far as can be told without asking for its addresses."""
+        """Return what is wrong with a URL, as far as can be seen without resolving its host."""
         try:
             # Read by the parser that the HTTP client uses: two parsers may see two hosts in one text.
             parsed = Url(url)
@@ -106,7 +95,7 @@ class Guard:
         return self._host_fault(host)
 
     async def addresses(self, host: str) -> Sequence[str]:
-        """Give the addresses of a host, all of them allowed; refuse it if any one is not."""
+        """Resolve a host to its addresses; raise HostRefusedError unless all of them are allowed."""
         if fault := self._host_fault(host):
             raise HostRefusedError(fault)
         literal = _literal(host)
@@ -115,18 +104,18 @@ class Guard:
         try:
             found = await self._lookup(host)
         except OSError as error:
-            raise HostUnknownError("the host's name stands for no address") from error
+            raise HostUnknownError("the host's name resolves to no address") from error
         addresses = list(dict.fromkeys(map(_address, found)))
         if not addresses:
-            raise HostUnknownError("the host's name stands for no address")
-        if not self._is_allowed(host) and any(map(is_forbidden, addresses)):
-            raise HostRefusedError("stands for a private or reserved address")
+            raise HostUnknownError("the host's name resolves to no address")
+        if not self._allow_private and any(map(is_forbidden, addresses)):
+            raise HostRefusedError("resolves to a private or reserved address")
         return list(map(str, addresses))
 
     def _host_fault(self, host: str) -> str | None:
         if host.endswith("."):
             return "names a host with a dot at its end"
-        if self._is_allowed(host):
+        if self._allow_private:
             return None
         literal = _literal(host)
         if literal is not None:
@@ -134,9 +123,6 @@ class Guard:
         if "." not in host or any(host == name or host.endswith(f".{name}") for name in _LOCAL_NAMES):
             return "names a host of a local network"
         return None
-
-    def _is_allowed(self, host: str) -> bool:
-        return self._allow_private or host in self._allowed_hosts
 
 
 def _literal(host: str) -> IPv4Address | IPv6Address | None:
@@ -152,7 +138,7 @@ def _address(text: str) -> IPv4Address | IPv6Address:
 
 
 def _v4_within(address: IPv6Address) -> IPv4Address | None:
-    """Find the IPv4 address that a mapped, 6to4 or NAT64 address leads to."""
+    """Return the IPv4 address that a mapped, 6to4 or NAT64 address leads to."""
     if address in _NAT64:
         return IPv4Address(int(address) & 0xFFFF_FFFF)
     return address.ipv4_mapped or address.sixtofour

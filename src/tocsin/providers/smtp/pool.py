@@ -1,4 +1,4 @@
-"""Connections to a mail server: few, kept while there is mail, one message at a time over each."""
+"""A pool of connections to a mail server: kept while there is mail, each for one message at a time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -13,21 +13,22 @@ CLOSING = 421
 class PoolSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long connections are kept.
 
-    One that lay idle past `ask_after` is asked whether it still lives before it is used, one past
-    `close_after` is closed. Servers cap the messages of a connection, so it ends after `messages`.
+    One that was idle for `check_after` seconds is checked with NOOP before it is used, one idle for
+    `close_after` is closed. Servers cap the messages of a connection, so it is closed after `messages`.
+    `quit_seconds` is how long QUIT may take.
     """
 
-    ask_after: float = 5.0
+    check_after: float = 5.0
     close_after: float = 30.0
     messages: int = 100
-    farewell: float = 1.0
+    quit_seconds: float = 1.0
 
 
 class SmtpConnection(SMTP):
-    """A connection that ends at once: over TLS, a mere close would wait for the peer to agree."""
+    """A connection that closes at once: over TLS, a plain close would wait for the peer to agree."""
 
     def close(self) -> None:
-        """End it, whatever is under way."""
+        """Abort the transport, whatever is under way."""
         transport = self.transport
         super().close()
         if isinstance(transport, asyncio.WriteTransport):
@@ -35,7 +36,7 @@ class SmtpConnection(SMTP):
 
 
 class _Kept:
-    """A connection and what it went through."""
+    """A connection with its message count and the moment since when it is idle."""
 
     __slots__ = ("client", "idle_since", "messages")
 
@@ -46,7 +47,7 @@ class _Kept:
 
 
 class SmtpPool:
-    """Lends connections, at most so many at once, and makes new ones as they break or age."""
+    """Lends at most `size` connections at once and replaces them as they break or age."""
 
     def __init__(
         self, make: Callable[[], SmtpConnection], size: int, settings: PoolSettings | None = None
@@ -57,14 +58,14 @@ class SmtpPool:
         self._idle: list[_Kept] = []
         self._lent: set[SmtpConnection] = set()
         self._sweep: asyncio.TimerHandle | None = None
-        self._farewells: set[asyncio.Task[None]] = set()
+        self._quitting: set[asyncio.Task[None]] = set()
         self._closed = False
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[SmtpConnection]:
-        """Lend a connection for one message; whatever goes wrong but an answer of the server ends it."""
+        """Lend a connection for one message; any error but an answer of the server closes it."""
         async with self._free:
-            kept = await self._take()
+            kept = await self._checkout()
             self._lent.add(kept.client)
             try:
                 yield kept.client
@@ -79,33 +80,33 @@ class SmtpPool:
                 raise
             finally:
                 self._lent.discard(kept.client)
-                self._put_back(kept)
+                self._checkin(kept)
 
     async def aclose(self) -> None:
-        """Take leave of every connection; one that is still lent is broken off."""
+        """Quit every idle connection and abort those still lent."""
         self._closed = True
         if self._sweep:
             self._sweep.cancel()
         for client in list(self._lent):
             client.close()
-        leaving, self._idle = self._idle, []
-        await asyncio.gather(*(self._leave(kept.client) for kept in leaving), *self._farewells)
+        idle, self._idle = self._idle, []
+        await asyncio.gather(*(self._quit(kept.client) for kept in idle), *self._quitting)
 
-    async def _take(self) -> _Kept:
+    async def _checkout(self) -> _Kept:
         now = asyncio.get_running_loop().time()
         while self._idle:
             kept = self._idle.pop()
-            if now - kept.idle_since < self._settings.ask_after:
+            if now - kept.idle_since < self._settings.check_after:
                 if kept.client.is_connected:
                     return kept
-            elif await _lives(kept.client):
+            elif await _is_alive(kept.client):
                 return kept
             kept.client.close()
         client = self._make()
         await client.connect()
         return _Kept(client)
 
-    def _put_back(self, kept: _Kept) -> None:
+    def _checkin(self, kept: _Kept) -> None:
         kept.messages += 1
         if self._closed:
             kept.client.close()
@@ -113,7 +114,7 @@ class SmtpPool:
             return
         loop = asyncio.get_running_loop()
         if kept.messages >= self._settings.messages:
-            self._say_farewell(kept.client)
+            self._quit_later(kept.client)
             return
         kept.idle_since = loop.time()
         self._idle.append(kept)
@@ -121,36 +122,36 @@ class SmtpPool:
             self._sweep = loop.call_later(self._settings.close_after, self._close_idle)
 
     def _close_idle(self) -> None:
-        """Close what lay idle for too long; the longest idle lie first."""
+        """Close connections idle for too long; the longest idle come first."""
         loop = asyncio.get_running_loop()
         oldest = loop.time() - self._settings.close_after
         aged = [kept for kept in self._idle if kept.idle_since <= oldest]
         self._idle = self._idle[len(aged) :]
         for kept in aged:
-            self._say_farewell(kept.client)
+            self._quit_later(kept.client)
         self._sweep = None
         if self._idle:
             self._sweep = loop.call_at(
                 self._idle[0].idle_since + self._settings.close_after, self._close_idle
             )
 
-    def _say_farewell(self, client: SmtpConnection) -> None:
-        """Let a connection go without keeping anyone waiting."""
-        task = asyncio.get_running_loop().create_task(self._leave(client))
-        self._farewells.add(task)
-        task.add_done_callback(self._farewells.discard)
+    def _quit_later(self, client: SmtpConnection) -> None:
+        """Quit a connection in the background."""
+        task = asyncio.get_running_loop().create_task(self._quit(client))
+        self._quitting.add(task)
+        task.add_done_callback(self._quitting.discard)
 
-    async def _leave(self, client: SmtpConnection) -> None:
+    async def _quit(self, client: SmtpConnection) -> None:
         try:
-            # A server that does not answer a farewell has lost nothing.
+            # Nothing is lost if the server does not answer QUIT.
             with suppress(SMTPException, OSError):
-                async with asyncio.timeout(self._settings.farewell):
+                async with asyncio.timeout(self._settings.quit_seconds):
                     await client.quit()
         finally:
             client.close()
 
 
-async def _lives(client: SmtpConnection) -> bool:
+async def _is_alive(client: SmtpConnection) -> bool:
     if not client.is_connected:
         return False
     try:

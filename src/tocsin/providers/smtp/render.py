@@ -1,4 +1,4 @@
-"""A message as a mail: headers that nothing can be smuggled into, a text and maybe an HTML part."""
+"""A message as a mail: headers that allow no injection, a text part and maybe an HTML part."""
 
 import re
 from base64 import b64encode, encodebytes
@@ -35,30 +35,30 @@ _OURS = frozenset(
 
 
 class Mailbox(msgspec.Struct, frozen=True):
-    """An address fit for the wire, and the name shown with it."""
+    """A mail address as SMTP sends it, and the name shown with it."""
 
     address: str
     name: str = ""
 
     @property
     def domain(self) -> str:
-        """Where it lives."""
+        """The domain of the address."""
         return self.address.rpartition("@")[2]
 
     @property
     def needs_utf8(self) -> bool:
-        """Tell whether only a server with SMTPUTF8 can take it."""
+        """Whether only a server with SMTPUTF8 can take it."""
         return not self.address.isascii()
 
     def __str__(self) -> str:
-        """Write it as a header does."""
+        """Render it for a header."""
         if not self.name:
             return self.address
         return f"{_phrase(self.name)} <{self.address}>"
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """A mail ready to be handed over."""
+    """A mail ready to be sent."""
 
     recipient: Mailbox
     message_id: str
@@ -66,7 +66,7 @@ class Envelope(msgspec.Struct, frozen=True):
 
 
 def read_mailbox(text: str) -> Mailbox | None:
-    """Read `Name <address>` or a bare address; the domain is written the way the DNS wants it."""
+    """Parse `Name <address>` or a bare address; the domain is converted to its IDNA form."""
     if any(not character.isprintable() for character in text):
         return None
     name, address = _named(text.strip())
@@ -77,10 +77,10 @@ def read_mailbox(text: str) -> Mailbox | None:
     return Mailbox(f"{local}@{host}", name)
 
 
-def write_mail(
+def render(
     message: Message, *, sender: Mailbox, reply_to: Mailbox | None, limit: int, now: datetime
 ) -> Envelope | Rejected:
-    """Write a message as a mail, or say why it cannot be one."""
+    """Render a message as a mail, or return why it cannot be one."""
     recipient = read_mailbox(message.target)
     if recipient is None or recipient.name:
         return Rejected("invalid_address", "the target is not a mail address")
@@ -107,7 +107,7 @@ def write_mail(
 
 
 def _named(text: str) -> tuple[str, str]:
-    """Part a name from its address; a comma in the name needs no quotes here."""
+    """Split a name from its address; a comma in the name needs no quotes here."""
     if not text.endswith(">"):
         return "", text
     name, _, address = text[:-1].rpartition("<")
@@ -130,7 +130,7 @@ def _body(message: Message) -> bytes:
 
 
 def _part(kind: str, text: str) -> bytes:
-    """Write a text in ASCII, as not every server takes more: readable if most of it is, else as base64."""
+    """Encode a text in ASCII, for any server: quoted-printable if most of it is ASCII, else base64."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
     joined = "\r\n".join([*lines, ""])
     content = joined.encode(errors="replace")
@@ -160,14 +160,14 @@ def _fits(name: str, value: str) -> bool:
 
 
 def _text(text: str) -> str:
-    """Write free text for a header: as it is if it is short and plain, else in encoded words (RFC 2047)."""
+    """Encode free text for a header: as it is if it is short and plain, else in encoded words (RFC 2047)."""
     if len(text) <= _SHORT_TEXT and _PLAIN_TEXT.fullmatch(text) and "=?" not in text:
         return text
     return "\r\n ".join(f"=?utf-8?b?{b64encode(chunk).decode()}?=" for chunk in _chunks(text))
 
 
 def _phrase(name: str) -> str:
-    """Write a person's or a company's name."""
+    """Encode the name of a person or a company for a header."""
     if len(name) <= _SHORT_TEXT and _PLAIN_TEXT.fullmatch(name) and "=?" not in name:
         if _ATOMS.fullmatch(name):
             return name
@@ -177,7 +177,7 @@ def _phrase(name: str) -> str:
 
 
 def _chunks(text: str) -> Iterator[bytes]:
-    """Cut text into pieces that an encoded word can hold, never within a character."""
+    """Split text into pieces that an encoded word can hold, never within a character."""
     chunk = b""
     for character in text:
         encoded = character.encode(errors="replace")

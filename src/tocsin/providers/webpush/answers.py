@@ -2,79 +2,65 @@
 
 from datetime import timedelta
 from http import HTTPStatus
-from typing import Literal, assert_never
+from typing import Any
 
-import msgspec
-
-from tocsin.domain.delivery.outcome import Defer, Gone, Rejected, Retry
+from tocsin.providers import answers
+from tocsin.providers.answers import ALARM_REST, Answer, Failure, Rule
 
 QUOTA_REST = timedelta(minutes=1)
-ALARM_REST = timedelta(minutes=5)
 SHORTEST_REST = timedelta(seconds=1)
 _DETAIL_CHARACTERS = 300
 
 TAKEN = frozenset({HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.ACCEPTED, HTTPStatus.NO_CONTENT})
 
-
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """One row: an HTTP status, and what follows from it."""
-
-    status: int
-    code: str
-    outcome: Literal["retry", "defer", "rejected", "gone"]
-    alarm: bool = False
-    rest: timedelta = QUOTA_REST
-
+# Whoever registers a subscription chooses what answers: a refusal pauses no other subscription.
+_REFUSED: dict[str, Any] = {
+    "outcome": "defer",
+    "alarm": True,
+    "rest": ALARM_REST,
+    "least_rest": SHORTEST_REST,
+}
+_THROTTLED: dict[str, Any] = {
+    "outcome": "defer",
+    "pauses": True,
+    "rest": QUOTA_REST,
+    "least_rest": SHORTEST_REST,
+}
 
 RULES = (
+    # A subscription made with another key is refused like bad credentials, but no other one is concerned.
+    Rule(code="vapid_key_mismatch", about="key", outcome="rejected", quarantine=True),
     Rule(status=400, code="bad_request", outcome="rejected"),
-    Rule(status=401, code="unauthorized", outcome="defer", alarm=True, rest=ALARM_REST),
-    Rule(status=403, code="forbidden", outcome="defer", alarm=True, rest=ALARM_REST),
+    Rule(status=401, code="unauthorized", **_REFUSED),
+    Rule(status=403, code="forbidden", **_REFUSED),
     Rule(status=404, code="not_found", outcome="gone"),
-    # Windows says so when its own service throttles.
-    Rule(status=406, code="throttled", outcome="defer"),
+    # Windows answers so when its own service throttles.
+    Rule(status=406, code="throttled", **_THROTTLED),
     Rule(status=408, code="request_timeout", outcome="retry"),
     Rule(status=410, code="subscription_gone", outcome="gone"),
     Rule(status=413, code="payload_too_large", outcome="rejected"),
     Rule(status=425, code="too_early", outcome="retry"),
-    Rule(status=429, code="too_many_requests", outcome="defer"),
+    Rule(status=429, code="too_many_requests", **_THROTTLED),
 )
 
-KEY_MISMATCH = "vapid_key_mismatch"
-# A subscription belongs to the key it was made with. One made with another key is refused like bad
-# credentials, by words alone (Google's, Mozilla's and Apple's), yet speaks against no other subscription.
+# A redirect, which is not followed, is a passing fault.
+_ALL_RULES = (*RULES, Rule(status=range(400, 500), outcome="rejected"), Rule(outcome="retry"))
+
 _MISMATCH_STATUS = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
+# The words of Google, Mozilla and Apple.
 _MISMATCH_WORDS = (
     "do not correspond to the credentials",
     "does not correspond to the sender id",
     "vapid public key mismatch",
     "vapidpkhashmismatch",
 )
-_ROWS = {rule.status: rule for rule in RULES}
 
 
-def classify(status: int, detail: str, retry_after: timedelta | None) -> Retry | Defer | Rejected | Gone:
-    """Say what an answer means that did not take the message."""
+def classify(status: int, detail: str, retry_after: timedelta | None) -> Failure:
+    """Return the outcome of an answer that did not take the message."""
     detail = detail.strip()[:_DETAIL_CHARACTERS]
-    if status in _MISMATCH_STATUS and any(words in detail.lower() for words in _MISMATCH_WORDS):
-        return Rejected(KEY_MISMATCH, detail, quarantine=True)
-    rule = _ROWS.get(status) or _unlisted(status)
-    match rule.outcome:
-        case "retry":
-            return Retry(rule.code, detail, retry_after)
-        case "defer":
-            after = rule.rest if retry_after is None else max(retry_after, SHORTEST_REST)
-            # Whoever registers a subscription chooses what answers: a refusal speaks for that one alone.
-            return Defer(rule.code, after, detail, pauses=not rule.alarm, alarm=rule.alarm)
-        case "rejected":
-            return Rejected(rule.code, detail)
-        case "gone":
-            return Gone(rule.code, detail)
-        case _:
-            assert_never(rule.outcome)
-
-
-def _unlisted(status: int) -> Rule:
-    """Read other refusals as about the message; a redirection, which is not followed, as a passing fault."""
-    is_refusal = HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR
-    return Rule(status=status, code=f"http_{status}", outcome="rejected" if is_refusal else "retry")
+    is_mismatch = status in _MISMATCH_STATUS and any(words in detail.lower() for words in _MISMATCH_WORDS)
+    answer = Answer(
+        status=status, about="key" if is_mismatch else None, detail=detail, retry_after=retry_after
+    )
+    return answers.classify(answer, _ALL_RULES)

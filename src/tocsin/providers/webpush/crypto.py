@@ -1,4 +1,4 @@
-"""What Web Push encrypts and signs: bodies after RFC 8291, and who we are after RFC 8292."""
+"""The cryptography of Web Push: encrypted bodies (RFC 8291) and VAPID signatures (RFC 8292)."""
 
 import hmac
 import os
@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from tocsin.domain.errors import ProviderSetupError
+from tocsin.domain.people.push_subscription import POINT_BYTES
 
 RECORD_BYTES = 4_096
-POINT_BYTES = 65
 SALT_BYTES = 16
 _TAG_BYTES = 16
 _LAST_RECORD = b"\x02"
@@ -45,7 +45,7 @@ def encrypt(
     sender_key: ec.EllipticCurvePrivateKey | None = None,
     salt: bytes | None = None,
 ) -> bytes:
-    """Write a body that only one browser can read; key and salt are fresh unless given."""
+    """Encrypt a body for one browser; key and salt are fresh unless given."""
     sender_key = sender_key or ec.generate_private_key(_CURVE)
     salt = salt or os.urandom(SALT_BYTES)
     sender_point = point(sender_key.public_key())
@@ -58,24 +58,29 @@ def encrypt(
     return header + AESGCM(key).encrypt(nonce, plaintext + _LAST_RECORD, None)
 
 
+def read_point(content: bytes) -> ec.EllipticCurvePublicKey:
+    """Parse a public key from its uncompressed point, or raise ValueError."""
+    return ec.EllipticCurvePublicKey.from_encoded_point(_CURVE, content)
+
+
 def point(key: ec.EllipticCurvePublicKey) -> bytes:
-    """Write a public key as an uncompressed point."""
+    """Return a public key as an uncompressed point."""
     return key.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
 
 
 def new_private_key_pem() -> str:
-    """Make a key to sign with, as it is kept."""
+    """Generate a key to sign with, as PEM."""
     key = ec.generate_private_key(_CURVE)
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
 def public_key_of(private_key_pem: str) -> str:
-    """Give the public key that browsers subscribe with."""
+    """Return the public key that browsers subscribe with."""
     return _encoded(point(_read_key(private_key_pem).public_key()))
 
 
 class Vapid:
-    """Signs for each push service in turn, and again well before a signature runs out."""
+    """Signs for each push service, and again well before a signature expires."""
 
     def __init__(self, private_key_pem: str, subject: str, *, clock: Callable[[], float] = time.time) -> None:
         self._key = _read_key(private_key_pem)
@@ -85,7 +90,7 @@ class Vapid:
         self._headers: OrderedDict[str, tuple[float, str]] = OrderedDict()
 
     def authorization(self, origin: str) -> str:
-        """Give the Authorization header for a push service."""
+        """Return the Authorization header for a push service."""
         now = self._clock()
         expires, header = self._headers.get(origin, (0.0, ""))
         # A signature from the future means that the clock was put back: the push service would refuse it.
@@ -97,7 +102,7 @@ class Vapid:
         return header
 
     def forget(self, origin: str) -> None:
-        """Sign anew next time: the push service refused what it was shown."""
+        """Drop the signature for a push service that refused it, so that the next is signed anew."""
         self._headers.pop(origin, None)
 
     def _sign(self, origin: str, now: float) -> tuple[float, str]:

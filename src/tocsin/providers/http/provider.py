@@ -1,0 +1,67 @@
+"""What providers that are called over HTTP have in common."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Sequence
+from datetime import datetime
+from typing import ClassVar, Generic, TypeVar
+
+from pyreqwest.exceptions import PyreqwestError
+
+from tocsin.domain.delivery.message import Limits, Message
+from tocsin.domain.delivery.outcome import Outcome, Retry
+from tocsin.providers.http.client import Connections
+from tocsin.providers.http.guarded_client import GuardedConnections
+from tocsin.providers.http.ssrf_guard import HostUnknownError
+from tocsin.providers.settings import HttpProviderSettings
+
+C = TypeVar("C", Connections, GuardedConnections)
+T = TypeVar("T")
+
+
+class HttpProvider(Generic[C]):
+    """Sends one message a request; a subclass implements `_send_one`."""
+
+    name: ClassVar[str]
+    limits: ClassVar[Limits]
+
+    def __init__(self, settings: HttpProviderSettings, connections: C) -> None:
+        self._concurrency = settings.max_concurrency
+        self._timeout = settings.timeout
+        self._connections: C = connections
+
+    @property
+    def concurrency(self) -> int:
+        """How many messages may be under way at once."""
+        return self._concurrency
+
+    async def prepare(self) -> None:
+        """Do nothing ahead of the first message."""
+
+    async def send(self, batch: Sequence[Message], *, now: datetime) -> Sequence[Outcome]:
+        """Send each message of the batch."""
+        return [await or_retry(self._send_one(message, now)) for message in batch]
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._connections.aclose()
+
+    async def _send_one(self, message: Message, now: datetime) -> Outcome:
+        raise NotImplementedError
+
+    async def _within_timeout(self, began: float, work: Awaitable[T]) -> T:
+        """Await `work` within what is left of the timeout since `began`: leases are sized by it."""
+        async with asyncio.timeout(self._timeout - (time.monotonic() - began)):
+            return await work
+
+
+async def or_retry(work: Awaitable[T]) -> T | Retry:
+    """Return the result of an HTTP exchange; one that times out or whose connection fails is a Retry."""
+    try:
+        return await work
+    except HostUnknownError as error:
+        return Retry("network_error", str(error))
+    except TimeoutError as error:
+        return Retry("timeout", type(error).__name__)
+    except PyreqwestError as error:
+        return Retry("network_error", type(error).__name__)

@@ -1,0 +1,174 @@
+"""The one place that lists the providers: ours, and those of other packages.
+
+A package adds a provider by an entry point of the group `tocsin.providers` that leads to a ProviderEntry.
+"""
+
+from collections.abc import Callable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tocsin.domain.catalog import Channel
+from tocsin.domain.delivery.message import Provider
+from tocsin.domain.errors import SettingsError
+from tocsin.domain.faults import Fault
+from tocsin.domain.people.device_tokens import DeviceRules
+from tocsin.domain.people.push_subscription import subscription_fault
+from tocsin.providers.apns.provider import ApnsProvider
+from tocsin.providers.apns.render import token_fault as apns_token_fault
+from tocsin.providers.apns.settings import ApnsSettings
+from tocsin.providers.expo.provider import ExpoProvider
+from tocsin.providers.expo.render import token_fault as expo_token_fault
+from tocsin.providers.expo.settings import ExpoSettings
+from tocsin.providers.fcm.provider import FcmProvider
+from tocsin.providers.fcm.settings import FcmSettings
+from tocsin.providers.settings import ProviderSettings
+from tocsin.providers.smtp.provider import SmtpProvider
+from tocsin.providers.smtp.settings import SmtpSettings
+from tocsin.providers.webhook.provider import WebhookProvider
+from tocsin.providers.webhook.settings import WebhookSettings
+from tocsin.providers.webpush.crypto import new_private_key_pem
+from tocsin.providers.webpush.provider import WebPushProvider
+from tocsin.providers.webpush.settings import WebPushSettings
+
+GROUP = "tocsin.providers"
+
+
+class KeptSecret(NamedTuple):
+    """A secret of a provider: the one in its settings, or else one that is generated once and stored."""
+
+    name: str
+    generate: Callable[[], str]
+    configured: Callable[[Any], str | None]
+
+
+class ProviderEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the rest of Tocsin knows of a provider.
+
+    `build` takes the settings, and the value of `secret` if there is one. Without `devices` no device can be
+    registered for it. `rate` is how many messages a second it gets unless set; 0 means no limit. `sandbox`
+    holds the settings that lead to its stand-in, with the facts of a running sandbox in braces.
+    """
+
+    title: str
+    channel: Channel
+    settings: type[ProviderSettings]
+    build: Callable[..., Provider]
+    devices: DeviceRules | None = None
+    rate: float = 0.0
+    secret: KeptSecret | None = None
+    sandbox: Mapping[str, str] = {}
+
+    @property
+    def name(self) -> str:
+        """The name in settings, devices, toggles and logs."""
+        return self.settings.section
+
+
+Registry = Mapping[str, ProviderEntry]
+
+_SANDBOX_URL = {"base_url": "{https_url}", "ca_file": "{ca_file}"}
+_SANDBOX_HOSTS = {"enabled": "true", "ca_file": "{ca_file}", "allow_private_addresses": "true"}
+
+BUILT_IN = (
+    ProviderEntry(
+        title="FCM",
+        channel="push",
+        settings=FcmSettings,
+        build=FcmProvider,
+        devices=DeviceRules(token_kinds=("token", "fid")),
+        sandbox=_SANDBOX_URL | {"credentials_file": "{service_account_file}"},
+    ),
+    ProviderEntry(
+        title="APNs",
+        channel="push",
+        settings=ApnsSettings,
+        build=ApnsProvider,
+        devices=DeviceRules(token_fault=apns_token_fault),
+        sandbox=_SANDBOX_URL
+        | {
+            "key_file": "{apns_key_file}",
+            "key_id": "{apns_key_id}",
+            "team_id": "{apns_team_id}",
+            "topic": "com.example.app",
+        },
+    ),
+    ProviderEntry(
+        title="Expo",
+        channel="push",
+        settings=ExpoSettings,
+        build=ExpoProvider,
+        devices=DeviceRules(token_fault=expo_token_fault),
+        rate=600.0,
+        sandbox=_SANDBOX_URL | {"enabled": "true"},
+    ),
+    ProviderEntry(
+        title="Web Push",
+        channel="push",
+        settings=WebPushSettings,
+        build=WebPushProvider,
+        devices=DeviceRules(token_fault=subscription_fault),
+        secret=KeptSecret("vapid_private_key", new_private_key_pem, WebPushSettings.private_key),
+        sandbox=_SANDBOX_HOSTS | {"subject": "mailto:ops@example.com"},
+    ),
+    ProviderEntry(
+        title="SMTP",
+        channel="email",
+        settings=SmtpSettings,
+        build=SmtpProvider,
+        sandbox={
+            "host": "{host}",
+            "port": "{smtp_port}",
+            "username": "{smtp_username}",
+            "password": "{smtp_password}",
+            "sender": "Tocsin <notify@example.com>",
+            "ca_file": "{ca_file}",
+        },
+    ),
+    ProviderEntry(
+        title="Webhooks",
+        channel="webhook",
+        settings=WebhookSettings,
+        build=WebhookProvider,
+        sandbox=_SANDBOX_HOSTS,
+    ),
+)
+
+# Devices of a provider that a later version will send to.
+_REGISTERED_AHEAD = {"sns": DeviceRules()}
+
+
+def load_registry() -> Registry:
+    """Return every provider by its name; raise SettingsError for an entry point that cannot be used."""
+    registry = {entry.name: entry for entry in BUILT_IN}
+    faults = []
+    for point in entry_points(group=GROUP):
+        found = _load(point)
+        if isinstance(found, ProviderEntry) and found.name not in registry:
+            registry[found.name] = found
+            continue
+        message = f"there is a provider {found.name!r} already" if isinstance(found, ProviderEntry) else found
+        package = f" of the package {point.dist.name}" if point.dist else ""
+        field = f"entry point {point.name} = {point.value}{package}"
+        faults.append(Fault(field=field, code="unusable", message=message))
+    if faults:
+        raise SettingsError(f"An entry point of the group {GROUP} cannot be used:", faults)
+    return registry
+
+
+def _load(point: EntryPoint) -> ProviderEntry | str:
+    """Return the entry that an entry point leads to, or what is wrong with it."""
+    try:
+        found = point.load()
+    except Exception as error:  # noqa: BLE001 - whatever a foreign module raises is its fault to report
+        return f"cannot be loaded: {type(error).__name__}: {error}"
+    return (
+        found if isinstance(found, ProviderEntry) else f"must be a ProviderEntry, not {type(found).__name__}"
+    )
+
+
+def device_rules(registry: Registry) -> Mapping[str, DeviceRules]:
+    """Return the rules of every provider that devices can be registered for."""
+    own = {name: entry.devices for name, entry in registry.items() if entry.devices is not None}
+    return own | {name: rules for name, rules in _REGISTERED_AHEAD.items() if name not in own}

@@ -1,0 +1,40 @@
+"""A message as Standard Webhooks has it."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from tocsin.domain.delivery.message import Message
+from tocsin.domain.delivery.outcome import Rejected
+from tocsin.domain.ids import NotificationId
+
+PAYLOAD_BYTES = 262_144
+
+_MILLISECONDS_SHIFT = 80
+_encoder = msgspec.json.Encoder()
+
+
+def render(message: Message, now: datetime) -> bytes | Rejected:
+    """Render the body of a request, the same for every attempt."""
+    data: dict[str, Any] = {
+        "notification_id": str(message.notification_id),
+        "delivery_id": str(message.delivery_id),
+        "type": message.type,
+        "payload": message.payload,
+    }
+    optional = {"title": message.title, "body": message.body, "locale": message.locale}
+    data |= {name: value for name, value in optional.items() if value}
+    accepted = _accepted_at(message.notification_id, now)
+    body = _encoder.encode({"type": message.type, "timestamp": accepted, "data": data})
+    if len(body) > PAYLOAD_BYTES:
+        return Rejected("payload_too_large", f"{len(body)} bytes; a webhook holds {PAYLOAD_BYTES}")
+    return body
+
+
+def _accepted_at(notification_id: NotificationId, now: datetime) -> datetime:
+    """Return when a notification was accepted, which its id says."""
+    if notification_id.version != 7:  # noqa: PLR2004 - the version that begins with milliseconds of Unix time
+        return now
+    milliseconds = notification_id.int >> _MILLISECONDS_SHIFT
+    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=milliseconds)

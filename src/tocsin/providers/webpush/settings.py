@@ -1,0 +1,54 @@
+"""The settings of Web Push."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from tocsin.domain.errors import ProviderSetupError
+from tocsin.domain.faults import Fault
+from tocsin.providers.settings import OptInSettings
+
+_SUBJECT = re.compile(r"mailto:[^@\s]+@[^@\s]+\.[^@\s]+|https://[^\s/]+\.[^\s]+")
+
+
+class WebPushSettings(OptInSettings, frozen=True, kw_only=True):
+    """The settings section `webpush`. Without a key file, one is generated on the first start and stored."""
+
+    section: ClassVar[str] = "webpush"
+
+    subject: str | None = None
+    """Your contact address for push services: `mailto:…` or an `https:` page."""
+    private_key_file: Path | None = None
+    """A P-256 private key in PEM form. Left out, one is generated on the first start and stored in the
+    database.
+    """
+    max_concurrency: Annotated[int, Meta(ge=1, le=10_000)] = 50
+    allow_private_addresses: bool = False
+    """Switches the SSRF guard off, for a sandbox in a private network."""
+
+    def faults(self) -> Iterator[Fault]:
+        """List what is missing or wrong once Web Push is enabled."""
+        if not self.enabled:
+            return
+        if self.subject is None:
+            message = "is required: push services want to know whom to ask, as mailto:you@example.com"
+            yield self.fault("subject", "missing", message)
+        elif not _SUBJECT.fullmatch(self.subject):
+            message = f"{self.subject!r} must be mailto: and an address, or https:// and a page"
+            yield self.fault("subject", "invalid", message)
+        yield from super().faults()
+
+    def private_key(self) -> str | None:
+        """Read the private key file, if one is set."""
+        if self.private_key_file is None:
+            return None
+        try:
+            return self.private_key_file.read_text("ascii")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not text"
+            raise ProviderSetupError(
+                f"TOCSIN_WEBPUSH__PRIVATE_KEY_FILE={self.private_key_file} cannot be read: {reason}"
+            ) from None
