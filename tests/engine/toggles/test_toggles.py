@@ -334,7 +334,10 @@ async def test_a_provider_is_let_go_of() -> None:
     ("path", "message"),
     [
         ("no_such_module:make", "no_such_module:make cannot be imported: ModuleNotFoundError"),
-        ("tests.engine.toggles.flag_service:nothing", "names nothing that can be called in tests.engine.toggles.flag_service"),
+        (
+            "tests.engine.toggles.flag_service:nothing",
+            "names nothing that can be called in tests.engine.toggles.flag_service",
+        ),
         ("tests.engine.toggles.flag_service:FlagService.no.such", "names nothing that can be called"),
         ("tests.engine.toggles.flag_service:failing", "failed: RuntimeError: no flag key in the environment"),
         ("builtins:dict", "gave a dict, not an OpenFeature provider: it lacks attach, initialize"),
