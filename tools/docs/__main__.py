@@ -12,6 +12,7 @@ from tools.docs.errors_page import errors_page
 from tools.docs.fcm_page import fcm_page
 from tools.docs.glossary_page import glossary_page
 from tools.docs.logs_page import logs_page
+from tools.docs.providers_page import providers_page
 from tools.docs.settings_page import settings_page
 from tools.docs.source import ROOT
 from tools.docs.states_page import states_page
@@ -22,6 +23,7 @@ FILES: Mapping[str, Callable[[], str]] = {
     "reference/settings.md": settings_page,
     "reference/cli.md": cli_page,
     "reference/states.md": states_page,
+    "reference/providers.md": providers_page,
     "reference/fcm.md": fcm_page,
     "reference/errors.md": errors_page,
     "reference/logs.md": logs_page,
