@@ -44,13 +44,13 @@ from tocsin.store.pool import Pool, open_pool
 
 
 def data_dir(settings: Settings) -> Path:
-    """Give the folder that holds what Tocsin keeps on disk."""
+    """Return the folder of what Tocsin keeps on disk."""
     return settings.data_dir or default_data_dir()
 
 
 @contextmanager
 def database(settings: Settings) -> Iterator[str]:
-    """Give the address of the database, starting the embedded one where none is set."""
+    """Yield the address of the database; start the embedded one where none is set."""
     if settings.database_url:
         yield settings.database_url
         return
@@ -71,7 +71,7 @@ async def migrated_pool(settings: Settings, url: str, *, lookups_only: bool = Fa
 
 
 def catalog_folder(settings: Settings) -> Path:
-    """Give the folder of the catalog in use."""
+    """Return the folder of the catalog in use."""
     return settings.catalog or shipped_catalog()
 
 

@@ -47,7 +47,7 @@ class ApnsProvider(HttpProvider[Connections]):
         if message.target_kind != "token":
             return Rejected("target_not_supported", f"APNs reaches single devices, no {message.target_kind}")
         if token_fault(message.target):
-            # APNs would answer the same, and no later message could fare better.
+            # APNs would answer the same to every message.
             return Gone("BadDeviceToken", "the token has characters that no token of APNs has")
         body = render(message)
         if isinstance(body, Rejected):

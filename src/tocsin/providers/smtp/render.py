@@ -129,7 +129,7 @@ def _body(message: Message) -> bytes:
     return head + b"".join(mark + part for part in parts) + f"--{boundary}--\r\n".encode()
 
 
-def _part(kind: str, text: str) -> bytes:
+def _part(subtype: str, text: str) -> bytes:
     """Encode a text in ASCII, for any server: quoted-printable if most of it is ASCII, else base64."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
     joined = "\r\n".join([*lines, ""])
@@ -138,7 +138,7 @@ def _part(kind: str, text: str) -> bytes:
         encoding, encoded = "base64", encodebytes(content).replace(b"\n", b"\r\n")
     else:
         encoding, encoded = "quoted-printable", b2a_qp(content)
-    head = f"Content-Type: text/{kind}; charset=utf-8\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n"
+    head = f"Content-Type: text/{subtype}; charset=utf-8\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n"
     return head.encode() + encoded
 
 

@@ -47,7 +47,7 @@ class WebhookProvider(HttpProvider[GuardedConnections]):
         try:
             reply = await self._connections.post(message.target, headers, body)
         except HostRefusedError as error:
-            # What a name resolves to may be mended, so the delivery is not lost for it.
+            # DNS may be corrected later, so the delivery is not lost for it.
             return Retry("address_refused", f"the endpoint's URL {error}", speaks_against="target")
         if is_taken(reply.status):
             return Sent(str(message.delivery_id))

@@ -73,7 +73,7 @@ class WebPushProvider(HttpProvider[GuardedConnections]):
         try:
             endpoint, key, auth = self._read_target(message.target)
         except SubscriptionFaultError as error:
-            # No browser ever gets what is sent to it, and none can mend it: it has to subscribe anew.
+            # No message can ever reach it: the browser has to subscribe anew.
             return Gone("invalid_subscription", f"the subscription {error}")
         plaintext = render(message)
         if isinstance(plaintext, Rejected):
@@ -97,7 +97,7 @@ class WebPushProvider(HttpProvider[GuardedConnections]):
         try:
             reply = await self._connections.post(prepared.endpoint, rendered, prepared.body)
         except HostRefusedError as error:
-            # What a name resolves to may be mended, so the subscription is not lost for it.
+            # DNS may be corrected later, so the subscription is not lost for it.
             return Retry("address_refused", f"the push service {error}")
         if reply.status in TAKEN:
             return Sent(_message_id(reply.headers, prepared))
