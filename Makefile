@@ -10,13 +10,15 @@ BIN := $(VENV)/bin
 PYTEST_WORKERS ?= 2
 BROWSERS := chromium chromium-browser google-chrome
 FIND_BROWSER := command -v $(BROWSERS) >/dev/null
+COMPILE = $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate \
+	--python-version 3.11 --universal --upgrade pyproject.toml --group build
 
 .PHONY: help run test browser check format bench lock clean
 
 help: ## Show what can be made.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: $(VENV)/server.done ## Start everything on embedded defaults and send a first notification.
+run: $(VENV)/sandbox.done ## Start everything on embedded defaults and send a first notification.
 	@$(BIN)/tocsin demo
 
 test: $(VENV)/dev.done browser ## Run every test against real parts that it starts itself.
@@ -51,10 +53,10 @@ bench: $(VENV)/bench.done ## Measure Tocsin beside its rivals; writes bench/RESU
 
 lock: $(VENV)/server.done ## Pin the newest packages that pyproject.toml allows, with hashes.
 	$(BIN)/pip install --quiet uv
-	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 --universal \
-		--upgrade pyproject.toml --extra server --group build --output-file requirements/server.txt
-	for group in dev bench; do $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 --universal \
-		--upgrade pyproject.toml --extra server --group build --group $$group --constraint requirements/server.txt --output-file requirements/$$group.txt; done
+	$(COMPILE) --extra server --output-file requirements/server.txt
+	$(COMPILE) --extra sandbox --constraint requirements/server.txt --output-file requirements/sandbox.txt
+	for group in dev bench; do $(COMPILE) --extra sandbox --group $$group \
+		--constraint requirements/sandbox.txt --output-file requirements/$$group.txt; done
 
 clean: ## Remove everything that was made here.
 	rm -rf $(VENV) site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .tocsin bench/out bench/bullmq/node_modules

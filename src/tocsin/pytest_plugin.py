@@ -33,8 +33,8 @@ def tocsin_server(request: pytest.FixtureRequest) -> "Iterator[RunningTocsin]":
 
     if missing := missing_packages():
         pytest.fail(
-            f"tocsin_server needs the server's packages, and {', '.join(missing)} are not installed: "
-            "pip install 'tocsin[server]'",
+            f"tocsin_server needs the server and the sandbox, and {', '.join(missing)} are not installed: "
+            "pip install 'tocsin[sandbox]'",
             pytrace=False,
         )
     named = request.config.getini(_CATALOG)

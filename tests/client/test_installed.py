@@ -133,7 +133,7 @@ def test_the_plug_in_works_there_as_far_as_it_can(with_frameworks: Environment, 
     )
 
     assert "1 passed, 1 error" in done.stdout, done.stdout + done.stderr
-    assert "pip install 'tocsin[server]'" in done.stdout
+    assert "pip install 'tocsin[sandbox]'" in done.stdout
 
 
 def test_a_flask_view_sends(

@@ -9,18 +9,14 @@ from granian.constants import Interfaces, SSLProtocols
 from granian.http import HTTP2Settings
 from granian.server.embed import Server
 
-from tocsin.domain.errors import TocsinError
 from tocsin.sandbox.certificates import Certificates
+from tocsin.sandbox.errors import SandboxStartError
 
 _BACKLOG = 1_024
 _MOST_CONNECTIONS_AT_WORK = 65_536
 _START_SECONDS = 10.0
 _STOP_SECONDS = 5.0
 _PROBE_SECONDS = 0.002
-
-
-class SandboxStartError(TocsinError):
-    """A sandbox cannot listen where it was told to."""
 
 
 class Listener:

@@ -90,7 +90,7 @@ def test_no_provider_is_listed_anywhere_but_in_the_registry() -> None:
         if all(f'"{name}"' in path.read_text("utf-8") for name in ("fcm", "apns", "expo"))
     ]
 
-    assert lists == ["cli/run/demo.py"]
+    assert lists == ["cli/run/first_notification.py"]
 
 
 @pytest.mark.usefixtures("pigeons")

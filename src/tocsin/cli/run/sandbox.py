@@ -10,10 +10,7 @@ import typer
 
 from tocsin.cli.output import AsJson, console, print_json
 from tocsin.cli.run.process import run_until_stopped
-from tocsin.cli.run.stand_ins import settings_for
 from tocsin.logs import LogSettings, configure_logs
-from tocsin.sandbox import Sandbox, SandboxSettings
-from tocsin.sandbox.faults.rules import Latency
 
 
 def add_to(app: typer.Typer) -> None:
@@ -34,6 +31,10 @@ def sandbox(
     as_json: AsJson = False,
 ) -> None:
     """Stand in for every provider: virtual devices, scripted faults, no account needed."""
+    # A production install has no sandbox, and every other command must run there.
+    from tocsin.cli.run.stand_ins import settings_for  # noqa: PLC0415
+    from tocsin.sandbox import Latency, Sandbox, SandboxSettings  # noqa: PLC0415
+
     configure_logs(LogSettings())
     settings = SandboxSettings(
         host=host,
@@ -47,29 +48,25 @@ def sandbox(
 
     async def main(stop: asyncio.Event) -> None:
         async with Sandbox(settings) as running:
-            _announce(running, settings_for(running, folder.resolve()), as_json)
+            variables = settings_for(running, folder.resolve())
+            _print_addresses(running.http_url, running.https_url, variables, as_json=as_json)
             await stop.wait()
 
     run_until_stopped(main)
 
 
-def _announce(running: Sandbox, variables: Mapping[str, str], as_json: bool) -> None:
+def _print_addresses(http_url: str, https_url: str, variables: Mapping[str, str], *, as_json: bool) -> None:
     if as_json:
         print_json(
-            {
-                "http_url": running.http_url,
-                "https_url": running.https_url,
-                "page": f"{running.http_url}/",
-                "settings": variables,
-            }
+            {"http_url": http_url, "https_url": https_url, "page": f"{http_url}/", "settings": variables}
         )
         return
     console.print(
         "The sandbox stands in for FCM, APNs, Expo, Web Push, mail and webhooks at\n"
-        f"{running.https_url} and {running.http_url}."
+        f"{https_url} and {http_url}."
     )
     console.print("Point Tocsin at it:")
     for name, value in variables.items():
         console.print(f"  export {name}={shlex.quote(value)}", soft_wrap=True, markup=False)
-    console.print(f"What arrives, live: {running.http_url}/")
+    console.print(f"What arrives, live: {http_url}/")
     console.print("Ctrl-C stops it.")

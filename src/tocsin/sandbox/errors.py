@@ -1,0 +1,16 @@
+from tocsin.domain.errors import TocsinError
+
+
+class SandboxStartError(TocsinError):
+    """The sandbox cannot listen on its address."""
+
+
+class SandboxNotInstalledError(TocsinError, ImportError):
+    """The packages of the `sandbox` extra are missing."""
+
+    def __init__(self, package: str) -> None:
+        super().__init__(
+            f"The sandbox needs {package}, which is not installed: pip install 'tocsin[sandbox]'"
+        )
+        # `python -m tocsin.sandbox` prints the message without a traceback when the error carries this name.
+        self.name = "tocsin.sandbox"
