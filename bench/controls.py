@@ -5,8 +5,8 @@ import urllib.request
 
 import msgspec
 
+from tocsin.sandbox.counters import Stats
 from tocsin.sandbox.faults.rules import Outage
-from tocsin.sandbox.tally import Stats
 
 PATIENCE_SECONDS = 10.0
 

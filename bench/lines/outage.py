@@ -16,8 +16,8 @@ from bench.process import ProgramFailedError
 from bench.progress import tell
 from bench.tocsin_server import SCHEMA, Phone, android, tocsin_server
 from tocsin.sandbox.apns.provider_token import KEY_ID, TEAM_ID
+from tocsin.sandbox.counters import SecondCount
 from tocsin.sandbox.faults.rules import Outage
-from tocsin.sandbox.tally import SecondCount
 from tocsin.store.pool import connection_settings
 
 WORKERS = 2

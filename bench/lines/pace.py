@@ -11,7 +11,7 @@ from bench.controls import Controls
 from bench.goals import AVERAGE_A_SECOND, MOST_A_SECOND, NONE
 from bench.progress import tell
 from bench.tocsin_server import SCHEMA, Phone, tocsin_server
-from tocsin.sandbox.tally import SecondCount, Stats
+from tocsin.sandbox.counters import SecondCount, Stats
 from tocsin.store.pool import connection_settings
 
 WORKERS = 4

@@ -4,6 +4,7 @@ import statistics
 import uuid
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from tests.acceptance.figures import Figure
 from tests.acceptance.installation import Installation, Producer, installed
 from tests.databases import fresh_database
 from tests.edges.edge import person
+from tests.waiting import until
 from tocsin.sandbox import Pass, Quota, Refuse
+from tocsin.sandbox.phones import Phones
 
 IDLE_LATENCY_MS = 50
 
@@ -246,6 +249,10 @@ async def test_a_used_up_quota_defers_everything_and_spends_no_attempt(installat
     assert installation.sandbox.phones.count == len(phones)
 
 
+def _has_arrived(phones: Phones, count: int) -> bool:
+    return phones.count >= count
+
+
 async def test_an_idle_worker_sends_at_once(running: Running, phone: Phone, figure: Figure) -> None:
     phones = running.installation.sandbox.phones
     await running.producer.delivery_in(await running.producer.notify(phone.user_id), "sent")
@@ -253,7 +260,7 @@ async def test_an_idle_worker_sends_at_once(running: Running, phone: Phone, figu
     for _ in range(20):
         expected = phones.count + 1
         notification_id = await running.producer.notify(phone.user_id)
-        await phones.arrived(expected)
+        await until(partial(_has_arrived, phones, expected))
         received = next(phones.messages(after=expected - 1, limit=1))
         assert received.message["data"]["notification_id"] == notification_id
         accepted_at = datetime.fromisoformat((await running.producer.show(notification_id))["accepted_at"])

@@ -7,7 +7,6 @@ import pytest
 from tests.acceptance.installation import Installation, Producer
 from tests.waiting import found, until
 from tocsin.sandbox import Outage
-from tocsin.sandbox.apns.service import Apns
 
 ADA = {
     "fcm": {"token": "ada-fcm", "platform": "android"},
@@ -20,8 +19,7 @@ ADA = {
 async def producer(installation: Installation, tmp_path: Any) -> Producer:
     """Give a producer of an installation in which Ada has a device on each of three providers."""
     sandbox = installation.sandbox
-    apns = sandbox.service("apns")
-    assert isinstance(apns, Apns)
+    apns = sandbox.apns
     installation.environment |= {
         "TOCSIN_APNS__KEY_FILE": str(apns.write_key(tmp_path / "key.p8")),
         "TOCSIN_APNS__KEY_ID": apns.key_id,

@@ -15,6 +15,7 @@ from tocsin.providers.fcm.settings import FcmSettings
 from tocsin.providers.smtp.provider import SmtpProvider
 from tocsin.providers.smtp.settings import SmtpSettings
 from tocsin.sandbox import Sandbox
+from tocsin.sandbox.phones import Push
 
 HTML = """<!doctype html>
 <body style="background: rgb(1, 2, 3)">
@@ -194,14 +195,8 @@ async def test_a_message_opens_by_keyboard_with_its_raw_json(sandbox: Sandbox, p
 
 async def test_the_page_holds_no_more_than_the_last_500_messages(sandbox: Sandbox, page: Page) -> None:
     for number in range(1, 521):
-        sandbox.phones.receive(
-            provider="fcm",
-            target_kind="token",
-            target=f"phone-{number}",
-            message_id=str(number),
-            delivery_id=None,
-            message={"notification": {"title": f"Number {number}"}},
-        )
+        message = {"notification": {"title": f"Number {number}"}}
+        sandbox.phones.receive("fcm", Push(target=f"phone-{number}", message_id=str(number), message=message))
     await expect(page.get_by_role("article")).to_have_count(500)
     await send(sandbox, "phone-520", "One more")
 

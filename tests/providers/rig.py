@@ -13,10 +13,10 @@ from tocsin.domain.delivery.message import Message, Provider
 from tocsin.domain.delivery.outcome import Outcome
 from tocsin.domain.ids import new_delivery_id, new_notification_id
 from tocsin.sandbox import Refuse, Sandbox
-from tocsin.sandbox.faults.board import FaultBoard
+from tocsin.sandbox.counters import Stats
+from tocsin.sandbox.faults.injector import FaultInjector
 from tocsin.sandbox.faults.rules import Fault
 from tocsin.sandbox.phones import Received
-from tocsin.sandbox.tally import Stats
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 UNREACHABLE = "https://127.0.0.1:1"
@@ -84,7 +84,7 @@ class Rig(ABC):
             await provider.aclose()
 
     @property
-    def faults(self) -> FaultBoard:
+    def faults(self) -> FaultInjector:
         return self.sandbox.faults_of(self.service)
 
     @property

@@ -22,9 +22,7 @@ class Apple:
     """A bare caller of the stand-in for APNs."""
 
     def __init__(self, sandbox: Sandbox, caller: Caller, key: bytes) -> None:
-        service = sandbox.service("apns")
-        assert isinstance(service, Apns)
-        self.service = service
+        self.service = sandbox.apns
         self._caller = caller
         self._key = key
 
@@ -77,8 +75,7 @@ def sandbox(running: Sandbox) -> Sandbox:
 @pytest.fixture
 async def apple(sandbox: Sandbox, tmp_path: Path) -> AsyncIterator[Apple]:
     async with calling(sandbox, secure=True, authorized=False) as caller:
-        service = sandbox.service("apns")
-        assert isinstance(service, Apns)
+        service = sandbox.apns
         service.provider_tokens.forget()
         yield Apple(sandbox, caller, service.write_key(tmp_path / "key.p8").read_bytes())
         service.clock = time.time
@@ -249,9 +246,7 @@ async def test_the_key_stays_with_the_folder(tmp_path: Path) -> None:
     keys = []
     for _ in range(2):
         async with Sandbox(SandboxSettings(folder=tmp_path)) as sandbox:
-            service = sandbox.service("apns")
-            assert isinstance(service, Apns)
-            written = service.write_key(tmp_path / "mine.p8")
+            written = sandbox.apns.write_key(tmp_path / "mine.p8")
             assert written.stat().st_mode & 0o077 == 0
             keys.append(written.read_text())
 

@@ -10,10 +10,10 @@ from pyreqwest.exceptions import PyreqwestError
 from tests.providers.expo.rig import stand_in, token
 from tests.providers.sandboxes import Caller, Reply, calling
 from tocsin.sandbox import Chance, Cut, Hang, Outage, Pass, Quota, Refuse, Sandbox, SandboxSettings
+from tocsin.sandbox.counters import Counters
 from tocsin.sandbox.expo.errors import MESSAGE_ERRORS, REQUEST_ERRORS
 from tocsin.sandbox.expo.service import RECEIPTS_PATH, SEND_PATH, Expo, receipt_of
 from tocsin.sandbox.expo.tickets import Tickets
-from tocsin.sandbox.tally import Tally
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,6 @@ async def running(folder: Path) -> AsyncIterator[Sandbox]:
 @pytest.fixture
 def sandbox(running: Sandbox) -> Sandbox:
     running.reset()
-    stand_in(running).clear()
     return running
 
 
@@ -168,7 +167,7 @@ async def test_a_question_for_receipts_has_to_name_ids(caller: Caller, body: byt
 async def test_several_projects_in_one_request_are_refused_and_named(
     sandbox: Sandbox, expo: Expo, caller: Caller
 ) -> None:
-    expo.assign(token("b"), "@other/app")
+    expo.projects[token("b")] = "@other/app"
 
     mixed = await send(caller, pushes("a", "b", "c"))
 
@@ -261,7 +260,7 @@ def test_a_receipt_is_there_when_its_time_has_come() -> None:
     now = 100.0
     tickets = Tickets(clock=lambda: now)
     tickets.receipts_after_seconds = 900.0
-    ticket_id = tickets.give("token", too_big=False)
+    ticket_id = tickets.issue("token", too_big=False)
 
     now = 999.0
     assert tickets.ready(ticket_id) is None
@@ -308,24 +307,26 @@ async def test_the_log_counts_every_message_that_came_taken_or_not(
 ) -> None:
     expo.faults.script(token("x"), Refuse("TOO_MANY_REQUESTS"))
 
-    await send(caller, pushes("a", "b", "c"))
-    await send(caller, pushes("x", "y"))
+    counted = []
+    for names in ("abc", "xy"):
+        await send(caller, pushes(*names))
+        counted.append(sum(second.count for second in sandbox.stats("expo").messages_per_second))
     await ask(caller, "unknown")
 
     stats = sandbox.stats("expo")
+    assert counted == [3, 5]
     assert sum(second.count for second in stats.messages_per_second) == 5
-    assert [arrival.count for arrival in expo.tally.arrivals] == [3, 2]
     assert (stats.most_messages_in_a_second, stats.delivered) == (5, 3)
     assert sum(second.count for second in stats.per_second) == 3
 
 
 def test_the_busiest_second_may_begin_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    tally = Tally()
+    counters = Counters()
     for now, count in [(10.0, 100), (10.9, 300), (11.2, 300), (11.95, 250), (13.0, 500)]:
         monkeypatch.setattr("time.time", lambda now=now: now)
-        tally.messages(count)
+        counters.count_messages(count)
 
-    stats = tally.stats()
+    stats = counters.stats()
 
     assert [(second.second, second.count) for second in stats.messages_per_second] == [
         (10, 400),

@@ -7,8 +7,9 @@ import pytest
 from pyreqwest.exceptions import RequestError, RequestTimeoutError
 
 from tests.providers.sandboxes import Caller, calling
+from tests.waiting import until
 from tocsin.sandbox import Chance, Cut, Hang, Latency, Outage, Pass, Quota, Refuse, Sandbox, SandboxSettings
-from tocsin.sandbox.faults.board import FaultBoard, UnknownFaultCodeError
+from tocsin.sandbox.faults.injector import FaultInjector, UnknownFaultCodeError
 from tocsin.sandbox.faults.rules import Fault
 from tocsin.sandbox.fcm.errors import REFUSALS
 
@@ -69,7 +70,7 @@ async def test_every_code_can_be_scripted(sandbox: Sandbox, caller: Caller, code
 
 
 def test_an_unknown_code_is_refused_when_scripted() -> None:
-    board = FaultBoard(codes=CODES)
+    board = FaultInjector(codes=CODES)
 
     with pytest.raises(UnknownFaultCodeError, match="'BROKEN' is not known; use one of UNAVAILABLE"):
         board.script("t", Refuse("BROKEN"))
@@ -77,32 +78,32 @@ def test_an_unknown_code_is_refused_when_scripted() -> None:
         board.chances(Chance(0.5, Refuse("BROKEN")))
 
 
-def _throws(board: FaultBoard, times: int) -> list[Fault]:
-    return [board.befalls("t") for _ in range(times)]
+def _throws(board: FaultInjector, times: int) -> list[Fault]:
+    return [board.next_fault("t") for _ in range(times)]
 
 
 def test_the_picture_shows_the_steps_still_to_come() -> None:
-    board = FaultBoard(codes=CODES)
+    board = FaultInjector(codes=CODES)
     board.script("once", Refuse("UNAVAILABLE"), Pass())
     board.script("forever", Refuse("UNAVAILABLE"), Pass(), repeat=True)
 
     for target in ("once", "forever"):
-        board.befalls(target)
-    shown = board.picture().scripts
+        board.next_fault(target)
+    shown = board.active().scripts
     assert shown["once"].steps == (Pass(),)
     assert shown["forever"].steps == (Refuse("UNAVAILABLE"), Pass())
 
-    board.befalls("once")
-    assert "once" not in board.picture().scripts
+    board.next_fault("once")
+    assert "once" not in board.active().scripts
 
 
 def test_a_script_without_steps_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one step"):
-        FaultBoard(codes=CODES).script("t")
+        FaultInjector(codes=CODES).script("t")
 
 
 def test_chances_strike_at_their_rate_and_repeat_with_the_seed() -> None:
-    board, twin = FaultBoard(codes=CODES, seed=5), FaultBoard(codes=CODES, seed=5)
+    board, twin = FaultInjector(codes=CODES, seed=5), FaultInjector(codes=CODES, seed=5)
     fault = Refuse("UNAVAILABLE")
     board.chances(Chance(0.25, fault))
     twin.chances(Chance(0.25, fault))
@@ -114,7 +115,7 @@ def test_chances_strike_at_their_rate_and_repeat_with_the_seed() -> None:
 
 
 def test_a_scripted_step_comes_before_chance() -> None:
-    board = FaultBoard(codes=CODES)
+    board = FaultInjector(codes=CODES)
     board.chances(Chance(1, Refuse("UNAVAILABLE")))
     board.script("t", Pass())
 
@@ -122,7 +123,7 @@ def test_a_scripted_step_comes_before_chance() -> None:
 
 
 def test_latency_is_fixed_or_spread() -> None:
-    board = FaultBoard(codes=CODES)
+    board = FaultInjector(codes=CODES)
     assert board.delay() == 0
     board.latency(Latency(0.05))
     assert board.delay() == 0.05
@@ -138,7 +139,7 @@ async def test_answers_take_as_long_as_the_latency_says(sandbox: Sandbox, caller
     began = loop.time()
 
     sending = asyncio.create_task(caller.send({"token": "t"}))
-    await sandbox.phones.arrived(1)
+    await until(lambda: sandbox.phones.count == 1)
     assert not sending.done()
     assert sandbox.stats().in_flight == 1
 
@@ -180,7 +181,7 @@ async def test_closing_lets_hanging_requests_go(folder: Path) -> None:
             caller = await exits.enter_async_context(calling(sandbox))
             sandbox.faults.script("t", Hang(delivered=True))
             sending = asyncio.create_task(caller.send({"token": "t"}))
-            await sandbox.phones.arrived(1)
+            await until(lambda: sandbox.phones.count == 1)
             began = asyncio.get_running_loop().time()
         assert asyncio.get_running_loop().time() - began < 3
         with contextlib.suppress(RequestError):
@@ -213,7 +214,7 @@ async def test_the_device_quota_slows_that_device_only(sandbox: Sandbox, caller:
 
 def test_a_quota_opens_again_with_its_next_window() -> None:
     now = 100.0
-    board = FaultBoard(codes=CODES, clock=lambda: now)
+    board = FaultInjector(codes=CODES, clock=lambda: now)
     board.project_quota(Quota(1, per_seconds=10))
 
     assert board.take_project_quota("p") is None
@@ -246,11 +247,11 @@ async def test_an_outage_may_cover_the_token_endpoint(sandbox: Sandbox, caller: 
 
 def test_an_outage_may_end_by_itself() -> None:
     now = 100.0
-    board = FaultBoard(codes=CODES, clock=lambda: now)
+    board = FaultInjector(codes=CODES, clock=lambda: now)
     board.outage(Outage(seconds=5))
 
     now = 104.9
     assert board.messages_outage() == Outage(seconds=5)
     now = 105.0
     assert board.messages_outage() is None
-    assert board.picture().outage is None
+    assert board.active().outage is None

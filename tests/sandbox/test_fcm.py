@@ -1,14 +1,16 @@
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.providers.sandboxes import Caller, calling
 from tocsin.sandbox import Sandbox, SandboxSettings
-from tocsin.sandbox.fcm.schema import REQUEST
+from tocsin.sandbox.fcm.schema import request_violations
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +119,7 @@ async def test_a_missing_access_token_is_unauthenticated(caller: Caller) -> None
 
 
 async def test_revoked_access_tokens_are_unauthenticated(sandbox: Sandbox, caller: Caller) -> None:
-    sandbox.revoke_access_tokens()
+    sandbox.fcm.tokens.revoke_all()
 
     refused = await caller.send({"token": "phone-1"})
     await caller.authorize(sandbox.service_account(secure=False))
@@ -281,6 +283,25 @@ _nested = st.recursive(
 )
 
 
+def _value_at(request: Any, path: str) -> Any:
+    """Follow a violation's path into the request that it is about."""
+    value = request
+    for name, index in re.findall(r"([^.\[\]]+)|\[(\d+)\](?:\.value)?", path):
+        if name:
+            value = value[name]
+        else:
+            value = list(value.values() if isinstance(value, dict) else value)[int(index)]
+    return value
+
+
 @given(st.dictionaries(st.sampled_from(["message", "validate_only", "x"]), _nested))
-def test_a_request_fits_exactly_when_no_fault_can_be_named(request: dict[str, Any]) -> None:
-    assert REQUEST.fits(request) == (not list(REQUEST.violations(request, "")))
+def test_every_violation_names_a_place_in_the_request(request: dict[str, Any]) -> None:
+    for violation in request_violations(request):
+        found = _value_at(request, violation.field)
+        unknown = re.search(r'Unknown name "(.*)"', violation.description, re.DOTALL)
+        if unknown:
+            assert unknown[1] in found
+        elif "(oneof)" not in violation.description and "duration" not in violation.description:
+            assert violation.description.endswith(f", {msgspec.json.encode(found).decode()}")
+        else:
+            assert f"'{violation.field}'" in violation.description

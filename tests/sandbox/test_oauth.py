@@ -104,7 +104,7 @@ async def test_a_malformed_request_is_refused(caller: Caller, form: dict[str, st
 
 def test_an_access_token_ends_with_its_time(folder: Path) -> None:
     now = time.time()
-    accounts = Accounts.prepare(folder)
+    accounts = Accounts(folder)
     endpoint = TokenEndpoint(accounts, lifetime_seconds=60, clock=lambda: now)
     account = accounts.account("shop", "http://localhost/token")
     form = urlencode({"grant_type": JWT_BEARER, "assertion": assertion(account)}).encode()
@@ -117,7 +117,7 @@ def test_an_access_token_ends_with_its_time(folder: Path) -> None:
 
 
 def test_a_service_account_does_not_show_its_key(folder: Path) -> None:
-    account = Accounts.prepare(folder).account("shop", "http://localhost/token")
+    account = Accounts(folder).account("shop", "http://localhost/token")
 
     assert "PRIVATE KEY" in account.private_key
     assert repr(account) == "ServiceAccount('tocsin-sandbox@shop.iam.gserviceaccount.com')"

@@ -6,7 +6,7 @@ import pytest
 from tests.providers.sandboxes import Caller, calling
 from tocsin.sandbox import Chance, Cut, Latency, Outage, Pass, Quota, Refuse, Sandbox
 from tocsin.sandbox.appearance import Appearance, appearance, device_kind
-from tocsin.sandbox.phones import TargetKind
+from tocsin.sandbox.phones import Push, TargetKind
 
 PAGE_FILES = {
     "index.html": "text/html; charset=UTF-8",
@@ -42,14 +42,8 @@ def receive(
     target_kind: TargetKind = "token",
     target: str = "a",
 ) -> None:
-    sandbox.phones.receive(
-        provider=provider,
-        target_kind=target_kind,
-        target=target,
-        message_id="m",
-        delivery_id=None,
-        message=message,
-    )
+    push = Push(target_kind=target_kind, target=target, message_id="m", message=message)
+    sandbox.phones.receive(provider, push)
 
 
 async def feed(caller: Caller, cursor: str = "") -> dict[str, Any]:
@@ -221,9 +215,7 @@ def test_a_device_shows_what_its_message_says(
     provider: str, message: dict[str, Any], shown: Appearance
 ) -> None:
     phones = Sandbox().phones
-    phones.receive(
-        provider=provider, target_kind="token", target="a", message_id="m", delivery_id=None, message=message
-    )
+    phones.receive(provider, Push(target="a", message_id="m", message=message))
     [received] = phones.messages(after=0, limit=1)
 
     assert appearance(received) == shown

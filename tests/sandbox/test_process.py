@@ -11,7 +11,7 @@ import pytest
 from pyreqwest.client import ClientBuilder
 
 from tests.providers.sandboxes import Caller, calling
-from tocsin.sandbox import Sandbox, SandboxSettings, SandboxStartError, run_sandbox
+from tocsin.sandbox import Sandbox, SandboxSettings, SandboxStartError
 
 
 @contextlib.asynccontextmanager
@@ -100,17 +100,15 @@ async def test_a_temporary_folder_goes_with_its_sandbox() -> None:
     assert not folder.exists()
 
 
-async def test_run_sandbox_serves_until_cancelled() -> None:
-    ready: asyncio.Future[Sandbox] = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(run_sandbox(SandboxSettings(), on_ready=ready.set_result))
-    sandbox = await ready
-    async with calling(sandbox) as caller:
+async def test_a_sandbox_serves_until_its_block_ends() -> None:
+    async with Sandbox() as sandbox, calling(sandbox) as caller:
         assert (await caller.send({"token": "a"})).status == 200
-        host, port = sandbox.http_url.removeprefix("http://").split(":")
+        addresses = [
+            sandbox.http_url.removeprefix("http://").split(":"),
+            sandbox.https_url.removeprefix("https://").split(":"),
+            ["127.0.0.1", str(sandbox.smtp_port)],
+        ]
 
-        serving.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await serving
-
-    with pytest.raises(OSError, match=r"refused|Connect call failed"):
-        await asyncio.open_connection(host, int(port))
+    for host, port in addresses:
+        with pytest.raises(OSError, match=r"refused|Connect call failed"):
+            await asyncio.open_connection(host, int(port))

@@ -16,7 +16,7 @@ import pytest
 from tests.providers.sandboxes import Caller, calling
 from tests.waiting import until
 from tocsin.sandbox import Hang, Refuse, Sandbox, SandboxSettings, SandboxStartError
-from tocsin.sandbox.smtp.mail import read_mail
+from tocsin.sandbox.smtp.mail import parse_mail
 
 SENDER, ADA = "notify@acme.example", "ada@example.org"
 
@@ -63,7 +63,7 @@ async def test_a_code_that_no_mail_server_gives_is_refused(sandbox: Sandbox, cal
 
     assert put.status == 422
     assert "550 5.1.1" in put.body["detail"]
-    assert sandbox.faults_of("smtp").picture().scripts == {}
+    assert sandbox.faults_of("smtp").active().scripts == {}
 
 
 async def test_a_mailbox_can_be_looked_into_and_closed(sandbox: Sandbox, caller: Caller) -> None:
@@ -156,7 +156,7 @@ def test_a_mail_is_taken_apart() -> None:
     mail.add_alternative("<p>Süslü</p>", subtype="html")
     mail.add_attachment("not shown", filename="a.txt")
 
-    read = read_mail(mail.as_bytes())
+    read = parse_mail(mail.as_bytes())
 
     assert (read.subject, read.message_id, read.delivery_id) == ("Ünlü", "<1@acme.example>", None)
     assert (read.text, read.html) == ("Düz metin\n", "<p>Süslü</p>\n")
@@ -176,4 +176,4 @@ def test_a_mail_is_taken_apart() -> None:
 def test_a_mail_that_is_badly_written_is_taken_apart_as_well_as_can_be(
     content: bytes, text: str | None
 ) -> None:
-    assert read_mail(content).text == text
+    assert parse_mail(content).text == text

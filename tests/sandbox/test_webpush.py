@@ -14,7 +14,7 @@ from tests.providers.sandboxes import Caller, Reply, calling
 from tocsin.domain.people.push_subscription import read_subscription
 from tocsin.providers.webpush.crypto import Vapid, encrypt, new_private_key_pem, point, read_point
 from tocsin.sandbox import Cut, Hang, Quota, Refuse, Sandbox, SandboxSettings
-from tocsin.sandbox.faults.board import UnknownFaultCodeError
+from tocsin.sandbox.faults.injector import UnknownFaultCodeError
 from tocsin.sandbox.webpush.errors import REFUSALS
 from tocsin.sandbox.webpush.service import WebPush
 
@@ -42,9 +42,7 @@ async def caller(sandbox: Sandbox) -> AsyncIterator[Caller]:
 
 @pytest.fixture
 def stand_in(sandbox: Sandbox) -> WebPush:
-    service = sandbox.service("webpush")
-    assert isinstance(service, WebPush)
-    return service
+    return sandbox.webpush
 
 
 async def push(caller: Caller, sandbox: Sandbox, browser: str, **changes: str | bytes | None) -> Reply:
@@ -171,11 +169,9 @@ async def test_an_endpoint_that_was_made_up_is_not_found(caller: Caller, sandbox
     assert (await push(caller, sandbox, "firefox", path=path)).status == 404
 
 
-async def test_a_browser_that_left_is_gone_until_it_comes_back(
-    caller: Caller, sandbox: Sandbox, stand_in: WebPush
-) -> None:
+async def test_a_browser_that_left_is_gone_until_it_comes_back(caller: Caller, sandbox: Sandbox) -> None:
     endpoint = sandbox.subscription("firefox").endpoint.removeprefix(sandbox.https_url)
-    stand_in.unsubscribe("firefox")
+    sandbox.phones.unregister("firefox")
     gone = await push(caller, sandbox, "chrome", path=endpoint)
     back = await push(caller, sandbox, "firefox")
 

@@ -4,7 +4,7 @@ from tocsin.sandbox.errors import SandboxNotInstalledError, SandboxStartError
 
 try:
     from tocsin.sandbox.faults.rules import Chance, Cut, Hang, Latency, Outage, Pass, Quota, Refuse
-    from tocsin.sandbox.server import Sandbox, run_sandbox
+    from tocsin.sandbox.server import Sandbox
     from tocsin.sandbox.settings import SandboxSettings
 except ModuleNotFoundError as error:
     if not error.name or error.name.partition(".")[0] == "tocsin":
@@ -24,5 +24,4 @@ __all__ = [
     "SandboxNotInstalledError",
     "SandboxSettings",
     "SandboxStartError",
-    "run_sandbox",
 ]

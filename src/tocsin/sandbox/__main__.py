@@ -1,10 +1,9 @@
-"""A sandbox in a process of its own: `python -m tocsin.sandbox '{"http_port": 8085}'`.
+"""A sandbox in its own process: `python -m tocsin.sandbox '{"http_port": 8085}'`.
 
-The one argument holds the settings as JSON. Once ready, a line of JSON with the addresses is printed.
+The one argument holds the settings as JSON. Once ready, it prints a line of JSON with the addresses.
 """
 
 import asyncio
-import contextlib
 import signal
 import sys
 from pathlib import Path
@@ -14,17 +13,17 @@ import msgspec
 import uvloop
 
 from tocsin.domain.errors import TocsinError
-from tocsin.sandbox.server import Sandbox, run_sandbox
+from tocsin.sandbox.server import Sandbox
 from tocsin.sandbox.settings import SandboxSettings
 
 
-def _as_path(kind: type, value: Any) -> Any:
-    if kind is Path:
+def _decode_path(type_: type, value: Any) -> Any:
+    if type_ is Path:
         return Path(value)
-    raise NotImplementedError(kind)
+    raise NotImplementedError(type_)
 
 
-def _announce(sandbox: Sandbox) -> None:
+def _print_addresses(sandbox: Sandbox) -> None:
     addresses = {
         "http_url": sandbox.http_url,
         "https_url": sandbox.https_url,
@@ -37,18 +36,19 @@ def _announce(sandbox: Sandbox) -> None:
 
 
 async def _serve(settings: SandboxSettings) -> None:
-    serving = asyncio.ensure_future(run_sandbox(settings, on_ready=_announce))
+    stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
-    with contextlib.suppress(asyncio.CancelledError):
-        await serving
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with Sandbox(settings) as sandbox:
+        _print_addresses(sandbox)
+        await stop.wait()
 
 
 def main() -> int:
-    """Run until told to stop."""
+    """Run until a signal stops it; return the exit code."""
     text = sys.argv[1] if len(sys.argv) > 1 else "{}"
     try:
-        settings = msgspec.json.decode(text, type=SandboxSettings, dec_hook=_as_path)
+        settings = msgspec.json.decode(text, type=SandboxSettings, dec_hook=_decode_path)
         uvloop.run(_serve(settings))
     except (msgspec.DecodeError, TocsinError) as error:
         sys.stderr.write(f"tocsin.sandbox: {error}\n")

@@ -1,34 +1,26 @@
-"""The RSGI application: routing by path and the manner in which answers leave."""
+"""The RSGI application: routes requests by path and writes responses, whole or broken."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import structlog
 from granian.rsgi import HTTPProtocol, Scope  # type: ignore[attr-defined]
 
-from tocsin.sandbox.answers import Answer, Headers, json_answer, problem
-from tocsin.sandbox.faults.control import PREFIX, Control
+from tocsin.sandbox.control import PREFIX, Control
 from tocsin.sandbox.faults.rules import Cut, Hang
-from tocsin.sandbox.fcm.oauth import TokenEndpoint
-from tocsin.sandbox.foreign_writes import is_foreign_write
 from tocsin.sandbox.page import page_file
-from tocsin.sandbox.service import Broken, Request, Service
+from tocsin.sandbox.responses import Response
+from tocsin.sandbox.stand_in import HttpStandIn, Request
 
 _log = structlog.get_logger()
 _TOKEN_PATHS = frozenset({"/token", "/oauth2/v4/token", "/o/oauth2/token"})
-_HTML: Headers = [("content-type", "text/html; charset=UTF-8")]
-_NO_SUCH_URL = Answer(
+_NOT_FOUND = Response(
     "no_such_url",
     404,
     b"<!DOCTYPE html><html lang=en><title>Error 404 (Not Found)!!1</title>"
     b"<p>The requested URL was not found on this server.</html>",
-    _HTML,
-)
-
-
-_FOREIGN_WRITE = problem(
-    403, "foreign_origin", "A browser may change the sandbox from the sandbox's own page alone."
+    [("content-type", "text/html; charset=UTF-8")],
 )
 
 
@@ -36,91 +28,58 @@ class Application:
     """Serves every listener of one sandbox."""
 
     def __init__(
-        self, *, services: Sequence[Service], tokens: TokenEndpoint, token_issuer: Service, control: Control
+        self,
+        *,
+        stand_ins: Sequence[HttpStandIn],
+        grant_token: Callable[[Request], Response],
+        control: Control,
     ) -> None:
-        self._services = services
-        self._tokens = tokens
-        self._token_issuer = token_issuer
+        self._stand_ins = stand_ins
+        self._grant_token = grant_token
         self._control = control
         self._closing = asyncio.Event()
 
     async def __rsgi__(self, scope: Scope, protocol: HTTPProtocol) -> None:
-        """Answer one request; a fault of the sandbox itself becomes a bare 500 and a line in the log."""
+        """Answer one request; an error of the sandbox itself is logged and becomes a bare 500."""
         try:
-            await self._answer(scope, protocol)
+            for stand_in in self._stand_ins:
+                if stand_in.matches(scope.method, scope.path):
+                    await self._serve(stand_in, scope, protocol)
+                    return
+            _respond(protocol, self._route(_request(scope, await protocol())))
         except Exception:
-            _log.exception("sandbox_request_failed", method=scope.method)
+            _log.exception("sandbox request failed", method=scope.method)
             raise
 
     def release(self) -> None:
-        """Let every hanging request go, so that the listeners can stop."""
+        """End every hanging request, so that the listeners can stop."""
         self._closing.set()
 
-    async def _answer(self, scope: Scope, protocol: HTTPProtocol) -> None:
-        path, method = scope.path, scope.method
-        for service in self._services:
-            if service.takes(method, path):
-                await self._serve(service, scope, protocol)
-                return
-        if path.startswith(PREFIX):
-            _respond(protocol, self._steer(scope, await protocol()))
-        elif path == "/" and method == "GET":
-            _respond(protocol, page_file())
-        elif method == "POST" and path in _TOKEN_PATHS:
-            _respond(protocol, self._grant(scope, await protocol()))
-        else:
-            _respond(protocol, _NO_SUCH_URL)
+    def _route(self, request: Request) -> Response:
+        if request.path.startswith(PREFIX):
+            return self._control.handle(request)
+        if request.path == "/" and request.method == "GET":
+            return page_file()
+        if request.path in _TOKEN_PATHS and request.method == "POST":
+            return self._grant_token(request)
+        return _NOT_FOUND
 
-    async def _serve(self, service: Service, scope: Scope, protocol: HTTPProtocol) -> None:
-        tally = service.tally
-        tally.arrive(scope.http_version)
+    async def _serve(self, stand_in: HttpStandIn, scope: Scope, protocol: HTTPProtocol) -> None:
+        counters = stand_in.counters
+        counters.start_request(scope.http_version)
         try:
-            verdict = service.serve(
-                Request(
-                    method=scope.method,
-                    path=scope.path,
-                    query=scope.query_string,
-                    header=scope.headers.get,
-                    body=await protocol(),
-                    origin=_origin(scope),
-                )
-            )
-            if isinstance(verdict, Broken):
-                tally.answer(type(verdict.fault).__name__.upper())
-                await self._break(protocol, verdict.fault)
+            response = stand_in.handle(_request(scope, await protocol()))
+            if isinstance(response, Hang | Cut):
+                counters.count_answer(type(response).__name__.upper())
+                await self._break(protocol, response)
                 return
-            tally.answer(verdict.code)
-            delay = service.faults.delay()
+            counters.count_answer(response.code)
+            delay = stand_in.faults.delay()
             if delay:
                 await asyncio.sleep(delay)
-            _respond(protocol, verdict)
+            _respond(protocol, response)
         finally:
-            tally.leave()
-
-    def _steer(self, scope: Scope, body: bytes) -> Answer:
-        if is_foreign_write(
-            scope.method,
-            own_origin=_origin(scope),
-            listens_at=scope.server,
-            origin=scope.headers.get("origin"),
-            site=scope.headers.get("sec-fetch-site"),
-        ):
-            return _FOREIGN_WRITE
-        secure = scope.scheme == "https"
-        return self._control.answer(scope.method, scope.path, scope.query_string, body, secure=secure)
-
-    def _grant(self, scope: Scope, body: bytes) -> Answer:
-        outage = self._token_issuer.faults.tokens_outage()
-        if outage:
-            refused = json_answer({"error": "temporarily_unavailable"}, status=503, code="unavailable")
-            return refused.with_retry_after(outage.retry_after)
-        host = scope.authority or scope.headers.get("host")
-        answer = self._tokens.grant(
-            body, tuple(f"{scheme}://{host}{scope.path}" for scheme in ("https", "http"))
-        )
-        if answer.status == 200:  # noqa: PLR2004 - the status that means a token was issued
-            self._token_issuer.tally.access_tokens_issued += 1
-        return answer
+            counters.end_request()
 
     async def _break(self, protocol: HTTPProtocol, fault: Hang | Cut) -> None:
         if isinstance(fault, Cut):
@@ -137,9 +96,17 @@ class Application:
             wait.cancel()
 
 
-def _origin(scope: Scope) -> str:
-    return f"{scope.scheme}://{scope.authority or scope.headers.get('host')}"
+def _request(scope: Scope, body: bytes) -> Request:
+    return Request(
+        method=scope.method,
+        path=scope.path,
+        query=scope.query_string,
+        header=scope.headers.get,
+        body=body,
+        origin=f"{scope.scheme}://{scope.authority or scope.headers.get('host')}",
+        server=scope.server,
+    )
 
 
-def _respond(protocol: HTTPProtocol, answer: Answer) -> None:
-    protocol.response_bytes(answer.status, answer.headers, answer.body)
+def _respond(protocol: HTTPProtocol, response: Response) -> None:
+    protocol.response_bytes(response.status, response.headers, response.body)

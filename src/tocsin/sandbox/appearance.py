@@ -1,16 +1,53 @@
-"""What a device shows of a message, whichever provider brought it."""
+"""What a device shows of a message, for every provider."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
 
-from tocsin.sandbox.phones import Received
+from tocsin.sandbox.phones import DEVICE_TARGETS, Received
 
 DeviceKind = Literal["phone", "browser", "mailbox", "endpoint", "topic"]
 
-_KINDS: Mapping[str, DeviceKind] = {"webpush": "browser", "smtp": "mailbox", "webhook": "endpoint"}
+_DEVICES: Mapping[str, DeviceKind] = {"webpush": "browser", "smtp": "mailbox", "webhook": "endpoint"}
 _MOST_CHARACTERS = 2_000
+
+_PATHS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "fcm": {
+        "title": ("android.notification.title", "notification.title"),
+        "body": ("android.notification.body", "notification.body"),
+        "image": ("android.notification.image", "notification.image"),
+        "icon": ("android.notification.icon", "notification.icon"),
+        "link": ("data.deep_link", "webpush.fcm_options.link"),
+        "badge": ("android.notification.notification_count",),
+    },
+    "apns": {
+        "title": ("aps.alert.title",),
+        "body": ("aps.alert.body", "aps.alert"),
+        "image": ("image",),
+        "link": ("deep_link",),
+        "badge": ("aps.badge",),
+    },
+    "expo": {
+        "title": ("title",),
+        "body": ("body",),
+        "image": ("richContent.image",),
+        "icon": ("icon",),
+        "link": ("data.url",),
+        "badge": ("badge",),
+    },
+    "webpush": {
+        "title": ("content.title",),
+        "body": ("content.body", "content"),
+        "image": ("content.image",),
+        "icon": ("content.icon",),
+        "link": ("content.url",),
+        "badge": ("content.badge",),
+    },
+    "smtp": {"title": ("subject",), "body": ("text",)},
+    "webhook": {"title": ("event.type",)},
+}
+"""Where each part is found in a message; the first path that leads to a value counts."""
 
 
 class Appearance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -28,110 +65,44 @@ class Appearance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def device_kind(received: Received) -> DeviceKind:
-    """Tell what kind of device a message reached."""
-    if received.target_kind in {"topic", "condition"}:
+    """Return what a message reached."""
+    if received.target_kind not in DEVICE_TARGETS:
         return "topic"
-    return _KINDS.get(received.provider, "phone")
+    return _DEVICES.get(received.provider, "phone")
 
 
 def appearance(received: Received) -> Appearance:
-    """Read a message as its device does."""
+    """Return what the device shows of a message."""
+    provider = received.provider if received.provider in _PATHS else "fcm"
     message = received.message
-    match received.provider:
+    parts: dict[str, Any] = {}
+    for name, paths in _PATHS[provider].items():
+        found = [_at(message, path) for path in paths]
+        parts[name] = _number(found[0]) if name == "badge" else next(filter(None, map(_text, found)), "")
+    shows_text = bool(parts["title"] or parts.get("body"))
+    match provider:
+        case "fcm":
+            parts["silent"] = "notification" not in message
         case "apns":
-            return _apple(message)
-        case "expo":
-            return _expo(message)
-        case "webpush":
-            return _browser(message.get("content"))
+            parts["silent"] = not _at(message, "aps.alert")
+            subtitle = _text(_at(message, "aps.alert.subtitle"))
+            parts["body"] = "\n".join(filter(None, (subtitle, parts["body"])))
+        case "expo" | "webpush":
+            parts["silent"] = not shows_text or _at(message, "content.silent") is True
         case "smtp":
-            return _mail(message)
+            headers = message.get("headers")
+            names = {name.lower(): name for name in headers} if isinstance(headers, dict) else {}
+            parts["sender"] = _text(_at(headers, names.get("from", "")))
+            parts["html"] = bool(message.get("html"))
         case "webhook":
-            return _webhook(message)
-        case _:
-            return _google(message)
+            event = msgspec.json.encode(message.get("event"))
+            parts["body"] = _text(msgspec.json.format(event, indent=2).decode())
+    return Appearance(**parts)
 
 
-def _google(message: dict[str, Any]) -> Appearance:
-    """Read what Android shows: its own block comes before the one for all platforms."""
-
-    def shown(name: str) -> Any:
-        return _at(message, "android", "notification", name) or _at(message, "notification", name)
-
-    return Appearance(
-        title=_text(shown("title")),
-        body=_text(shown("body")),
-        image=_text(shown("image")),
-        icon=_text(shown("icon")),
-        link=_text(_at(message, "data", "deep_link") or _at(message, "webpush", "fcm_options", "link")),
-        badge=_number(_at(message, "android", "notification", "notification_count")),
-        silent="notification" not in message,
-    )
-
-
-def _apple(message: dict[str, Any]) -> Appearance:
-    alert = _at(message, "aps", "alert")
-    words = {"body": alert} if isinstance(alert, str) else alert
-    return Appearance(
-        title=_text(_at(words, "title")),
-        body="\n".join(filter(None, (_text(_at(words, name)) for name in ("subtitle", "body")))),
-        image=_text(message.get("image")),
-        link=_text(message.get("deep_link")),
-        badge=_number(_at(message, "aps", "badge")),
-        silent=not alert,
-    )
-
-
-def _expo(message: dict[str, Any]) -> Appearance:
-    title, body = _text(message.get("title")), _text(message.get("body"))
-    return Appearance(
-        title=title,
-        body=body,
-        image=_text(_at(message, "richContent", "image")),
-        icon=_text(message.get("icon")),
-        link=_text(_at(message, "data", "url")),
-        badge=_number(message.get("badge")),
-        silent=not (title or body),
-    )
-
-
-def _browser(content: Any) -> Appearance:
-    if not isinstance(content, dict):
-        return Appearance(body=_text(content), silent=not content)
-    title, body = _text(content.get("title")), _text(content.get("body"))
-    return Appearance(
-        title=title,
-        body=body,
-        image=_text(content.get("image")),
-        icon=_text(content.get("icon")),
-        link=_text(content.get("url")),
-        badge=_number(content.get("badge")),
-        silent=content.get("silent") is True or not (title or body),
-    )
-
-
-def _mail(message: dict[str, Any]) -> Appearance:
-    headers = message.get("headers")
-    by_name = {name.lower(): value for name, value in headers.items()} if isinstance(headers, dict) else {}
-    return Appearance(
-        title=_text(message.get("subject")),
-        body=_text(message.get("text")),
-        sender=_text(by_name.get("from")),
-        html=bool(message.get("html")),
-    )
-
-
-def _webhook(message: dict[str, Any]) -> Appearance:
-    event = message.get("event")
-    return Appearance(
-        title=_text(_at(event, "type")),
-        body=_text(msgspec.json.format(msgspec.json.encode(event), indent=2).decode()),
-    )
-
-
-def _at(value: Any, *path: str) -> Any:
-    """Follow names into foreign JSON; nothing where it has another shape."""
-    for name in path:
+def _at(value: Any, path: str) -> Any:
+    """Return the value at a dotted path of any JSON, None where the path does not exist."""
+    for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None
     return value
 

@@ -14,3 +14,11 @@ class SandboxNotInstalledError(TocsinError, ImportError):
         )
         # `python -m tocsin.sandbox` prints the message without a traceback when the error carries this name.
         self.name = "tocsin.sandbox"
+
+
+def cannot_listen(host: str, port: int, error: OSError) -> SandboxStartError:
+    """Build the error for an address that cannot be bound."""
+    reason = error.strerror or str(error)
+    return SandboxStartError(
+        f"the sandbox cannot listen on {host}:{port}: {reason}; choose another port, or 0 for a free one"
+    )

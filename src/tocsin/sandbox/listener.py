@@ -10,10 +10,11 @@ from granian.http import HTTP2Settings
 from granian.server.embed import Server
 
 from tocsin.sandbox.certificates import Certificates
-from tocsin.sandbox.errors import SandboxStartError
+from tocsin.sandbox.errors import SandboxStartError, cannot_listen
+from tocsin.sandbox.settings import SandboxSettings
 
 _BACKLOG = 1_024
-_MOST_CONNECTIONS_AT_WORK = 65_536
+_MOST_OPEN_CONNECTIONS = 65_536
 _START_SECONDS = 10.0
 _STOP_SECONDS = 5.0
 _PROBE_SECONDS = 0.002
@@ -23,26 +24,20 @@ class Listener:
     """A granian server inside the running loop, started and stopped with a sandbox."""
 
     def __init__(
-        self,
-        application: Any,
-        *,
-        host: str,
-        port: int,
-        certificates: Certificates | None,
-        max_concurrent_streams: int,
+        self, application: Any, settings: SandboxSettings, port: int, certificates: Certificates | None
     ) -> None:
-        # Bound but never listening, this socket holds a free port until granian has taken it over.
-        self._claim = _claim(host, port)
-        self.host = host
-        self.port: int = self._claim.getsockname()[1]
+        # Bound but never listening, this socket reserves the port until granian has bound it.
+        self._reserved_port = _reserve_port(settings.host, port)
+        self.host = settings.host
+        self.port: int = self._reserved_port.getsockname()[1]
         self._server = Server(
             application,
-            address=host,
+            address=self.host,
             port=self.port,
             interface=Interfaces.RSGI,
             backlog=_BACKLOG,
-            backpressure=_MOST_CONNECTIONS_AT_WORK,
-            http2_settings=HTTP2Settings(max_concurrent_streams=max_concurrent_streams),
+            backpressure=_MOST_OPEN_CONNECTIONS,
+            http2_settings=HTTP2Settings(max_concurrent_streams=settings.max_concurrent_streams),
             websockets=False,
             log_enabled=False,
             ssl_cert=certificates.chain if certificates else None,
@@ -52,7 +47,7 @@ class Listener:
         self._serving: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Serve, and return once connections are taken."""
+        """Serve, and return once connections are accepted."""
         self._serving = asyncio.create_task(self._server.serve())
         try:
             async with asyncio.timeout(_START_SECONDS):
@@ -67,10 +62,10 @@ class Listener:
                 f"the sandbox did not come up on {self.host}:{self.port} within {_START_SECONDS:g} s"
             ) from None
         finally:
-            self._claim.close()
+            self._reserved_port.close()
 
     async def stop(self) -> None:
-        """Take no more connections; let those at work end, for a while."""
+        """Accept no more connections, and give those in use some seconds to end."""
         if self._serving is None:
             return
         self._server.stop()  # type: ignore[no-untyped-call]
@@ -92,7 +87,7 @@ class Listener:
         return True
 
 
-def _claim(host: str, port: int) -> socket.socket:
+def _reserve_port(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         if port:
@@ -100,12 +95,9 @@ def _claim(host: str, port: int) -> socket.socket:
             with socket.socket(family) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind((host, port))
-        claim = socket.socket(family)
-        claim.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        claim.bind((host, port))
+        reserved = socket.socket(family)
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        reserved.bind((host, port))
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise SandboxStartError(
-            f"the sandbox cannot listen on {host}:{port}: {reason}; choose another port, or 0 for a free one"
-        ) from error
-    return claim
+        raise cannot_listen(host, port, error) from error
+    return reserved

@@ -10,10 +10,10 @@ Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 
 
 class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a sandbox listens, what it remembers and how it behaves before any fault is scripted.
+    """How a sandbox listens, what it keeps and its initial latency.
 
-    Port 0 takes a free one. Without a folder, keys and certificates live in a temporary one
-    and are new at every start; with a folder they are kept, so clients may go on trusting them.
+    Port 0 takes a free one. Without a folder, keys and certificates are kept in a temporary one
+    and are new at every start; with a folder they stay the same, so clients need to trust them only once.
     """
 
     host: str = "127.0.0.1"

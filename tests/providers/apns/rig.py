@@ -85,9 +85,7 @@ class ApnsRig(Rig):
 
 
 def stand_in(sandbox: Sandbox) -> Apns:
-    service = sandbox.service("apns")
-    assert isinstance(service, Apns)
-    return service
+    return sandbox.apns
 
 
 @contextlib.asynccontextmanager

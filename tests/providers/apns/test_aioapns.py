@@ -37,9 +37,7 @@ class Client:
     """Makes clients that speak to the sandbox, and closes them."""
 
     def __init__(self, sandbox: Sandbox, folder: Path) -> None:
-        service = sandbox.service("apns")
-        assert isinstance(service, Apns)
-        self._key = service.write_key(folder / "key.p8").read_text()
+        self._key = sandbox.apns.write_key(folder / "key.p8").read_text()
         address = urlsplit(sandbox.https_url)
 
         class Protocol(APNsProductionClientProtocol):

@@ -18,9 +18,7 @@ def token(name: str) -> str:
 
 
 def stand_in(sandbox: Sandbox) -> Expo:
-    service = sandbox.service("expo")
-    assert isinstance(service, Expo)
-    return service
+    return sandbox.expo
 
 
 class ExpoRig(Rig):

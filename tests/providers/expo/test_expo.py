@@ -47,7 +47,6 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[San
 async def rig(running: Sandbox) -> AsyncIterator[ExpoRig]:
     running.reset()
     made = ExpoRig(running)
-    made.expo.clear()
     yield made
     await made.aclose()
 
@@ -156,8 +155,8 @@ async def test_a_used_up_rate_rests_as_long_as_expo_asks(rig: ExpoRig, asked: in
 
 async def test_a_batch_of_several_projects_is_split_by_project(rig: ExpoRig) -> None:
     for name in ("b", "e"):
-        rig.expo.assign(token(name), "@other/app")
-    rig.expo.assign(token("f"), "@third/app")
+        rig.expo.projects[token(name)] = "@other/app"
+    rig.expo.projects[token("f")] = "@third/app"
     rig.script("d", Refuse("DeviceNotRegistered"))
     names = ["a", "b", "c", "d", "e", "f"]
 
@@ -192,7 +191,7 @@ async def test_one_message_that_expo_cannot_read_costs_no_other(rig: ExpoRig) ->
 
 
 async def test_a_part_that_fails_keeps_the_outcomes_of_the_others(rig: ExpoRig) -> None:
-    rig.expo.assign(token("b"), "@other/app")
+    rig.expo.projects[token("b")] = "@other/app"
     rig.script("b", Cut())
 
     outcomes = await rig.provider().send(messages("a", "b", "c"), now=NOW)
@@ -202,7 +201,7 @@ async def test_a_part_that_fails_keeps_the_outcomes_of_the_others(rig: ExpoRig) 
 
 async def test_all_parts_together_keep_within_the_time_out(rig: ExpoRig) -> None:
     for number in range(6):
-        rig.expo.assign(token(f"phone{number}"), f"@other/app{number}")
+        rig.expo.projects[token(f"phone{number}")] = f"@other/app{number}"
         rig.script(f"phone{number}", Hang())
     provider = rig.provider(timeout_seconds=0.5)
 

@@ -108,7 +108,6 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[San
 @pytest.fixture
 def sandbox(running: Sandbox) -> Sandbox:
     running.reset()
-    stand_in(running).clear()
     return running
 
 
@@ -204,11 +203,11 @@ async def test_errors_of_requests_are_errors_of_the_sdk(expo: Expo, sdk: Sdk) ->
     assert [(result["error"]["code"], result["error"]["statusCode"]) for result in results] == [
         (code, REQUEST_ERRORS[code].status) for code in codes
     ]
-    assert expo.tally.stats().answers["TOO_MANY_REQUESTS"] == TRIES
+    assert expo.counters.stats().answers["TOO_MANY_REQUESTS"] == TRIES
 
 
 async def test_several_projects_are_told_apart(expo: Expo, sdk: Sdk) -> None:
-    expo.assign(token("b"), "@other/app")
+    expo.projects[token("b")] = "@other/app"
 
     result = await sdk.send(push("a"), push("b"))
 

@@ -20,7 +20,6 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[San
 async def rig(running: Sandbox) -> AsyncIterator[ExpoRig]:
     running.reset()
     made = ExpoRig(running)
-    made.expo.clear()
     yield made
     await made.aclose()
 

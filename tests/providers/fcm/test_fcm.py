@@ -190,7 +190,7 @@ async def test_messages_go_over_http_2(rig: FcmRig) -> None:
 async def test_a_withdrawn_access_token_is_renewed_once_and_the_message_sent(rig: FcmRig) -> None:
     provider = rig.provider()
     await send_one(provider, "phone")
-    rig.sandbox.revoke_access_tokens()
+    rig.sandbox.fcm.tokens.revoke_all()
 
     outcomes = await asyncio.gather(*(send_one(provider, f"phone{number}") for number in range(10)))
 

@@ -298,7 +298,7 @@ async def test_a_revoked_access_token_is_renewed(sandbox: Sandbox, sdk: Sdk) -> 
     app = sdk.app()
     for _ in range(2):
         await asyncio.to_thread(messaging.send, messaging.Message(fid="phone-1"), app=app)
-        sandbox.revoke_access_tokens()
+        sandbox.fcm.tokens.revoke_all()
 
     stats = sandbox.stats()
     assert (stats.answers, stats.access_tokens_issued) == ({"OK": 2, "UNAUTHENTICATED": 1}, 2)

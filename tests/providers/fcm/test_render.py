@@ -17,7 +17,7 @@ from tocsin.providers.fcm.provider import FcmProvider
 from tocsin.providers.fcm.render import BROADCAST_BYTES, render
 from tocsin.providers.fcm.settings import FcmSettings
 from tocsin.sandbox import Refuse, Sandbox, SandboxSettings
-from tocsin.sandbox.fcm.message import Target, refusal
+from tocsin.sandbox.fcm.message import Target, check_message
 from tocsin.sandbox.fcm.schema import request_violations
 
 EVERYTHING = PushAppearance(
@@ -41,7 +41,7 @@ def handed(appearance: PushAppearance, **changes: Any) -> dict[str, Any]:
     request = msgspec.json.decode(body)
     assert request_violations(request) == []
     message: dict[str, Any] = request["message"]
-    assert refusal(message, Target("token", "phone"), len(body)) is None
+    assert check_message(message, len(body)) == Target("token", "phone")
     return message
 
 

@@ -87,7 +87,7 @@ async def rig(running: Sandbox, security: Security) -> AsyncIterator[SmtpRig]:
     made = SmtpRig(running, security)
     yield made
     await made.aclose()
-    await until(lambda: running.smtp.open_connections == 0)
+    await until(lambda: len(running.smtp.sessions) == 0)
 
 
 @contextmanager
@@ -199,9 +199,9 @@ async def test_a_refusal_costs_no_connection_but_421_does(rig: SmtpRig) -> None:
 async def test_a_connection_that_broke_while_it_lay_idle_is_replaced(rig: SmtpRig) -> None:
     provider = rig.provider(concurrency=1)
     await send_to(rig, provider, "ada")
-    for session in list(rig.sandbox.smtp._sessions):
+    for session in list(rig.sandbox.smtp.sessions):
         session.abort()
-    await until(lambda: rig.sandbox.smtp.open_connections == 0)
+    await until(lambda: len(rig.sandbox.smtp.sessions) == 0)
 
     with counted(rig.sandbox) as connections:
         outcomes = [await send_to(rig, provider, "ada") for _ in range(3)]
@@ -212,20 +212,20 @@ async def test_a_connection_that_broke_while_it_lay_idle_is_replaced(rig: SmtpRi
 
 async def test_a_connection_that_lay_idle_is_asked_before_it_is_used(rig: SmtpRig) -> None:
     provider = rig.provider(concurrency=1, pool=PoolSettings(check_after=0.0))
-    before = rig.sandbox.smtp.questions
+    before = rig.sandbox.smtp.noop_commands
     with counted(rig.sandbox) as connections:
         for _ in range(3):
             assert isinstance(await send_to(rig, provider, "ada"), Sent)
 
-    assert (connections, rig.sandbox.smtp.questions - before) == ([1], 2)
+    assert (connections, rig.sandbox.smtp.noop_commands - before) == ([1], 2)
 
 
 async def test_a_connection_that_nobody_needs_is_closed(rig: SmtpRig) -> None:
     provider = rig.provider(pool=PoolSettings(close_after=0.05))
     await provider.send([rig.message(f"phone{number}") for number in range(5)], now=NOW)
-    assert rig.sandbox.smtp.open_connections == 5
+    assert len(rig.sandbox.smtp.sessions) == 5
 
-    await until(lambda: rig.sandbox.smtp.open_connections == 0)
+    await until(lambda: len(rig.sandbox.smtp.sessions) == 0)
 
     assert isinstance(await send_to(rig, provider, "ada"), Sent)
 
@@ -237,7 +237,7 @@ async def test_a_connection_ends_after_its_share_of_messages(rig: SmtpRig) -> No
             assert isinstance(await send_to(rig, provider, "ada"), Sent)
 
     assert connections == [3]
-    await until(lambda: rig.sandbox.smtp.open_connections == 1)
+    await until(lambda: len(rig.sandbox.smtp.sessions) == 1)
 
 
 @pytest.mark.parametrize("security", ["starttls", "tls"])
@@ -248,7 +248,7 @@ async def test_what_goes_wrong_leaves_no_socket_open(rig: SmtpRig, fault: Hang |
 
     await send_to(rig, provider, "ada")
 
-    await until(lambda: rig.sandbox.smtp.open_connections == 0)
+    await until(lambda: len(rig.sandbox.smtp.sessions) == 0)
 
 
 @pytest.mark.parametrize("security", ["starttls", "tls"])
@@ -264,7 +264,7 @@ async def test_a_cancelled_send_leaves_no_socket_open(rig: SmtpRig) -> None:
         await sending
     await provider.aclose()
 
-    await until(lambda: rig.sandbox.smtp.open_connections == 0)
+    await until(lambda: len(rig.sandbox.smtp.sessions) == 0)
 
 
 async def test_closing_breaks_off_what_is_under_way(rig: SmtpRig) -> None:

@@ -13,7 +13,6 @@ from pywebpush import WebPushException, webpush  # type: ignore[import-untyped]
 
 from tocsin.providers.webpush.crypto import new_private_key_pem, public_key_of
 from tocsin.sandbox import Cut, Hang, Outage, Quota, Refuse, Sandbox
-from tocsin.sandbox.webpush.service import WebPush
 
 CLAIMS = {"sub": "mailto:ops@example.com"}
 
@@ -22,10 +21,8 @@ class Client:
     """Sends with pywebpush to browsers of the sandbox."""
 
     def __init__(self, sandbox: Sandbox, key_file: Path) -> None:
-        stand_in = sandbox.service("webpush")
-        assert isinstance(stand_in, WebPush)
         self.sandbox = sandbox
-        self.stand_in = stand_in
+        self.stand_in = sandbox.webpush
         self.key_file = key_file
         self.public_key = public_key_of(key_file.read_text())
         self.session = requests.Session()
@@ -109,7 +106,7 @@ async def test_plain_text_arrives_as_text(client: Client) -> None:
 async def test_a_browser_that_left_is_gone(client: Client) -> None:
     await client.send("firefox")
     subscribed = client.subscription("firefox")
-    client.stand_in.unsubscribe("firefox")
+    client.sandbox.phones.unregister("firefox")
 
     def run() -> None:
         webpush(subscribed, "hello", str(client.key_file), dict(CLAIMS), requests_session=client.session)

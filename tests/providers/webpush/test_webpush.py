@@ -31,7 +31,6 @@ from tocsin.providers.webpush.render import render
 from tocsin.providers.webpush.settings import WebPushSettings
 from tocsin.sandbox import Outage, Quota, Refuse, Sandbox, SandboxSettings
 from tocsin.sandbox.phones import Received
-from tocsin.sandbox.webpush.service import WebPush
 
 PEM = new_private_key_pem()
 SUBJECT = "mailto:ops@example.com"
@@ -47,9 +46,7 @@ class WebPushRig(Rig):
 
     def __init__(self, sandbox: Sandbox) -> None:
         super().__init__(sandbox)
-        stand_in = sandbox.service("webpush")
-        assert isinstance(stand_in, WebPush)
-        self.stand_in = stand_in
+        self.stand_in = sandbox.webpush
 
     def build(
         self,
@@ -173,7 +170,7 @@ async def test_a_quota_defers_as_long_as_asked(
 
 async def test_a_browser_that_left_is_gone_and_the_others_get_theirs(rig: WebPushRig) -> None:
     batch = [rig.message(name) for name in ("one", "two", "three")]
-    rig.stand_in.unsubscribe("two")
+    rig.sandbox.phones.unregister("two")
 
     outcomes = await rig.provider().send(batch, now=NOW)
 

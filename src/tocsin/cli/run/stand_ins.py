@@ -1,28 +1,24 @@
-"""The settings by which Tocsin finds every stand-in of a sandbox."""
+"""The settings that point Tocsin at the stand-ins of a sandbox."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 from tocsin.providers.registry import load_registry
 from tocsin.sandbox import Sandbox
-from tocsin.sandbox.apns.service import Apns
 from tocsin.sandbox.smtp.server import PASSWORD, USERNAME
 from tocsin.settings import PREFIX
 
 
 def settings_for(sandbox: Sandbox, folder: Path) -> Mapping[str, str]:
     """Write the key files into a folder and return the variables that point Tocsin at the sandbox."""
-    apns = sandbox.service("apns")
-    if not isinstance(apns, Apns):
-        raise TypeError("the sandbox has another stand-in for APNs")
     facts = {
         "https_url": sandbox.https_url,
         "host": sandbox.settings.host,
         "ca_file": sandbox.ca_file,
         "service_account_file": sandbox.write_service_account(folder / "service_account.json"),
-        "apns_key_file": apns.write_key(folder / "apns_key.p8"),
-        "apns_key_id": apns.key_id,
-        "apns_team_id": apns.team_id,
+        "apns_key_file": sandbox.apns.write_key(folder / "apns_key.p8"),
+        "apns_key_id": sandbox.apns.key_id,
+        "apns_team_id": sandbox.apns.team_id,
         "smtp_port": sandbox.smtp_port,
         "smtp_username": USERNAME,
         "smtp_password": PASSWORD,

@@ -1,8 +1,4 @@
-"""Apple's error answers: a status and a reason for each."""
-
-import msgspec
-
-from tocsin.sandbox.answers import JSON, Answer
+"""Apple's error reasons."""
 
 STATUSES: dict[str, int] = {
     "BadCollapseId": 400,
@@ -38,20 +34,4 @@ STATUSES: dict[str, int] = {
     "ServiceUnavailable": 503,
     "Shutdown": 503,
 }
-"""Every reason that Apple documents, by which it can be scripted and is counted."""
-
-_GONE = 410
-
-
-def refused(reason: str, apns_id: str, *, gone_since_ms: int) -> Answer:
-    """Answer with a reason; a device that is gone is so since a moment."""
-    status = STATUSES[reason]
-    body: dict[str, str | int] = {"reason": reason}
-    if status == _GONE:
-        body["timestamp"] = gone_since_ms
-    return Answer(reason, status, msgspec.json.encode(body), [JSON, ("apns-id", apns_id)])
-
-
-def taken(apns_id: str) -> Answer:
-    """Answer as APNs does when it takes a message: with its id alone."""
-    return Answer("OK", 200, b"", [("apns-id", apns_id)])
+"""Every reason that Apple documents, with its HTTP status."""

@@ -1,115 +1,91 @@
-"""APNs: one request in, one verdict out."""
+"""Stand-in for APNs."""
 
 import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, assert_never
+from typing import Any, ClassVar
 
-from tocsin.sandbox.answers import Answer
-from tocsin.sandbox.apns.errors import STATUSES, refused, taken
+import msgspec
+
+from tocsin.sandbox.apns.errors import STATUSES
 from tocsin.sandbox.apns.provider_token import KEY_ID, TEAM_ID, ProviderTokenCheck
-from tocsin.sandbox.apns.request import HEADERS, header_refusal, is_id, read_payload
-from tocsin.sandbox.faults.rules import Cut, Hang, Pass, Refuse
-from tocsin.sandbox.service import Broken, Request, Surroundings, Verdict
-from tocsin.sandbox.tally import Tally
+from tocsin.sandbox.apns.request import HEADERS, header_error, is_id, parse_payload
+from tocsin.sandbox.phones import Push
+from tocsin.sandbox.responses import JSON, Response
+from tocsin.sandbox.stand_in import Request, SandboxContext, SinglePushStandIn, delivery_id_in
 
 _PREFIX = "/3/"
 _DEVICE = "/3/device/"
+_GONE = 410
 
 
-class Apns:
+class Apns(SinglePushStandIn):
     """The send endpoint of both environments, for every topic of the sandbox's team.
 
-    A virtual phone may have any name; hexadecimal, as Apple's are, it need not be. `gone_since` is the
-    moment, in seconds of Unix time, that answers about lost devices tell; unless set, the present one.
+    A token may be any name, not only a hexadecimal one as Apple's are. `gone_since` is the moment, in seconds
+    of Unix time, that answers about unregistered devices carry; by default the current one.
     """
 
-    name: ClassVar[str] = "apns"
+    name = "apns"
+    codes = frozenset(STATUSES)
+    outage_code = "ServiceUnavailable"
+    unregistered_code = "Unregistered"
+    device_quota_code = "TooManyRequests"
     key_id: ClassVar[str] = KEY_ID
     team_id: ClassVar[str] = TEAM_ID
 
-    def __init__(self, surroundings: Surroundings) -> None:
-        self.faults = surroundings.board(frozenset(STATUSES))
-        self.tally = Tally()
-        self.provider_tokens = ProviderTokenCheck.prepare(surroundings.folder)
+    def __init__(self, context: SandboxContext) -> None:
+        super().__init__(context)
+        self.provider_tokens = ProviderTokenCheck(context.folder)
         self.clock: Callable[[], float] = time.time
         self.gone_since: float | None = None
-        self._phones = surroundings.phones
 
     def write_key(self, path: Path) -> Path:
-        """Write the .p8 file whose tokens this stand-in takes."""
+        """Write the .p8 file whose tokens this stand-in accepts."""
         return self.provider_tokens.write_key(path)
 
-    def takes(self, method: str, path: str) -> bool:  # noqa: ARG002 - APNs answers wrong methods itself
-        """Tell whether a request is for APNs."""
+    def matches(self, method: str, path: str) -> bool:  # noqa: ARG002 - APNs answers wrong methods itself
+        """Return whether a request is for APNs."""
         return path.startswith(_PREFIX)
 
-    def serve(self, request: Request) -> Verdict:
-        """Judge a request and let its message arrive, or not."""
-        given = request.header("apns-id")
-        apns_id = given if given and is_id(given) else str(uuid.uuid4()).upper()
-        outage = self.faults.messages_outage()
-        if outage:
-            return self._refuse("ServiceUnavailable", apns_id).with_retry_after(outage.retry_after)
-        token = request.path.removeprefix(_DEVICE)
-        reason = self._barred(request) or header_refusal(token, request)
-        if reason:
-            return self._refuse(reason, apns_id)
-        payload = read_payload(request)
-        if isinstance(payload, str):
-            return self._refuse(payload, apns_id)
-        message = {**payload, "headers": _headers(request)}
-        return self._meet_faults(token, apns_id, message)
+    def _error(self, code: str, request: Request) -> Response:
+        status = STATUSES[code]
+        body: dict[str, Any] = {"reason": code}
+        if status == _GONE:
+            since = self.clock() if self.gone_since is None else self.gone_since
+            body["timestamp"] = int(since * 1_000)
+        return Response(code, status, msgspec.json.encode(body), [JSON, ("apns-id", _apns_id(request))])
 
-    def _barred(self, request: Request) -> str | None:
+    def _parse(self, request: Request) -> Push:
         if not request.path.startswith(_DEVICE):
-            return "BadPath"
+            self._refuse("BadPath", request)
         if request.method != "POST":
-            return "MethodNotAllowed"
-        return self.provider_tokens.refusal(request.header("authorization"), self.clock())
-
-    def _meet_faults(self, token: str, apns_id: str, message: dict[str, Any]) -> Verdict:
-        fault = self.faults.befalls(token)
-        match fault:
-            case Refuse():
-                return self._refuse(fault.code, apns_id).with_retry_after(fault.retry_after)
-            case Hang() | Cut():
-                if fault.delivered:
-                    self._take(token, apns_id, message)
-                return Broken(fault)
-            case Pass():
-                return self._take(token, apns_id, message)
-            case _:
-                assert_never(fault)
-
-    def _take(self, token: str, apns_id: str, message: dict[str, Any]) -> Answer:
-        if not self._phones.is_live(token):
-            return self._refuse("Unregistered", apns_id)
-        # Apple counts by device alone; a quota of the whole topic is told in the same words.
-        wait = self.faults.take_project_quota(message["headers"]["apns-topic"])
-        if wait is None:
-            wait = self.faults.take_device_quota(token)
+            self._refuse("MethodNotAllowed", request)
+        token = request.path.removeprefix(_DEVICE)
+        reason = self.provider_tokens.error(request.header("authorization"), self.clock())
+        reason = reason or header_error(token, request)
+        if reason:
+            self._refuse(reason, request)
+        payload = parse_payload(request)
+        if isinstance(payload, str):
+            self._refuse(payload, request)
+        headers = {name: value for name in HEADERS if (value := request.header(name)) is not None}
+        # Apple counts by device alone; a quota of the whole topic gets the same answer.
+        wait = self.faults.take_project_quota(headers["apns-topic"])
         if wait is not None:
-            return self._refuse("TooManyRequests", apns_id).with_retry_after(wait)
-        delivery_id = message.get("delivery_id")
-        delivery_id = delivery_id if isinstance(delivery_id, str) else None
-        self.tally.deliver(delivery_id)
-        self._phones.receive(
-            provider=self.name,
-            target_kind="token",
+            self._refuse("TooManyRequests", request, wait)
+        return Push(
             target=token,
-            message_id=apns_id,
-            delivery_id=delivery_id,
-            message=message,
+            message_id=_apns_id(request),
+            delivery_id=delivery_id_in(payload),
+            message={**payload, "headers": headers},
         )
-        return taken(apns_id)
 
-    def _refuse(self, reason: str, apns_id: str) -> Answer:
-        since = self.clock() if self.gone_since is None else self.gone_since
-        return refused(reason, apns_id, gone_since_ms=int(since * 1_000))
+    def _success(self, push: Push, request: Request) -> Response:  # noqa: ARG002 - the id says it all
+        return Response("OK", 200, b"", [("apns-id", push.message_id)])
 
 
-def _headers(request: Request) -> dict[str, str]:
-    given = ((name, request.header(name)) for name in HEADERS)
-    return {name: value for name, value in given if value is not None}
+def _apns_id(request: Request) -> str:
+    given = request.header("apns-id")
+    return given if given and is_id(given) else str(uuid.uuid4()).upper()

@@ -1,15 +1,16 @@
-"""What Expo takes as a request, read and checked."""
+"""Expo's check of a request."""
 
 import re
 import zlib
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, field
 
-from tocsin.sandbox.answers import Answer
-from tocsin.sandbox.expo.errors import TOO_MANY_NOTIFICATIONS, TOO_MANY_RECEIPTS, validation_error
+from tocsin.sandbox.expo.errors import request_error
+from tocsin.sandbox.responses import RefusedError
+from tocsin.sandbox.stand_in import Request
 
 LARGEST_PAYLOAD = 4_096
 MOST_MESSAGES = 100
@@ -19,11 +20,12 @@ _TOKEN = re.compile(
     r"Expo(?:nent)?PushToken\[[^\[\]]+\]|[a-z\d]{8}(?:-[a-z\d]{4}){3}-[a-z\d]{12}", re.IGNORECASE
 )
 _GZIP = 16 + zlib.MAX_WBITS
+T = TypeVar("T")
 _decode = msgspec.json.Decoder().decode
 
 
 class _Fields(msgspec.Struct, rename="camel"):
-    """The fields of a message; others are passed over."""
+    """The fields of a message; others are ignored."""
 
     to: str | list[str]
     data: dict[str, Any] | None = None
@@ -46,76 +48,70 @@ class _Fields(msgspec.Struct, rename="camel"):
     content_available: bool | None = field(name="_contentAvailable", default=None)
 
 
-class _Question(msgspec.Struct):
+class _ReceiptsRequest(msgspec.Struct):
     ids: list[str]
 
 
-class Push(msgspec.Struct, frozen=True):
+class ExpoMessage(msgspec.Struct, frozen=True):
     """One message to one token."""
 
     token: str
-    message: dict[str, Any]
-
-    @property
-    def delivery_id(self) -> str | None:
-        """Give the delivery id that the message's data names, if it is one of Tocsin's."""
-        named = (self.message.get("data") or {}).get("delivery_id")
-        return named if isinstance(named, str) else None
+    content: dict[str, Any]
 
     @property
     def is_too_big(self) -> bool:
-        """Tell whether Apple and Google would refuse the content."""
-        texts = "".join(self.message.get(name) or "" for name in ("title", "subtitle", "body"))
-        size = len(texts.encode()) + len(msgspec.json.encode(self.message.get("data") or {}))
+        """Whether Apple and Google would refuse the content."""
+        texts = "".join(self.content.get(name) or "" for name in ("title", "subtitle", "body"))
+        size = len(texts.encode()) + len(msgspec.json.encode(self.content.get("data") or {}))
         return size > LARGEST_PAYLOAD
 
 
-class Order(msgspec.Struct, frozen=True):
+class SendRequest(msgspec.Struct, frozen=True):
     """A request to send; `single` is answered with one ticket instead of a list of them."""
 
-    pushes: Sequence[Push]
+    messages: Sequence[ExpoMessage]
     single: bool
 
 
 def is_push_token(text: str) -> bool:
-    """Tell whether a text looks like a token that Expo gives out."""
+    """Return whether a text looks like a token that Expo issues."""
     return _TOKEN.fullmatch(text) is not None
 
 
-def read_order(body: bytes, encoding: str | None) -> Order | Answer:
-    """Read a request to send, or say why it is none."""
-    content = _content(body, encoding)
-    if isinstance(content, Answer):
-        return content
-    messages = content if isinstance(content, list) else [content]
-    try:
-        checked = msgspec.convert(messages, list[_Fields])
-    except msgspec.ValidationError as error:
-        return validation_error(str(error))
-    pushes = [
-        Push(token, message)
-        for fields, message in zip(checked, messages, strict=True)
+def parse_send(request: Request) -> SendRequest:
+    """Parse a request to send."""
+    content = _decoded(request)
+    contents = content if isinstance(content, list) else [content]
+    messages = [
+        ExpoMessage(token, raw)
+        for fields, raw in zip(_converted(contents, list[_Fields]), contents, strict=True)
         for token in ([fields.to] if isinstance(fields.to, str) else fields.to)
     ]
-    if len(pushes) > MOST_MESSAGES:
-        return TOO_MANY_NOTIFICATIONS
-    return Order(pushes, isinstance(content, dict) and isinstance(content["to"], str))
+    if len(messages) > MOST_MESSAGES:
+        raise RefusedError(request_error("PUSH_TOO_MANY_NOTIFICATIONS"))
+    return SendRequest(messages, isinstance(content, dict) and isinstance(content["to"], str))
 
 
-def read_question(body: bytes, encoding: str | None) -> Sequence[str] | Answer:
-    """Read the ticket ids that receipts are asked for, or say why there are none."""
-    content = _content(body, encoding)
-    if isinstance(content, Answer):
-        return content
+def parse_receipt_ids(request: Request) -> Sequence[str]:
+    """Parse the ticket ids of a request for receipts."""
+    ids = _converted(_decoded(request), _ReceiptsRequest).ids
+    if len(ids) > MOST_RECEIPTS:
+        raise RefusedError(request_error("PUSH_TOO_MANY_RECEIPTS"))
+    return ids
+
+
+def _decoded(request: Request) -> Any:
+    body = request.body
     try:
-        ids = msgspec.convert(content, _Question).ids
-    except msgspec.ValidationError as error:
-        return validation_error(str(error))
-    return ids if len(ids) <= MOST_RECEIPTS else TOO_MANY_RECEIPTS
-
-
-def _content(body: bytes, encoding: str | None) -> Any:
-    try:
-        return _decode(zlib.decompress(body, _GZIP) if encoding == "gzip" else body)
+        gzipped = request.header("content-encoding") == "gzip"
+        return _decode(zlib.decompress(body, _GZIP) if gzipped else body)
     except (zlib.error, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return validation_error("The request body is not the JSON, plain or compressed, that it says it is.")
+        text = "The request body is not the JSON, plain or compressed, that it says it is."
+        raise RefusedError(request_error("VALIDATION_ERROR", text)) from None
+
+
+def _converted(content: Any, type_: type[T]) -> T:
+    try:
+        return msgspec.convert(content, type_)
+    except msgspec.ValidationError as error:
+        raise RefusedError(request_error("VALIDATION_ERROR", str(error))) from None

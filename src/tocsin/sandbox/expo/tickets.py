@@ -1,4 +1,4 @@
-"""The tickets that Expo gave out, and the receipts that follow."""
+"""The tickets that Expo issued, and their receipts."""
 
 import time
 import uuid
@@ -11,7 +11,7 @@ _KEPT = 200_000
 
 
 class Ticket(msgspec.Struct):
-    """One message that was taken; its receipt is settled the first time it is asked for."""
+    """One accepted message; its receipt is decided the first time it is asked for."""
 
     token: str
     ready_at: float
@@ -27,8 +27,8 @@ class Tickets:
         self._clock = clock
         self._tickets: dict[str, Ticket] = {}
 
-    def give(self, token: str, *, too_big: bool) -> str:
-        """Make a ticket for a message that was taken."""
+    def issue(self, token: str, *, too_big: bool) -> str:
+        """Issue a ticket for an accepted message, and return its id."""
         if len(self._tickets) >= _KEPT:
             del self._tickets[next(iter(self._tickets))]
         ticket_id = str(uuid.uuid4())
@@ -37,11 +37,11 @@ class Tickets:
         return ticket_id
 
     def ready(self, ticket_id: str) -> Ticket | None:
-        """Find a ticket whose receipt is there to be had."""
+        """Return a ticket whose receipt is available."""
         ticket = self._tickets.get(ticket_id)
         return ticket if ticket and ticket.ready_at <= self._clock() else None
 
     def clear(self) -> None:
-        """Forget every ticket, and be quick again."""
+        """Forget every ticket, and make receipts available at once."""
         self._tickets.clear()
         self.receipts_after_seconds = 0.0

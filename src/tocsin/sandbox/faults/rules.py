@@ -1,4 +1,4 @@
-"""The faults a sandbox can be told to show, as plain data."""
+"""The faults that can be set on a stand-in, as plain data."""
 
 from typing import Annotated, Literal
 
@@ -11,7 +11,7 @@ Probability = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class Pass(msgspec.Struct, frozen=True, tag="pass", tag_field="kind", forbid_unknown_fields=True):
-    """Take this message as if nothing had been scripted."""
+    """Handle this message as if nothing had been scripted."""
 
 
 class Refuse(msgspec.Struct, frozen=True, tag="refuse", tag_field="kind", forbid_unknown_fields=True):
@@ -22,30 +22,30 @@ class Refuse(msgspec.Struct, frozen=True, tag="refuse", tag_field="kind", forbid
 
 
 class Hang(msgspec.Struct, frozen=True, tag="hang", tag_field="kind", forbid_unknown_fields=True):
-    """Never answer, so that the caller's time-out ends it; `delivered` shows it to the phone all the same."""
+    """Never answer, until the caller times out; with `delivered` the phone receives the message anyway."""
 
     delivered: bool = False
 
 
 class Cut(msgspec.Struct, frozen=True, tag="cut", tag_field="kind", forbid_unknown_fields=True):
-    """Break off in the middle of the answer; `delivered` shows the message to the phone all the same."""
+    """End the connection within the answer; with `delivered` the phone receives the message anyway."""
 
     delivered: bool = False
 
 
 Fault = Pass | Refuse | Hang | Cut
-"""What befalls one request."""
+"""The effect on one request."""
 
 
 class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What befalls the next requests for one target, in order; `repeat` starts over at the end."""
+    """The faults of the next requests for one target, in order; `repeat` starts over at the end."""
 
     steps: Annotated[tuple[Fault, ...], msgspec.Meta(min_length=1)]
     repeat: bool = False
 
 
 class Chance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A fault that befalls a share of all requests."""
+    """A fault that a share of all requests meets."""
 
     probability: Probability
     fault: Fault
@@ -67,15 +67,15 @@ class Quota(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Outage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Everything is refused until lifted, or for some seconds."""
+    """Everything is refused, for some seconds or until the outage is ended."""
 
     seconds: PositiveSeconds | None = None
     retry_after: RetryAfter | None = None
     covers: Literal["messages", "tokens", "everything"] = "messages"
 
 
-class FaultPicture(msgspec.Struct, frozen=True, kw_only=True):
-    """Every fault in force at one moment."""
+class ActiveFaults(msgspec.Struct, frozen=True, kw_only=True):
+    """Every fault that is active at one moment."""
 
     scripts: dict[str, Script]
     chances: tuple[Chance, ...]

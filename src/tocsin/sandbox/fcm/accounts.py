@@ -1,17 +1,20 @@
-"""Google service accounts that only this sandbox honours."""
+"""Google service accounts that are valid in this sandbox only."""
 
+import re
 from pathlib import Path
 
 import msgspec
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from tocsin.sandbox.certificates import private_pem, stored_key
+
+_PROJECT_ID = re.compile(r"[a-z][a-z0-9\-]{0,62}")
 _MAILBOX = "tocsin-sandbox"
 _DOMAIN = "iam.gserviceaccount.com"
 
 
 class ServiceAccount(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
-    """The key file Google hands out for a service account."""
+    """The key file that Google issues for a service account."""
 
     type: str = "service_account"
     project_id: str
@@ -26,34 +29,27 @@ class ServiceAccount(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaul
     universe_domain: str = "googleapis.com"
 
     def __repr__(self) -> str:
-        """Show whose account it is, never its key."""
+        """Show the account without its key."""
         return f"ServiceAccount({self.client_email!r})"
 
 
 class Accounts:
-    """One account for each project, all signed with the one key that this sandbox holds."""
+    """One account for each project; all use the sandbox's one key, which is kept in its folder."""
 
-    def __init__(self, key: rsa.RSAPrivateKey) -> None:
-        self._pem = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        ).decode()
+    def __init__(self, folder: Path) -> None:
+        key = stored_key(
+            folder / "accounts.key", lambda: rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        )
+        self._pem = private_pem(key).decode()
         self.public_key = key.public_key()
 
-    @classmethod
-    def prepare(cls, folder: Path) -> "Accounts":
-        """Take the folder's key, or make one."""
-        path = folder / "accounts.key"
-        if path.exists():
-            key = serialization.load_pem_private_key(path.read_bytes(), password=None)
-            if isinstance(key, rsa.RSAPrivateKey):
-                return cls(key)
-        accounts = cls(rsa.generate_private_key(public_exponent=65537, key_size=2048))
-        path.touch(mode=0o600)
-        path.write_text(accounts._pem)
-        return accounts
-
     def account(self, project_id: str, token_uri: str) -> ServiceAccount:
-        """Make the key file of a project's account."""
+        """Build the key file of a project's account."""
+        if not _PROJECT_ID.fullmatch(project_id):
+            raise ValueError(
+                f"project id {project_id!r} is not valid: "
+                "use lowercase letters, digits and hyphens, beginning with a letter"
+            )
         email = f"{_MAILBOX}@{project_id}.{_DOMAIN}"
         return ServiceAccount(
             project_id=project_id,
@@ -67,7 +63,7 @@ class Accounts:
 
 
 def project_of(client_email: str) -> str | None:
-    """Tell which project an account belongs to, if it is one of the sandbox's."""
+    """Return the project of an account, if it is one of the sandbox's."""
     mailbox, _, domain = client_email.partition("@")
     project, _, rest = domain.partition(".")
     return project if mailbox == _MAILBOX and rest == _DOMAIN and project else None

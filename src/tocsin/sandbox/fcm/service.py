@@ -1,18 +1,18 @@
-"""FCM HTTP v1: one request in, one verdict out."""
+"""Stand-in for FCM HTTP v1."""
 
 import itertools
 import time
-from typing import Any, ClassVar, assert_never
 
 import msgspec
 
-from tocsin.sandbox.answers import Answer
-from tocsin.sandbox.faults.rules import Cut, Hang, Pass, Refuse
-from tocsin.sandbox.fcm import errors as fcm_errors
-from tocsin.sandbox.fcm.message import Target, refusal, target_of
+from tocsin.sandbox.fcm import errors
+from tocsin.sandbox.fcm.accounts import Accounts
+from tocsin.sandbox.fcm.message import check_message
+from tocsin.sandbox.fcm.oauth import TokenEndpoint
 from tocsin.sandbox.fcm.schema import request_violations
-from tocsin.sandbox.service import Broken, Request, Surroundings, Verdict
-from tocsin.sandbox.tally import Tally
+from tocsin.sandbox.phones import Push
+from tocsin.sandbox.responses import RefusedError, Response, json_response
+from tocsin.sandbox.stand_in import Request, SandboxContext, SinglePushStandIn, delivery_id_in
 
 _PREFIX = "/v1/projects/"
 _SUFFIX = "/messages:send"
@@ -20,119 +20,82 @@ _BEARER = "Bearer "
 _decode = msgspec.json.Decoder().decode
 
 
-class Order(msgspec.Struct, frozen=True):
-    """A request that FCM has read and found in order."""
+class Fcm(SinglePushStandIn):
+    """The send endpoint of every project, and Google's token endpoint."""
 
-    target: Target
-    message: dict[str, Any]
-    validate_only: bool
+    name = "fcm"
+    codes = frozenset(errors.REFUSALS)
+    outage_code = "UNAVAILABLE"
+    unregistered_code = "UNREGISTERED"
+    device_quota_code = "DEVICE_QUOTA_EXCEEDED"
 
-
-class Fcm:
-    """The send endpoint of every project."""
-
-    name: ClassVar[str] = "fcm"
-
-    def __init__(self, surroundings: Surroundings) -> None:
-        self.faults = surroundings.board(frozenset(fcm_errors.REFUSALS))
-        self.tally = Tally()
-        self._phones = surroundings.phones
-        self._tokens = surroundings.tokens
+    def __init__(self, context: SandboxContext) -> None:
+        super().__init__(context)
+        self.accounts = Accounts(context.folder)
+        self.tokens = TokenEndpoint(self.accounts, lifetime_seconds=context.settings.access_token_seconds)
         self._numbers = itertools.count(1)
 
-    def takes(self, method: str, path: str) -> bool:
-        """Tell whether a request is one to send."""
+    def matches(self, method: str, path: str) -> bool:
+        """Return whether a request sends a message."""
         return method == "POST" and path.startswith(_PREFIX) and path.endswith(_SUFFIX)
 
-    def serve(self, request: Request) -> Verdict:
-        """Judge a request and let its message arrive, or not."""
-        project = request.path[len(_PREFIX) : -len(_SUFFIX)]
-        refused = self._barred(project, request.header("authorization")) or self._over_quota(project)
-        if refused:
-            return refused
-        order = _read(request.body)
-        if isinstance(order, Answer):
-            return order
-        return self._meet_faults(project, order)
+    def grant_token(self, request: Request) -> Response:
+        """Answer a token request, unless an outage covers access tokens."""
+        if outage := self.faults.tokens_outage():
+            refused = json_response({"error": "temporarily_unavailable"}, status=503, code="unavailable")
+            return refused.with_retry_after(outage.retry_after)
+        address = request.origin.partition("://")[2] + request.path
+        response = self.tokens.grant(request.body, (f"https://{address}", f"http://{address}"))
+        if response.code == "token":
+            self.counters.count_access_token()
+        return response
 
-    def _barred(self, project: str, authorization: str | None) -> Answer | None:
-        outage = self.faults.messages_outage()
-        if outage:
-            return fcm_errors.UNAVAILABLE.with_retry_after(outage.retry_after)
-        if not authorization or not authorization.startswith(_BEARER):
-            return fcm_errors.CREDENTIALS_MISSING
-        access = self._tokens.access(authorization[len(_BEARER) :])
-        if access is None:
-            return fcm_errors.UNAUTHENTICATED
-        if not access.may_send:
-            return fcm_errors.SCOPE_INSUFFICIENT
-        if access.project != project:
-            return fcm_errors.permission_denied(project)
-        return None
+    def _error(self, code: str, request: Request) -> Response:  # noqa: ARG002 - the same for every request
+        return errors.REFUSALS[code]
 
-    def _over_quota(self, project: str) -> Answer | None:
+    def _parse(self, request: Request) -> Push:
+        project = _project(request)
+        self._check_access(project, request.header("authorization"))
         wait = self.faults.take_project_quota(project)
-        return None if wait is None else fcm_errors.QUOTA_EXCEEDED.with_retry_after(wait)
-
-    def _meet_faults(self, project: str, order: Order) -> Verdict:
-        fault = self.faults.befalls(order.target.value)
-        match fault:
-            case Refuse():
-                return fcm_errors.REFUSALS[fault.code].with_retry_after(fault.retry_after)
-            case Hang() | Cut():
-                if fault.delivered:
-                    self._take(project, order)
-                return Broken(fault)
-            case Pass():
-                return self._take(project, order)
-            case _:
-                assert_never(fault)
-
-    def _take(self, project: str, order: Order) -> Answer:
-        target = order.target
-        if target.kind in {"token", "fid"}:
-            if not self._phones.is_live(target.value):
-                return fcm_errors.UNREGISTERED
-            wait = self.faults.take_device_quota(target.value)
-            if wait is not None:
-                return fcm_errors.DEVICE_QUOTA_EXCEEDED.with_retry_after(wait)
-        if order.validate_only:
-            return _taken(project, "fake_message_id", "VALIDATED")
-        message_id = f"0:{time.time_ns() // 1000}%{next(self._numbers):016x}"
-        delivery_id = (order.message.get("data") or {}).get("delivery_id")
-        self.tally.deliver(delivery_id)
-        self._phones.receive(
-            provider="fcm",
-            target_kind=target.kind,
+        if wait is not None:
+            self._refuse("QUOTA_EXCEEDED", request, wait)
+        try:
+            content = _decode(request.body)
+        except msgspec.DecodeError:
+            content = None
+        if not isinstance(content, dict):
+            raise RefusedError(errors.unparsable(request.body))
+        if violations := request_violations(content):
+            raise RefusedError(errors.malformed(violations))
+        message = content.get("message")
+        if message is None:
+            raise RefusedError(errors.invalid_argument("The message is not set.", "message"))
+        target = check_message(message, len(request.body))
+        return Push(
             target=target.value,
-            message_id=message_id,
-            delivery_id=delivery_id,
-            message=order.message,
+            target_kind=target.kind,
+            message_id=f"0:{time.time_ns() // 1000}%{next(self._numbers):016x}",
+            delivery_id=delivery_id_in(message.get("data")),
+            message=message,
+            validate_only=bool(content.get("validate_only") or content.get("validateOnly")),
         )
-        return _taken(project, message_id, "OK")
+
+    def _check_access(self, project: str, authorization: str | None) -> None:
+        if not authorization or not authorization.startswith(_BEARER):
+            raise RefusedError(errors.CREDENTIALS_MISSING)
+        access = self.tokens.access(authorization[len(_BEARER) :])
+        if access is None:
+            raise RefusedError(errors.REFUSALS["UNAUTHENTICATED"])
+        if not access.may_send:
+            raise RefusedError(errors.SCOPE_INSUFFICIENT)
+        if access.project != project:
+            raise RefusedError(errors.permission_denied(project))
+
+    def _success(self, push: Push, request: Request) -> Response:
+        code, message_id = ("VALIDATED", "fake_message_id") if push.validate_only else ("OK", push.message_id)
+        name = f"projects/{_project(request)}/messages/{message_id}"
+        return Response(code, 200, f'{{\n  "name": "{name}"\n}}\n'.encode())
 
 
-def _read(body: bytes) -> Order | Answer:
-    try:
-        request = _decode(body)
-    except msgspec.DecodeError:
-        return fcm_errors.unparsable(body)
-    if not isinstance(request, dict):
-        return fcm_errors.unparsable(body)
-    violations = request_violations(request)
-    if violations:
-        return fcm_errors.malformed(violations)
-    message = request.get("message")
-    if message is None:
-        return fcm_errors.invalid_argument("The message is not set.", "message")
-    target = target_of(message)
-    if target is None:
-        return fcm_errors.invalid_argument("Recipient of the message is not set.", "message")
-    validate_only = bool(request.get("validate_only") or request.get("validateOnly"))
-    return refusal(message, target, len(body)) or Order(target, message, validate_only)
-
-
-def _taken(project: str, message_id: str, code: str) -> Answer:
-    return Answer(
-        code, 200, b'{\n  "name": "projects/%b/messages/%b"\n}\n' % (project.encode(), message_id.encode())
-    )
+def _project(request: Request) -> str:
+    return request.path[len(_PREFIX) : -len(_SUFFIX)]

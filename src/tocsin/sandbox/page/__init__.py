@@ -2,15 +2,15 @@
 
 from importlib.resources import files
 
-from tocsin.sandbox.answers import Answer, problem
+from tocsin.sandbox.responses import Response, problem
 
-# Nothing comes from elsewhere, nothing is evaluated, and no other page may frame this one.
+# No content of other origins, no evaluated code, and no other page may frame this one.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
-_KINDS = {
+_CONTENT_TYPES = {
     "html": "text/html; charset=UTF-8",
     "css": "text/css; charset=UTF-8",
     "js": "text/javascript; charset=UTF-8",
@@ -18,26 +18,26 @@ _KINDS = {
 }
 
 
-def _read_files() -> dict[str, Answer]:
+def _read_files() -> dict[str, Response]:
     found = {}
     for file in files(__name__).iterdir():
-        kind = _KINDS.get(file.name.rpartition(".")[2])
-        if kind:
+        content_type = _CONTENT_TYPES.get(file.name.rpartition(".")[2])
+        if content_type:
             headers = [
-                ("content-type", kind),
+                ("content-type", content_type),
                 ("content-security-policy", _POLICY),
                 ("x-content-type-options", "nosniff"),
                 ("referrer-policy", "no-referrer"),
                 ("cross-origin-opener-policy", "same-origin"),
                 ("cache-control", "no-cache"),
             ]
-            found[file.name] = Answer("ok", 200, file.read_bytes(), headers)
+            found[file.name] = Response("ok", 200, file.read_bytes(), headers)
     return found
 
 
 _FILES = _read_files()
 
 
-def page_file(name: str = "index.html") -> Answer:
-    """Give the page itself or one of its files."""
+def page_file(name: str = "index.html") -> Response:
+    """Return the page itself or one of its files."""
     return _FILES.get(name) or problem(404, "not_found", f"The page has no file {name!r}.")

@@ -1,4 +1,4 @@
-"""A mail as its reader sees it."""
+"""Parsing of mails."""
 
 from email.header import decode_header, make_header
 from email.message import Message
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Mail(msgspec.Struct, frozen=True, kw_only=True):
-    """A mail taken apart."""
+    """The parts of a mail that the sandbox shows."""
 
     message_id: str
     delivery_id: str | None
@@ -18,13 +18,13 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, str]
 
 
-def read_mail(content: bytes, *, headers_only: bool = False) -> Mail:
-    """Take a mail apart; of what is attached nothing is read.
+def parse_mail(content: bytes, *, headers_only: bool = False) -> Mail:
+    """Parse a mail; attachments are ignored.
 
     The old interface of the email package is used: the new one takes milliseconds for each mail.
     """
     message = BytesParser().parsebytes(content, headersonly=headers_only)
-    headers = {name: _readable(value) for name, value in message.raw_items()}
+    headers = {name: _decoded(value) for name, value in message.raw_items()}
     by_name = {name.lower(): value for name, value in headers.items()}
     return Mail(
         message_id=by_name.get("message-id", ""),
@@ -36,15 +36,15 @@ def read_mail(content: bytes, *, headers_only: bool = False) -> Mail:
     )
 
 
-def _readable(value: str) -> str:
-    """Unfold a header and decode its words, or its raw UTF-8."""
+def _decoded(value: str) -> str:
+    """Unfold a header and decode its encoded words, or its raw UTF-8."""
     line = "".join(value.split("\r\n")).encode("ascii", "surrogateescape").decode("utf-8", "replace")
     return str(make_header(decode_header(line))) if "=?" in line else line
 
 
-def _part(message: Message, kind: str) -> str | None:
+def _part(message: Message, content_type: str) -> str | None:
     for part in message.walk():
-        if part.get_content_type() == kind and part.get_content_disposition() != "attachment":
+        if part.get_content_type() == content_type and part.get_content_disposition() != "attachment":
             content = part.get_payload(decode=True)
             text = content.decode(_charset(part), "replace") if isinstance(content, bytes) else ""
             return text.replace("\r\n", "\n")

@@ -1,4 +1,4 @@
-"""The refusals of a mail server, as a table."""
+"""The refusals of a mail server."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -9,10 +9,7 @@ Stage = Literal["recipient", "content"]
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """What a server says in place of 250, and after which command.
-
-    `{address}` stands for the mailbox, which servers like to quote.
-    """
+    """The reply in place of 250, and the command after which it comes; `{address}` is the mailbox."""
 
     text: str
     stage: Stage = "recipient"
@@ -47,5 +44,5 @@ REFUSALS: Mapping[str, Refusal] = {
 
 
 def reply(code: str, address: str = "") -> str:
-    """Word a refusal as it goes over the wire."""
+    """Return the reply line of a refusal."""
     return f"{code} {REFUSALS[code].text.format(address=address)}"

@@ -1,4 +1,4 @@
-"""Virtual browsers: subscriptions with keys of their own, and the reading of what was encrypted for them."""
+"""Virtual browsers: subscriptions with keys of their own, and the decryption of their messages."""
 
 import hashlib
 import hmac
@@ -12,6 +12,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from tocsin.sandbox.certificates import write_private
+
 _SEED_BYTES = 32
 _SALT_BYTES = 16
 _LENGTH_AT = 20
@@ -23,14 +25,14 @@ _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
 class Keys(msgspec.Struct, frozen=True):
-    """What a browser gives a page to encrypt with."""
+    """The keys with which a message to a browser is encrypted."""
 
     p256dh: str
     auth: str
 
 
 class Subscription(msgspec.Struct, frozen=True, rename="camel"):
-    """A subscription as a page gets it from its browser."""
+    """A push subscription, as the browser API returns it."""
 
     endpoint: str
     expiration_time: None
@@ -38,11 +40,11 @@ class Subscription(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class UnreadableError(ValueError):
-    """A body that the browser it was sent to cannot decrypt."""
+    """A body that the browser cannot decrypt."""
 
 
 class Browser:
-    """One browser, which reads what is sent to it."""
+    """One browser with its private key."""
 
     def __init__(self, name: str, key: ec.EllipticCurvePrivateKey, auth: bytes) -> None:
         self.name = name
@@ -52,10 +54,10 @@ class Browser:
 
     @property
     def keys(self) -> Keys:
-        """What to encrypt with."""
+        """The keys of its subscription."""
         return Keys(_encoded(self._point), _encoded(self._auth))
 
-    def read(self, body: bytes) -> bytes:
+    def decrypt(self, body: bytes) -> bytes:
         """Decrypt a body of one record (RFC 8291)."""
         if len(body) <= _BODY_AT or body[_LENGTH_AT] != _POINT_BYTES:
             raise UnreadableError("the body is not one aes128gcm record with the sender's key in its header")
@@ -78,27 +80,21 @@ class Browser:
 
 
 class Browsers:
-    """Every browser there can be: its keys follow from its name and the sandbox's seed.
+    """The browser of every name; its keys are derived from the name and the sandbox's seed.
 
-    So a subscription outlives the sandbox that gave it, as long as its folder is kept.
+    So a subscription outlives the sandbox that issued it, as long as its folder is kept.
     """
 
-    def __init__(self, seed: bytes, *, kept: int) -> None:
-        self._seed = seed
+    def __init__(self, folder: Path, *, kept: int) -> None:
+        path = folder / "browsers.seed"
+        if not path.exists():
+            write_private(path, os.urandom(_SEED_BYTES))
+        self._seed = path.read_bytes()
         self._kept = kept
         self._known: dict[str, Browser] = {}
 
-    @classmethod
-    def prepare(cls, folder: Path, *, kept: int) -> "Browsers":
-        """Take the folder's seed, or make one."""
-        path = folder / "browsers.seed"
-        if not path.exists():
-            path.touch(mode=0o600)
-            path.write_bytes(os.urandom(_SEED_BYTES))
-        return cls(path.read_bytes(), kept=kept)
-
     def named(self, name: str) -> Browser:
-        """Give the browser of that name."""
+        """Return the browser with this name."""
         browser = self._known.get(name)
         if browser is None:
             number = int.from_bytes(hmac.digest(self._seed, b"key" + name.encode(), hashlib.sha512), "big")
@@ -110,11 +106,11 @@ class Browsers:
         return browser
 
     def path_of(self, name: str) -> str:
-        """Give what an endpoint ends with; nobody else can make it up."""
+        """Return the last part of a browser's endpoint, which cannot be guessed."""
         return f"{_encoded(name.encode())}.{_encoded(self._seal(name))}"
 
     def at(self, path: str) -> Browser | None:
-        """Find the browser that an endpoint belongs to."""
+        """Return the browser of an endpoint."""
         encoded, _, seal = path.partition(".")
         try:
             name = urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()

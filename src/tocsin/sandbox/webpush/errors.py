@@ -1,43 +1,44 @@
-"""How push services refuse: each by a status, and most by words of their own."""
+"""The error responses of push services."""
 
-from tocsin.sandbox.answers import Answer
+from collections.abc import Mapping
 
-_TEXT = ("content-type", "text/plain; charset=utf-8")
+from tocsin.sandbox.responses import TEXT, RefusedError, Response
+
+_CREDENTIALS_MISMATCH = (
+    "the VAPID credentials in the authorization header do not correspond to the credentials "
+    "used to create the subscriptions."
+)
+_TEXTS: Mapping[str, tuple[int, str]] = {
+    "BAD_REQUEST": (400, "Invalid request."),
+    "UNAUTHORIZED": (401, "The authorization header is missing or cannot be read."),
+    "FORBIDDEN": (403, "The signature of the authorization header is not valid."),
+    "VAPID_CREDENTIALS_MISMATCH": (403, _CREDENTIALS_MISMATCH),
+    "NOT_FOUND": (404, "There is no such subscription."),
+    "NOT_ACCEPTABLE": (406, "The sender is throttled."),
+    "GONE": (410, "push subscription has unsubscribed or expired."),
+    "PAYLOAD_TOO_LARGE": (413, "The body is larger than 4096 bytes."),
+    "TOO_MANY_REQUESTS": (429, "Too many messages."),
+    "INTERNAL_ERROR": (500, "Internal error."),
+    "BAD_GATEWAY": (502, "Bad gateway."),
+    "UNAVAILABLE": (503, "The service is not available."),
+}
 
 
-def refusal(code: str, status: int, words: str) -> Answer:
-    """Refuse with a line of text."""
-    return Answer(code, status, f"{words}\n".encode(), [_TEXT])
+def refused(code: str, text: str | None = None) -> RefusedError:
+    """Build the refusal of a code, with a text of its own or the usual one."""
+    status, usual = _TEXTS[code]
+    return RefusedError(Response(code, status, f"{text or usual}\n".encode(), [TEXT]))
 
 
-REFUSALS: dict[str, Answer] = {
-    answer.code: answer
-    for answer in (
-        refusal("BAD_REQUEST", 400, "Invalid request."),
-        # Apple's words for what Google answers by 403 and Mozilla by 401.
-        Answer("VAPID_PK_HASH_MISMATCH", 400, b'{"reason":"VapidPkHashMismatch"}'),
-        refusal("UNAUTHORIZED", 401, "The authorization header is missing or cannot be read."),
-        Answer(
-            "VAPID_PUBLIC_KEY_MISMATCH",
-            401,
-            b'{"code":401,"errno":109,"error":"Unauthorized","message":"VAPID public key mismatch"}',
-        ),
-        refusal("FORBIDDEN", 403, "The signature of the authorization header is not valid."),
-        refusal(
-            "VAPID_CREDENTIALS_MISMATCH",
-            403,
-            "the VAPID credentials in the authorization header do not correspond to the credentials "
-            "used to create the subscriptions.",
-        ),
-        refusal("NOT_FOUND", 404, "There is no such subscription."),
-        refusal("NOT_ACCEPTABLE", 406, "The sender is throttled."),
-        refusal("GONE", 410, "push subscription has unsubscribed or expired."),
-        refusal("PAYLOAD_TOO_LARGE", 413, "The body is larger than 4096 bytes."),
-        refusal("TOO_MANY_REQUESTS", 429, "Too many messages."),
-        refusal("INTERNAL_ERROR", 500, "Internal error."),
-        refusal("BAD_GATEWAY", 502, "Bad gateway."),
-        refusal("UNAVAILABLE", 503, "The service is not available."),
-        Answer("REDIRECT", 307, b"", [("location", "https://127.0.0.1:1/elsewhere")]),
-    )
+REFUSALS: Mapping[str, Response] = {
+    **{code: refused(code).response for code in _TEXTS},
+    # Apple's and Mozilla's bodies for what Google answers with VAPID_CREDENTIALS_MISMATCH.
+    "VAPID_PK_HASH_MISMATCH": Response("VAPID_PK_HASH_MISMATCH", 400, b'{"reason":"VapidPkHashMismatch"}'),
+    "VAPID_PUBLIC_KEY_MISMATCH": Response(
+        "VAPID_PUBLIC_KEY_MISMATCH",
+        401,
+        b'{"code":401,"errno":109,"error":"Unauthorized","message":"VAPID public key mismatch"}',
+    ),
+    "REDIRECT": Response("REDIRECT", 307, b"", [("location", "https://127.0.0.1:1/elsewhere")]),
 }
 """Every refusal that can be scripted."""

@@ -1,4 +1,4 @@
-"""What a push service asks of a request: headers in order and a signature that holds (RFC 8030, 8292)."""
+"""The push service's check of a request: its headers and its VAPID signature (RFC 8030, 8292)."""
 
 import re
 import time
@@ -9,9 +9,8 @@ import jwt
 import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from tocsin.sandbox.answers import Answer
-from tocsin.sandbox.service import Request
-from tocsin.sandbox.webpush.errors import REFUSALS, refusal
+from tocsin.sandbox.stand_in import Request
+from tocsin.sandbox.webpush.errors import refused
 
 LARGEST_BODY = 4_096
 _LONGEST_TOKEN_SECONDS = 86_400
@@ -22,8 +21,8 @@ _URGENCIES = frozenset({"very-low", "low", "normal", "high"})
 _CREDENTIALS = re.compile(r"vapid\s+(.+)", re.IGNORECASE)
 
 
-class Wish(msgspec.Struct, frozen=True):
-    """How a message is to be treated, by its headers."""
+class PushHeaders(msgspec.Struct, frozen=True):
+    """The headers that say how a message is delivered."""
 
     ttl: int
     urgency: str | None
@@ -31,63 +30,52 @@ class Wish(msgspec.Struct, frozen=True):
 
 
 class Signatures:
-    """Checks who signs requests; one that was found good is good until it runs out."""
+    """Checks VAPID signatures; a valid one is cached until it expires."""
 
     def __init__(self) -> None:
-        self._good: dict[tuple[str, str], tuple[str, float]] = {}
+        self._valid: dict[tuple[str, str], tuple[str, float]] = {}
 
-    def signer(self, authorization: str | None, origin: str) -> str | Answer:
-        """Give the public key of whoever signed for this origin, or refuse."""
-        parameters = _parameters(authorization)
-        if parameters is None:
-            return REFUSALS["UNAUTHORIZED"]
-        token, key = parameters
-        known, expires = self._good.get((token, origin), ("", 0.0))
+    def signer(self, authorization: str | None, origin: str) -> str:
+        """Return the public key that signed for this origin."""
+        token, key = _credentials(authorization)
+        known, expires = self._valid.get((token, origin), ("", 0.0))
         if known == key and time.time() < expires:
             return key
-        checked = _check(token, key, origin)
-        if isinstance(checked, Answer):
-            return checked
-        if len(self._good) >= _SIGNATURES_KEPT:
-            self._good.clear()
-        self._good[token, origin] = key, checked
+        expires = _check(token, key, origin)
+        if len(self._valid) >= _SIGNATURES_KEPT:
+            self._valid.clear()
+        self._valid[token, origin] = key, expires
         return key
 
 
-def read_wish(request: Request) -> Wish | Answer:
-    """Read the headers, or refuse what is missing or not as the RFC has it."""
+def parse_headers(request: Request) -> PushHeaders:
+    """Parse the headers of a message, and refuse those that are missing or not valid."""
     ttl, urgency, topic = (request.header(name) for name in ("ttl", "urgency", "topic"))
     if ttl is None or not (ttl.isascii() and ttl.isdigit()):
-        return _bad("The TTL header is missing or not a number of seconds.")
+        raise refused("BAD_REQUEST", "The TTL header is missing or not a number of seconds.")
     if urgency is not None and urgency not in _URGENCIES:
-        return _bad("The Urgency header is none of very-low, low, normal and high.")
+        raise refused("BAD_REQUEST", "The Urgency header is none of very-low, low, normal and high.")
     if topic is not None and not _TOPIC.fullmatch(topic):
-        return _bad("The Topic header is not 1 to 32 characters of the URL-safe base64 alphabet.")
+        text = "The Topic header is not 1 to 32 characters of the URL-safe base64 alphabet."
+        raise refused("BAD_REQUEST", text)
     if request.header("content-encoding") != "aes128gcm":
-        return _bad("The Content-Encoding header is not aes128gcm.")
+        raise refused("BAD_REQUEST", "The Content-Encoding header is not aes128gcm.")
     if len(request.body) > LARGEST_BODY:
-        return REFUSALS["PAYLOAD_TOO_LARGE"]
-    return Wish(int(ttl), urgency, topic)
+        raise refused("PAYLOAD_TOO_LARGE")
+    return PushHeaders(int(ttl), urgency, topic)
 
 
-def _bad(words: str) -> Answer:
-    return refusal("BAD_REQUEST", 400, words)
-
-
-def _forbidden(words: str) -> Answer:
-    return refusal("FORBIDDEN", 403, words)
-
-
-def _parameters(authorization: str | None) -> tuple[str, str] | None:
+def _credentials(authorization: str | None) -> tuple[str, str]:
     given = _CREDENTIALS.fullmatch(authorization or "")
-    if given is None:
-        return None
-    named = dict(part.strip().partition("=")[::2] for part in given[1].split(","))
+    named = dict(part.strip().partition("=")[::2] for part in given[1].split(",")) if given else {}
     token, key = named.get("t"), named.get("k")
-    return (token, key.rstrip("=")) if token and key else None
+    if not token or not key:
+        raise refused("UNAUTHORIZED")
+    return token, key.rstrip("=")
 
 
-def _check(token: str, key: str, origin: str) -> float | Answer:
+def _check(token: str, key: str, origin: str) -> float:
+    """Check a token and return when it expires."""
     try:
         point = urlsafe_b64decode(key + "=" * (-len(key) % 4))
         public = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), point)
@@ -95,13 +83,13 @@ def _check(token: str, key: str, origin: str) -> float | Answer:
             token, public, algorithms=["ES256"], audience=origin, options={"require": ["exp", "aud"]}
         )
     except jwt.ExpiredSignatureError:
-        return _forbidden("The token has expired.")
+        raise refused("FORBIDDEN", "The token has expired.") from None
     except jwt.InvalidAudienceError:
-        return _forbidden("The token is for another push service.")
+        raise refused("FORBIDDEN", "The token is for another push service.") from None
     except (jwt.PyJWTError, ValueError):
-        return REFUSALS["FORBIDDEN"]
+        raise refused("FORBIDDEN") from None
     if claims["exp"] > time.time() + _LONGEST_TOKEN_SECONDS + _CLOCK_SLACK_SECONDS:
-        return _forbidden("The token is valid for more than 24 hours.")
+        raise refused("FORBIDDEN", "The token is valid for more than 24 hours.")
     if not str(claims.get("sub", "")).startswith(("mailto:", "https:")):
-        return _forbidden("The token names nobody to ask, by mailto: or https:.")
+        raise refused("FORBIDDEN", "The token names nobody to ask, by mailto: or https:.")
     return float(claims["exp"])
