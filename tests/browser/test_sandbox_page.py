@@ -142,7 +142,7 @@ async def test_an_outage_is_begun_and_lifted_by_its_button(sandbox: Sandbox, pag
     assert await send(sandbox, "adas-phone") == 503
     assert sandbox.faults_of("apns").messages_outage() is None
 
-    await row.get_by_role("button", name="Lift outage of FCM").click()
+    await row.get_by_role("button", name="End outage of FCM").click()
     await expect(row.get_by_role("button", name="Begin outage of FCM")).to_be_visible()
     assert await send(sandbox, "adas-phone") == 200
     await expect(row).to_contain_text("UNAVAILABLE 1")

@@ -28,11 +28,7 @@ class Application:
     """Serves every listener of one sandbox."""
 
     def __init__(
-        self,
-        *,
-        stand_ins: Sequence[HttpStandIn],
-        grant_token: Callable[[Request], Response],
-        control: Control,
+        self, stand_ins: Sequence[HttpStandIn], grant_token: Callable[[Request], Response], control: Control
     ) -> None:
         self._stand_ins = stand_ins
         self._grant_token = grant_token

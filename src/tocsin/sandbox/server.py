@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,7 +22,7 @@ from tocsin.sandbox.listener import Listener
 from tocsin.sandbox.phones import Phones
 from tocsin.sandbox.settings import SandboxSettings
 from tocsin.sandbox.smtp.server import Smtp
-from tocsin.sandbox.stand_in import HttpStandIn, SandboxContext, StandIn
+from tocsin.sandbox.stand_in import SandboxContext, StandIn
 from tocsin.sandbox.webhook.service import Webhook
 from tocsin.sandbox.webpush.browsers import Subscription
 from tocsin.sandbox.webpush.service import WebPush
@@ -114,7 +113,15 @@ class Sandbox:
         http_stand_ins = (self.fcm, self.apns, self.expo, self.webpush, self.webhook)
         self._stand_ins = {stand_in.name: stand_in for stand_in in (*http_stand_ins, self.smtp)}
         self.smtp_port, self.smtps_port = await self.smtp.open(certificates, exits)
-        application = self._application(http_stand_ins)
+        control = Control(
+            phones=self.phones,
+            stand_ins=self._stand_ins,
+            fcm=self.fcm,
+            ca_pem=certificates.ca.read_bytes(),
+            subscribe=self.subscription,
+            reset=self.reset,
+        )
+        application = Application(http_stand_ins, self.fcm.grant_token, control)
         self._http = await self._listen(application, self.settings.http_port, None, exits)
         self._https = await self._listen(application, self.settings.https_port, certificates, exits)
         # Called first when closing: a hanging request would hold its listener back.
@@ -131,17 +138,6 @@ class Sandbox:
         exits.push_async_callback(listener.stop)
         await listener.start()
         return listener
-
-    def _application(self, stand_ins: Sequence[HttpStandIn]) -> Application:
-        control = Control(
-            phones=self.phones,
-            stand_ins=self._stand_ins,
-            fcm=self.fcm,
-            ca_pem=self._ca_file.read_bytes(),
-            subscribe=self.subscription,
-            reset=self.reset,
-        )
-        return Application(stand_ins=stand_ins, grant_token=self.fcm.grant_token, control=control)
 
 
 def _authority(listener: Listener) -> str:

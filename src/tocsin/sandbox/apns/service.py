@@ -63,8 +63,8 @@ class Apns(SinglePushStandIn):
         if request.method != "POST":
             self._refuse("MethodNotAllowed", request)
         token = request.path.removeprefix(_DEVICE)
-        reason = self.provider_tokens.error(request.header("authorization"), self.clock())
-        reason = reason or header_error(token, request)
+        authorization = request.header("authorization")
+        reason = self.provider_tokens.error(authorization, self.clock()) or header_error(token, request)
         if reason:
             self._refuse(reason, request)
         payload = parse_payload(request)

@@ -47,7 +47,10 @@ def request_error(code: str, message: str | None = None, details: Any = None) ->
     return Response(code, status, msgspec.json.encode({"errors": [error]}))
 
 
-REQUEST_ERRORS: Mapping[str, Response] = {code: request_error(code) for code in _STATUSES}
+REQUEST_ERRORS: Mapping[str, Response] = {
+    **{code: request_error(code) for code in _STATUSES},
+    "PUSH_TOO_MANY_EXPERIENCE_IDS": request_error("PUSH_TOO_MANY_EXPERIENCE_IDS", details={}),
+}
 """Every error response to a whole request, by its code."""
 
 

@@ -40,8 +40,6 @@ class _Scripted(NamedTuple):
 class _QuotaWindow:
     """Counts the messages that a quota let through in the current window; refused ones are not counted."""
 
-    __slots__ = ("_counts", "_ends", "quota")
-
     def __init__(self, quota: Quota) -> None:
         self.quota = quota
         self._ends = 0.0

@@ -62,11 +62,8 @@ def _quota_failure(subject: str, description: str) -> dict[str, Any]:
 def _error(
     code: str, http_status: int, message: str, *details: dict[str, Any], status: str | None = None
 ) -> Response:
-    error: dict[str, Any] = {
-        "code": http_status,
-        "message": message,
-        "status": status or _STATUSES[http_status],
-    }
+    status = status or _STATUSES[http_status]
+    error: dict[str, Any] = {"code": http_status, "message": message, "status": status}
     if details:
         error["details"] = details
     return Response(code, http_status, msgspec.json.format(msgspec.json.encode({"error": error}), indent=2))

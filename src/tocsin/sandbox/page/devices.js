@@ -25,7 +25,7 @@ export class Devices {
     this.#open = open;
   }
 
-  // Draws each device with what is new on it, the one that heard last in front.
+  // Draws the changed devices, the one with the newest message first.
   draw(devices, lively) {
     for (const device of devices) {
       const drawn = this.#drawn.get(device.key) ?? this.#make(device);
@@ -34,7 +34,7 @@ export class Devices {
     }
   }
 
-  // Takes from each device what is no longer kept, where it stands.
+  // Removes messages that are no longer kept, without moving the devices.
   trim(devices) {
     for (const device of devices) {
       const drawn = this.#drawn.get(device.key);
@@ -54,7 +54,7 @@ export class Devices {
     this.#list.replaceChildren();
   }
 
-  // Shows the devices that match alone and says how many they are.
+  // Shows only the devices that match, and returns their number.
   filter(matches) {
     let shown = 0;
     for (const { item, device } of this.#drawn.values()) {
@@ -155,7 +155,7 @@ function from(message) {
   return "Your app";
 }
 
-// The newest mail of a mailbox is shown as its reader sees it, in a frame that runs nothing.
+// The newest mail of a mailbox is shown as its reader sees it, in a frame without scripts.
 function showPreview(list, newest) {
   const present = list.querySelector(".preview");
   const wanted = newest.look.html ? mailAddress(newest.number) : null;
@@ -182,7 +182,7 @@ export function mailFrame(number, name) {
 
 const mailAddress = (number) => `/_sandbox/messages/${number}/html`;
 
-// Moving keeps focus and frames as they are where the browser knows how to.
+// `moveBefore` keeps focus and frames; not every browser has it.
 function toFront(list, item) {
   if (list.firstElementChild === item) return;
   if (list.moveBefore) list.moveBefore(item, list.firstElementChild);

@@ -1,4 +1,4 @@
-// Shows one message with all there is to know of it.
+// Shows one message with all its details.
 
 import { mailFrame, title } from "./devices.js";
 import { providerName } from "./words.js";

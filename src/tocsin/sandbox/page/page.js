@@ -1,4 +1,4 @@
-// Asks the sandbox for news every second and shows them.
+// Polls the sandbox every second and shows what is new.
 
 import { Devices, setText, title } from "./devices.js";
 import { open } from "./opened.js";

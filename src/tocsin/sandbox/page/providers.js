@@ -1,7 +1,7 @@
-// Draws what each stand-in counted, the faults in force and the switch of its outage.
+// Draws the counts, the active faults and the outage button of each stand-in.
 
 import { setText } from "./devices.js";
-import { counted, isTaken, number, providerName } from "./words.js";
+import { counted, isAccepted, number, providerName } from "./words.js";
 
 const MOST_CODES = 4;
 
@@ -20,9 +20,9 @@ export class Providers {
   draw(states) {
     for (const state of states) {
       const drawn = this.#drawn.get(state.name) ?? this.#make(state.name);
-      const words = JSON.stringify(state);
-      if (drawn.words === words) continue;
-      drawn.words = words;
+      const text = JSON.stringify(state);
+      if (drawn.text === text) continue;
+      drawn.text = text;
       drawn.state = state;
       update(drawn.item, state);
     }
@@ -32,7 +32,7 @@ export class Providers {
 
   #make(name) {
     const item = this.#template.content.firstElementChild.cloneNode(true);
-    const drawn = { item, state: null, words: "" };
+    const drawn = { item, state: null, text: "" };
     item.dataset.provider = name;
     item.querySelector("h3").textContent = providerName(name);
     item.querySelector(".outage").addEventListener("click", () => this.#toggle(name, !drawn.state.outage));
@@ -49,29 +49,29 @@ function update(item, state) {
   item.classList.toggle("idle", state.requests === 0);
   setText(part("provider_count"), number(state.delivered));
   setText(part("figures"), figures(state));
-  const codes = Object.entries(state.answers).sort(takenFirst);
+  const codes = Object.entries(state.answers).sort(acceptedFirst);
   part("mix").replaceChildren(...codes.map(([code, count]) => bar(code, count)));
   part("codes").replaceChildren(...codes.slice(0, MOST_CODES).map(([code, count]) => answer(code, count)), ...rest(codes));
   part("faults").replaceChildren(...faults(state).map(entry));
   const button = part("outage");
-  setText(button, state.outage ? "Lift outage" : "Begin outage");
+  setText(button, state.outage ? "End outage" : "Begin outage");
   button.ariaLabel = `${button.textContent} of ${providerName(state.name)}`;
 }
 
 function figures(state) {
   if (state.requests === 0) return "No requests yet";
   const parts = [counted(state.requests, "request"), `${number(state.delivered)} arrived`];
-  if (state.duplicates) parts.push(`${number(state.duplicates)} twice`);
+  if (state.duplicates) parts.push(`${number(state.duplicates)} duplicates`);
   return parts.join(" · ");
 }
 
-function takenFirst([code, count], [otherCode, otherCount]) {
-  return isTaken(otherCode) - isTaken(code) || otherCount - count;
+function acceptedFirst([code, count], [otherCode, otherCount]) {
+  return isAccepted(otherCode) - isAccepted(code) || otherCount - count;
 }
 
 function bar(code, count) {
   const element = document.createElement("i");
-  element.className = isTaken(code) ? "taken" : "refused";
+  element.className = isAccepted(code) ? "taken" : "refused";
   element.style.flexGrow = String(count);
   return element;
 }
@@ -79,7 +79,7 @@ function bar(code, count) {
 function answer(code, count) {
   const element = entry(code);
   const amount = document.createElement("b");
-  element.className = isTaken(code) ? "taken" : "refused";
+  element.className = isAccepted(code) ? "taken" : "refused";
   amount.textContent = number(count);
   element.append(" ", amount);
   return element;
@@ -93,7 +93,7 @@ function rest(codes) {
 function faults(state) {
   const { outage } = state;
   if (!outage) return state.faults;
-  const covered = { messages: "Messages are refused", tokens: "Access tokens are refused", everything: "All is refused" };
+  const covered = { messages: "Messages are refused", tokens: "Access tokens are refused", everything: "Everything is refused" };
   const length = outage.seconds ? ` for ${outage.seconds} s` : "";
   return [covered[outage.covers] + length, ...state.faults];
 }

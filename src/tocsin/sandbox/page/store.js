@@ -14,8 +14,8 @@ export class Store {
     return [...this.#devices.values()];
   }
 
-  // Takes messages, oldest first; gives the devices that heard something in the order of their last arrival,
-  // those that only lost their oldest messages, and those that have nothing left to show.
+  // Adds messages, oldest first. Returns the devices with new messages in the order of their last arrival,
+  // those that only lost their oldest messages, and those that have no messages left.
   take(arrived) {
     const changed = new Map();
     for (const message of arrived) {

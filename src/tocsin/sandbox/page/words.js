@@ -1,4 +1,4 @@
-// How things are called on the page.
+// The names, numbers and times that the page shows.
 
 const PROVIDERS = {
   fcm: "FCM",
@@ -9,11 +9,11 @@ const PROVIDERS = {
   webhook: "Webhook",
 };
 
-const TAKEN = new Set(["OK", "CREATED", "RECEIPTS", "VALIDATED"]);
+const ACCEPTED = new Set(["OK", "CREATED", "RECEIPTS", "VALIDATED"]);
 
 export const providerName = (name) => PROVIDERS[name] ?? name;
 
-export const isTaken = (code) => TAKEN.has(code);
+export const isAccepted = (code) => ACCEPTED.has(code);
 
 export const number = (value) => value.toLocaleString("en");
 
@@ -31,10 +31,10 @@ export const clock = (at) => at.toLocaleTimeString(undefined, { hour: "2-digit",
 
 export const day = (at) => at.toLocaleDateString(undefined, { weekday: "long", day: "numeric", month: "long" });
 
-// Names the sender of a mail alone, as mail programs do.
+// Returns the name of a sender without the address, as mail programs show it.
 export const senderName = (sender) => sender.replace(/\s*<[^>]*>\s*$/, "").replaceAll('"', "") || sender;
 
-// An image is named, never fetched: the page asks no other host for anything.
+// The page shows the name of an image and never loads it: it sends no request to another host.
 export function imageName(address) {
   try {
     const url = new URL(address);
