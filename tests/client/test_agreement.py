@@ -7,17 +7,9 @@ from tocsin import client
 from tocsin.api.person import devices
 from tocsin.api.producer import decisions, users
 from tocsin.client.calls import LARGEST_BATCH
-from tocsin.domain import decide, intent
-from tocsin.engine.inspect import explain, show
+from tocsin.domain import intent
 
 PAIRS = [
-    (client.Notification, show.Shown),
-    (client.Delivery, show.ShownDelivery),
-    (client.Attempt, show.ShownAttempt),
-    (client.Step, decide.Step),
-    (client.Explanation, explain.Explained),
-    (client.ExplainedRoute, explain.ExplainedRoute),
-    (client.ExplainedDevice, explain.ExplainedDevice),
     (client.Cancelled, decisions.Cancelled),
     (client.Rescheduled, decisions.Rescheduled),
     (client.User, users.User),

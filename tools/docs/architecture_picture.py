@@ -16,6 +16,7 @@ DUTIES: Mapping[str, tuple[str, str]] = {
     "store": ("Postgres: migrations, and the", "SQL next to its function"),
     "catalog": ("types and texts from a folder,", "checked before they are used"),
     "providers": ("a folder each: render, send,", "classify the answer"),
+    "wire": ("request and response types,", "shared with the client"),
     "domain": ("pure rules: states, plan, backoff,", "outcomes, fingerprint"),
 }
 BOX_WIDTH, BOX_HEIGHT, ROW = 232, 66, 108

@@ -3,22 +3,15 @@
 from tocsin.client.answers import (
     Accepted,
     Answer,
-    Attempt,
     Cancelled,
     Conflict,
-    Delivery,
     Device,
     Duplicate,
-    ExplainedDevice,
-    ExplainedRoute,
-    Explanation,
     Invalid,
-    Notification,
     PreferenceChanges,
     Preferences,
     Refusal,
     Rescheduled,
-    Step,
     Taken,
     User,
 )
@@ -41,6 +34,15 @@ from tocsin.client.errors import (
 from tocsin.client.intents import Intent, Question, new_key
 from tocsin.client.queue.buffer import QueueLimits
 from tocsin.domain.faults import Fault
+from tocsin.wire.notifications import (
+    Delivery,
+    ExplainedDevice,
+    ExplainedRoute,
+    Explanation,
+    Notification,
+    Step,
+)
+from tocsin.wire.notifications import FailedAttempt as Attempt
 
 __all__ = [
     "Accepted",

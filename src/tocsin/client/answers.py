@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -66,103 +66,6 @@ class Refusal(msgspec.Struct, frozen=True):
 
     intent: Intent
     answer: Conflict | Invalid
-
-
-class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule, asked once, and what it said."""
-
-    rule: str
-    result: str
-    detail: str
-    at: datetime
-    until: datetime | None = None
-
-
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """A failed attempt: when, and what it came to."""
-
-    at: datetime
-    outcome: str
-    code: str
-    detail: str
-
-
-class Delivery(msgspec.Struct, frozen=True, kw_only=True):
-    """A delivery, the reason it stands where it stands, and what can be done about it."""
-
-    delivery_id: UUID
-    route_id: str
-    channel: str
-    recipient: str
-    device_id: UUID | None
-    state: str
-    reason: str | None
-    held_by: str | None
-    due_at: datetime | None
-    created_at: datetime
-    settled_at: datetime | None
-    attempt_count: int
-    attempts: list[Attempt]
-    decisions: list[Step]
-    provider: str | None
-    provider_message_id: str | None
-    last_error_code: str | None
-    last_error: str | None
-    hint: str | None
-
-
-class Notification(msgspec.Struct, frozen=True, kw_only=True):
-    """A notification with its deliveries; `truncated` tells that it has more than are shown."""
-
-    notification_id: UUID
-    producer: str
-    idempotency_key: str
-    type: str
-    version: int
-    audience: dict[str, Any]
-    payload: dict[str, Any]
-    collapse_key: str | None
-    request_id: str | None
-    trace_id: str | None
-    occurred_at: datetime | None
-    send_at: datetime | None
-    send_at_local: datetime | None
-    expires_at: datetime | None
-    accepted_at: datetime
-    cancelled_at: datetime | None
-    deliveries: list[Delivery]
-    truncated: bool
-
-
-class ExplainedDevice(msgspec.Struct, frozen=True, kw_only=True):
-    """A device, an endpoint, a mailbox or a topic it would go to."""
-
-    device_id: UUID | None
-    provider: str
-    platform: str
-
-
-class ExplainedRoute(msgspec.Struct, frozen=True, kw_only=True):
-    """What would become of one recipient and channel: `outcome` is sent, held, skipped or expired."""
-
-    route_id: str
-    recipient: str
-    channel: str
-    outcome: str
-    at: datetime | None = None
-    reason: str | None = None
-    held_by: str | None = None
-    steps: list[Step]
-    devices: list[ExplainedDevice] = []
-
-
-class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """What would become of an intent at a moment."""
-
-    type: str
-    version: int
-    now: datetime
-    routes: list[ExplainedRoute]
 
 
 class Cancelled(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,9 +14,7 @@ from tocsin.client.answers import (
     Cancelled,
     Conflict,
     Duplicate,
-    Explanation,
     Invalid,
-    Notification,
     Rescheduled,
     Taken,
     User,
@@ -25,6 +23,7 @@ from tocsin.client.errors import UnreadableError
 from tocsin.client.exchange import Call, Plan, Reply
 from tocsin.client.intents import Intent, Question, wire
 from tocsin.client.replies import read
+from tocsin.wire.notifications import Explanation, Notification
 
 LARGEST_BATCH = 1_000
 # A quarter of what a server takes by default; one that takes less is answered by halving.

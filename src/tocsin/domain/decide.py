@@ -8,29 +8,13 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from tocsin.domain.catalog import Channel, NotificationType
-from tocsin.domain.delivery.reasons import Reason
+from tocsin.domain.delivery.reasons import Reason, Rule
 from tocsin.domain.people.preferences import Choice, StoredChoices, allows
 from tocsin.domain.plan import due_time
 from tocsin.domain.timing.quiet_hours import QuietHours, WindowChoice
 from tocsin.domain.timing.wall_clock import instant_of
 from tocsin.domain.timing.windows import hold_until
 from tocsin.domain.timing.zones import ZoneChoice, choose_zone
-
-Rule: TypeAlias = Literal[
-    "cancelled",
-    "time_to_live",
-    "collapse_key",
-    "preference",
-    "toggle",
-    "failover",
-    "order",
-    "local_time",
-    "quiet_hours",
-    "limit",
-    "digest",
-    "device",
-    "provider",
-]
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -21,10 +21,11 @@ from tocsin.domain.timing.quiet_hours import QuietHours
 from tocsin.engine.accept.answers import Accepted
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.dispatch.rules import Triage
-from tocsin.engine.inspect.explain import Explained, Explainer
+from tocsin.engine.inspect.explain import Explainer
 from tocsin.engine.inspect.show import show
 from tocsin.store.deliveries.holds import cancel, reschedule
 from tocsin.store.people.preferences import refuse
+from tocsin.wire import notifications as wire
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -573,10 +574,10 @@ async def test_explain_tells_when_the_digest_leaves(stage: Stage, provider: Stub
         ),
     )
 
-    async def explained() -> tuple[str, Any, Step]:
+    async def explained() -> tuple[str, Any, wire.Step]:
         async with stage.pool.acquire() as connection:
             told = await explainer.explain(connection, "shop", intent, stage.clock())
-        assert isinstance(told, Explained)
+        assert isinstance(told, wire.Explanation)
         (route,) = told.routes
         return route.outcome, route.at, route.steps[0]
 

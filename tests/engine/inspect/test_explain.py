@@ -13,7 +13,8 @@ from tocsin.domain.limits import LimitsSettings
 from tocsin.domain.timing.quiet_hours import QuietHours, QuietHoursSettings
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.dispatch.rules import Triage
-from tocsin.engine.inspect.explain import Explained, ExplainedRoute, Explainer
+from tocsin.engine.inspect.explain import Explainer
+from tocsin.wire.notifications import ExplainedRoute, Explanation
 
 START = datetime(2026, 11, 15, 0, 7, tzinfo=UTC)
 ZONES = ("Europe/Istanbul", "America/New_York", "Asia/Kathmandu", "Pacific/Apia", "Nowhere/Else", None)
@@ -83,7 +84,7 @@ def explainer(stage: Stage) -> Explainer:
 async def explained(stage: Stage, **changes: Any) -> ExplainedRoute:
     async with stage.pool.acquire() as connection:
         told = await explainer(stage).explain(connection, "shop", an_intent("ada", **changes), stage.clock())
-    assert isinstance(told, Explained)
+    assert isinstance(told, Explanation)
     (route,) = told.routes
     return route
 

@@ -27,10 +27,10 @@ from tocsin.api.producer.intents import read_question
 from tocsin.api.services import services_of
 from tocsin.domain.intent import Intent, Key, Moment
 from tocsin.engine.accept.answers import Unreadable
-from tocsin.engine.inspect.explain import Explained
 from tocsin.store import notifications
 from tocsin.store.deliveries import holds
 from tocsin.store.pool import Connection
+from tocsin.wire.notifications import Explanation
 
 
 class At(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -75,7 +75,7 @@ class Rescheduled(msgspec.Struct, frozen=True):
             access=KeyMay(Right.ACCEPT),
             query=At,
             body=Intent,
-            answers={200: Explained},
+            answers={200: Explanation},
             problems=(MALFORMED_JSON, BODY_TOO_LARGE, INVALID_QUERY, INVALID_INTENT),
             example={
                 "type": "new_customer",

@@ -31,8 +31,9 @@ from tocsin.api.services import services_of
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
 from tocsin.engine.accept.answers import Accepted, Answer, Conflict, Duplicate, Invalid
-from tocsin.engine.inspect.show import Shown, show
+from tocsin.engine.inspect.show import show
 from tocsin.store import notifications
+from tocsin.wire.notifications import Notification
 
 LARGEST_BATCH = 1_000
 
@@ -171,7 +172,7 @@ async def accept_batch(request: Request[Any, Any, Any]) -> ASGIResponse:
             tag=Tag.NOTIFICATIONS,
             summary="See a notification with its deliveries, their attempts and reasons",
             access=KeyMay(Right.SEE_OWN),
-            answers={200: Shown},
+            answers={200: Notification},
             problems=(NOT_FOUND,),
         )
     ),

@@ -15,9 +15,9 @@ from tocsin.domain.errors import FaultsError
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
 from tocsin.engine.clock import utc_now
-from tocsin.engine.inspect.explain import Explained, ExplainedRoute
 from tocsin.settings import Settings
 from tocsin.store.pool import Pool
+from tocsin.wire.notifications import ExplainedRoute, Explanation
 
 COLOURS = {"sent": "green", "held": "yellow", "skipped": "yellow", "expired": "yellow"}
 
@@ -39,7 +39,7 @@ def explain(
     """Tell what would become of a notification, and why; nothing is sent."""
     now = _read_moment(at) if at else utc_now()
 
-    async def work(settings: Settings, pool: Pool) -> Explained | list[Fault]:
+    async def work(settings: Settings, pool: Pool) -> Explanation | list[Fault]:
         async with known_toggles(settings, pool) as toggles, pool.acquire() as connection:
             asked = explainer(settings, read_catalog(settings), toggles)
             return await asked.explain(connection, producer, intent, now)
@@ -56,7 +56,7 @@ def explain(
 
 
 def _print(route: ExplainedRoute) -> None:
-    colour = COLOURS[route.outcome]
+    colour = COLOURS.get(route.outcome, "default")
     when = f" at {moment(route.at)}" if route.at else ""
     why = f" ({route.reason or route.held_by})" if route.reason or route.held_by else ""
     console.print(f"\n[{colour}]{route.outcome}[/]{when}{why}  {escape(route.route_id)}", soft_wrap=True)

@@ -8,10 +8,10 @@ import typer
 from tocsin.cli.access import with_pool
 from tocsin.cli.notifications.timeline import print_timeline
 from tocsin.cli.output import AsJson, complain, print_json
-from tocsin.engine.inspect.show import Shown
 from tocsin.engine.inspect.show import show as read
 from tocsin.settings import Settings
 from tocsin.store.pool import Pool
+from tocsin.wire.notifications import Notification
 
 
 def add_to(app: typer.Typer) -> None:
@@ -25,7 +25,7 @@ def show(
 ) -> None:
     """Show what became of a notification, and why."""
 
-    async def work(_: Settings, pool: Pool) -> Shown | None:
+    async def work(_: Settings, pool: Pool) -> Notification | None:
         async with pool.acquire() as connection:
             return await read(connection, notification_id)
 

@@ -7,11 +7,10 @@ from typing import NamedTuple
 from rich.markup import escape
 
 from tocsin.cli.output import clock_time, console, moment
-from tocsin.domain.decide import Step
 from tocsin.domain.delivery.reasons import MEANING as REASONS
 from tocsin.domain.delivery.reasons import Reason
 from tocsin.domain.delivery.states import MEANING, WAITING, State
-from tocsin.engine.inspect.show import Shown, ShownDelivery
+from tocsin.wire.notifications import Delivery, Notification, Step
 
 COLOURS = {
     State.SENT: "green",
@@ -34,7 +33,7 @@ class Event(NamedTuple):
     detail: str
 
 
-def print_timeline(shown: Shown) -> None:
+def print_timeline(shown: Notification) -> None:
     """Print what happened and where each delivery stands."""
     console.print(f"[bold]{escape(shown.type)}[/] v{shown.version}  {shown.notification_id}")
     key = escape(shown.idempotency_key)
@@ -62,12 +61,12 @@ def print_steps(steps: Sequence[Step], *, passed: bool) -> None:
         console.print(text, markup=False, soft_wrap=True)
 
 
-def is_settled(shown: Shown) -> bool:
+def is_settled(shown: Notification) -> bool:
     """Tell whether nothing of a notification waits any more."""
     return all(delivery.state not in WAITING for delivery in shown.deliveries)
 
 
-def _events(shown: Shown) -> Iterator[Event]:
+def _events(shown: Notification) -> Iterator[Event]:
     count = len(shown.deliveries)
     yield Event(shown.accepted_at, "accepted ", f"{count} {'delivery' if count == 1 else 'deliveries'}")
     for delivery in shown.deliveries:
@@ -79,8 +78,8 @@ def _events(shown: Shown) -> Iterator[Event]:
             yield Event(delivery.settled_at, f"{delivery.state:<9}", delivery.route_id)
 
 
-def _print_delivery(delivery: ShownDelivery) -> None:
-    colour = COLOURS.get(delivery.state, "default")
+def _print_delivery(delivery: Delivery) -> None:
+    colour = COLOURS.get(State(delivery.state), "default")
     console.print(
         f"  [{colour}]{delivery.state}[/] {escape(delivery.route_id)}", _device(delivery), soft_wrap=True
     )
@@ -88,17 +87,18 @@ def _print_delivery(delivery: ShownDelivery) -> None:
     print_steps(delivery.decisions, passed=False)
 
 
-def _device(delivery: ShownDelivery) -> str:
+def _device(delivery: Delivery) -> str:
     return f"device {delivery.device_id}" if delivery.device_id else ""
 
 
-def _explanation(delivery: ShownDelivery) -> str:
+def _explanation(delivery: Delivery) -> str:
+    state = State(delivery.state)
     if delivery.reason:
         return f"{delivery.reason}: {REASONS[Reason(delivery.reason)]}"
-    if delivery.state in WAITING:
+    if state in WAITING:
         held = f"held by {delivery.held_by}" if delivery.held_by else f"due {moment(delivery.due_at)}"
-        return f"{MEANING[delivery.state]}; {held}"
-    if delivery.state is State.SENT:
+        return f"{MEANING[state]}; {held}"
+    if state is State.SENT:
         return f"taken by {delivery.provider} as {delivery.provider_message_id}"
-    said = f"{MEANING[delivery.state]}: {delivery.last_error_code or 'no code'}"
+    said = f"{MEANING[state]}: {delivery.last_error_code or 'no code'}"
     return f"{said} ({delivery.hint})" if delivery.hint else said

@@ -25,12 +25,13 @@ from tocsin.cli.run.supervisor import run_tree
 from tocsin.compose import migrated_pool
 from tocsin.domain.errors import TocsinError
 from tocsin.engine.clock import utc_now
-from tocsin.engine.inspect.show import Shown, show
+from tocsin.engine.inspect.show import show
 from tocsin.sandbox import Sandbox, SandboxSettings
 from tocsin.sandbox.appearance import appearance
 from tocsin.settings import Settings
 from tocsin.store.embedded import EmbeddedPostgres
 from tocsin.store.pool import Pool
+from tocsin.wire.notifications import Notification
 
 
 class Person(NamedTuple):
@@ -174,7 +175,7 @@ async def _wait_until_ready(client: Client, tree: asyncio.Task[None]) -> None:
     await tree
 
 
-async def _wait_until_settled(pool: Pool, notification_id: UUID) -> Shown:
+async def _wait_until_settled(pool: Pool, notification_id: UUID) -> Notification:
     async with asyncio.timeout(READY_WITHIN), pool.acquire() as connection:
         while True:
             shown = await show(connection, notification_id)

@@ -13,7 +13,6 @@ from tocsin.client.answers import (
     Cancelled,
     Conflict,
     Duplicate,
-    Explanation,
     Invalid,
     Rescheduled,
 )
@@ -23,6 +22,7 @@ from tocsin.client.testing.checks import intent_faults
 from tocsin.client.testing.notifications import Notifications, Recorded, shown
 from tocsin.client.testing.people import People
 from tocsin.domain.faults import Fault
+from tocsin.wire.notifications import Explanation
 
 _MISSING = "There is no such thing."
 

@@ -7,10 +7,11 @@ from uuid import UUID
 
 import msgspec
 
-from tocsin.client.answers import Accepted, Answer, Conflict, Duplicate, Invalid, Notification
+from tocsin.client.answers import Accepted, Answer, Conflict, Duplicate, Invalid
 from tocsin.client.testing.checks import intent_faults
 from tocsin.domain.faults import Fault
 from tocsin.domain.ids import uuid7
+from tocsin.wire.notifications import Notification
 
 _NOT_CONTENT = {"idempotency_key", "request_id", "trace_id"}
 

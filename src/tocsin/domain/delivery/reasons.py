@@ -2,6 +2,24 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Literal, TypeAlias
+
+# The rules that decide on a delivery, in no particular order.
+Rule: TypeAlias = Literal[
+    "cancelled",
+    "time_to_live",
+    "collapse_key",
+    "preference",
+    "toggle",
+    "failover",
+    "order",
+    "local_time",
+    "quiet_hours",
+    "limit",
+    "digest",
+    "device",
+    "provider",
+]
 
 
 class Reason(StrEnum):

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Literal
-from uuid import UUID
 
 import msgspec
 
@@ -28,41 +27,11 @@ from tocsin.store.notifications import NewNotification
 from tocsin.store.people import suppressions
 from tocsin.store.people.profiles import RecipientProfile, people
 from tocsin.store.pool import Connection
+from tocsin.wire.notifications import ExplainedDevice, ExplainedRoute, Explanation, wire_steps
 
 MOST_HOLDS = 20
 
 _steps = msgspec.json.Decoder(list[Step])
-
-
-class ExplainedDevice(msgspec.Struct, frozen=True):
-    """A device, an endpoint, a mailbox or a topic it would go to; only the first two have an id."""
-
-    device_id: UUID | None
-    provider: str
-    platform: str
-
-
-class ExplainedRoute(msgspec.Struct, frozen=True, kw_only=True):
-    """What would become of one recipient and channel: sent at a time, held, or never sent."""
-
-    route_id: str
-    recipient: str
-    channel: str
-    outcome: Literal["sent", "held", "skipped", "expired"]
-    at: datetime | None = None
-    reason: str | None = None
-    held_by: str | None = None
-    steps: list[Step]
-    devices: list[ExplainedDevice] = []
-
-
-class Explained(msgspec.Struct, frozen=True, kw_only=True):
-    """What would become of an intent at a moment."""
-
-    type: str
-    version: int
-    now: datetime
-    routes: list[ExplainedRoute]
 
 
 class Explainer(msgspec.Struct, frozen=True):
@@ -73,7 +42,7 @@ class Explainer(msgspec.Struct, frozen=True):
 
     async def explain(
         self, connection: Connection, producer: str, intent: Intent, now: datetime
-    ) -> Explained | list[Fault]:
+    ) -> Explanation | list[Fault]:
         """Tell what would happen to an intent, or what is wrong with it."""
         accepted = self.planner.check(producer, intent, now)
         if isinstance(accepted, list):
@@ -95,7 +64,7 @@ class Explainer(msgspec.Struct, frozen=True):
             )
             for each in accepted.deliveries
         ]
-        return Explained(type=accepted.type, version=accepted.version, now=now, routes=routes)
+        return Explanation(type=accepted.type, version=accepted.version, now=now, routes=routes)
 
     async def _route(
         self,
@@ -241,6 +210,6 @@ def _route(
         at=at,
         reason=reason,
         held_by=held_by,
-        steps=list(steps),
+        steps=wire_steps(steps),
         devices=[ExplainedDevice(each.id, each.provider, each.platform) for each in devices],
     )

@@ -1,0 +1,112 @@
+"""Notifications as the API shows them: with their deliveries, or as they would be decided."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+import msgspec
+
+from tocsin.wire.open_values import EXPLAINED_OUTCOMES, RULE_RESULTS, RULES, STATES
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The result of one rule that was applied to a delivery."""
+
+    rule: Annotated[str, RULES]
+    result: Annotated[str, RULE_RESULTS]
+    detail: str
+    at: datetime
+    until: datetime | None = None
+
+
+class FailedAttempt(msgspec.Struct, frozen=True, kw_only=True):
+    """A failed attempt: its time, outcome and error code."""
+
+    at: datetime
+    outcome: str
+    code: str
+    detail: str
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+    """A delivery with its state, the reason for it, and a hint what to do about an error."""
+
+    delivery_id: UUID
+    route_id: str
+    channel: str
+    recipient: str
+    device_id: UUID | None
+    state: Annotated[str, STATES]
+    reason: str | None
+    held_by: str | None
+    due_at: datetime | None
+    created_at: datetime
+    settled_at: datetime | None
+    attempt_count: int
+    attempts: list[FailedAttempt]
+    decisions: list[Step]
+    provider: str | None
+    provider_message_id: str | None
+    last_error_code: str | None
+    last_error: str | None
+    hint: str | None
+
+
+class Notification(msgspec.Struct, frozen=True, kw_only=True):
+    """A notification with its deliveries; `truncated` if it has more than are listed."""
+
+    notification_id: UUID
+    producer: str
+    idempotency_key: str
+    type: str
+    version: int
+    audience: dict[str, Any]
+    payload: dict[str, Any]
+    collapse_key: str | None
+    request_id: str | None
+    trace_id: str | None
+    occurred_at: datetime | None
+    send_at: datetime | None
+    send_at_local: datetime | None
+    expires_at: datetime | None
+    accepted_at: datetime
+    cancelled_at: datetime | None
+    deliveries: list[Delivery]
+    truncated: bool
+
+
+class ExplainedDevice(msgspec.Struct, frozen=True):
+    """A device, endpoint, mailbox or topic that would receive it; only the first two have an id."""
+
+    device_id: UUID | None
+    provider: str
+    platform: str
+
+
+class ExplainedRoute(msgspec.Struct, frozen=True, kw_only=True):
+    """What would happen for one recipient and channel: sent at a time, held, or never sent."""
+
+    route_id: str
+    recipient: str
+    channel: str
+    outcome: Annotated[str, EXPLAINED_OUTCOMES]
+    at: datetime | None = None
+    reason: str | None = None
+    held_by: str | None = None
+    steps: list[Step]
+    devices: list[ExplainedDevice] = []
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """What would happen to an intent if it were accepted at `now`."""
+
+    type: str
+    version: int
+    now: datetime
+    routes: list[ExplainedRoute]
+
+
+def wire_steps(steps: Iterable[msgspec.Struct]) -> list[Step]:
+    """Convert the steps of a domain decision."""
+    return msgspec.convert(list(steps), list[Step], from_attributes=True)

@@ -1,0 +1,20 @@
+"""Text fields of responses with a documented set of values that may grow."""
+
+from collections.abc import Iterable
+from typing import get_args
+
+from msgspec import Meta
+
+from tocsin.domain.delivery.reasons import Rule
+from tocsin.domain.delivery.states import State
+
+
+def documented(values: Iterable[str]) -> Meta:
+    """List the known values in the schema, but accept others: a newer server may have more."""
+    return Meta(extra_json_schema={"enum": list(values)})
+
+
+STATES = documented(State)
+RULES = documented(get_args(Rule))
+RULE_RESULTS = documented(("pass", "hold", "skip"))
+EXPLAINED_OUTCOMES = documented(("sent", "held", "skipped", "expired"))
