@@ -1,4 +1,4 @@
-"""Fixtures for the tests of applications that send by Tocsin; nothing is loaded until one is asked for."""
+"""Fixtures for the tests of applications that send by Tocsin; nothing is imported until one is used."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,14 +13,14 @@ _CATALOG = "tocsin_catalog"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let a project name its catalog."""
+    """Add the option that names the project's catalog."""
     parser.addini(_CATALOG, "The catalog that tocsin_server loads; a folder beside the ini-file.", default="")
 
 
 @pytest.fixture
 def tocsin_fake() -> "Iterator[FakeTocsin]":
-    """Give a client that reaches no server and remembers what it was given."""
-    from tocsin.client.testing import FakeTocsin  # noqa: PLC0415 - only who asks for it pays for it
+    """Return a client that reaches no server and records what it is given."""
+    from tocsin.client.testing import FakeTocsin  # noqa: PLC0415 - imported only where it is used
 
     with FakeTocsin() as fake:
         yield fake
@@ -28,7 +28,7 @@ def tocsin_fake() -> "Iterator[FakeTocsin]":
 
 @pytest.fixture(scope="session")
 def tocsin_server(request: pytest.FixtureRequest) -> "Iterator[RunningTocsin]":
-    """Give a real Tocsin with its own database and stand-ins for the providers, one for the whole run."""
+    """Return a real Tocsin with its own database and sandbox providers, one for the whole run."""
     from tocsin.client.testing.server import missing_packages, running  # noqa: PLC0415 - as above
 
     if missing := missing_packages():

@@ -6,25 +6,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tocsin.client.calls import cut
+from tocsin.client.calls import split
 from tocsin.client.errors import UnavailableError
 from tocsin.client.exchange import (
     Attempts,
     Call,
-    Link,
-    Lost,
-    Patience,
-    Plan,
+    CallOptions,
+    Flow,
+    NoReply,
     Reply,
+    RetryPolicy,
     Secret,
     attempts,
-    may_pass,
-    pause,
+    is_retryable,
+    retry_delay,
 )
 
-BACKOFF = Patience().backoff
+BACKOFF = RetryPolicy().backoff
 outcomes = st.one_of(
-    st.just(Lost("gone")),
+    st.just(NoReply("gone")),
     st.builds(
         Reply,
         status=st.sampled_from([429, 500, 502, 503, 504]),
@@ -34,7 +34,7 @@ outcomes = st.one_of(
 )
 
 
-def _one_call() -> Plan[int]:
+def _one_call() -> Flow[int]:
     reply = yield Call("GET", "/")
     return reply.status
 
@@ -56,11 +56,11 @@ class Hours:
     st.floats(0.1, 60),
 )
 def test_it_ends_within_its_deadline_and_its_retries(
-    story: list[tuple[Reply | Lost, float]], chance: float, retries: int, deadline: float
+    story: list[tuple[Reply | NoReply, float]], chance: float, retries: int, deadline: float
 ) -> None:
     clock = Hours()
-    patience = Patience(timeout=20, deadline=deadline, retries=retries)
-    under_way = attempts(_one_call(), Link(Secret("key"), patience, clock, lambda: chance))
+    policy = RetryPolicy(timeout=20, deadline=deadline, retries=retries)
+    under_way = attempts(_one_call(), CallOptions(Secret("key"), policy, clock, lambda: chance))
 
     with pytest.raises(UnavailableError) as gave_up:
         _live_through(under_way, story, clock)
@@ -69,7 +69,7 @@ def test_it_ends_within_its_deadline_and_its_retries(
     assert clock.now <= deadline + 0.1
 
 
-def _live_through(under_way: Attempts[int], story: list[tuple[Reply | Lost, float]], clock: Hours) -> None:
+def _live_through(under_way: Attempts[int], story: list[tuple[Reply | NoReply, float]], clock: Hours) -> None:
     request = next(under_way)
     for outcome, takes in story:
         clock.now += request.after + min(takes, request.timeout)
@@ -78,27 +78,27 @@ def _live_through(under_way: Attempts[int], story: list[tuple[Reply | Lost, floa
 
 @given(st.integers(1, 30), st.floats(0, 0.999))
 def test_waits_grow_and_are_spread(attempt: int, chance: float) -> None:
-    wait = pause(Lost("gone"), attempt, BACKOFF, chance)
+    wait = retry_delay(NoReply("gone"), attempt, BACKOFF, chance)
 
     assert 0.05 <= wait <= 7.5
-    assert wait <= pause(Lost("gone"), attempt + 1, BACKOFF, chance)
+    assert wait <= retry_delay(NoReply("gone"), attempt + 1, BACKOFF, chance)
 
 
 def test_an_asked_wait_is_a_lower_bound() -> None:
-    assert pause(Reply(503, b"", "4"), 1, BACKOFF, 0.5) == 4
-    assert pause(Reply(503, b"", "0"), 1, BACKOFF, 0.5) == pytest.approx(0.1)
+    assert retry_delay(Reply(503, b"", "4"), 1, BACKOFF, 0.5) == 4
+    assert retry_delay(Reply(503, b"", "0"), 1, BACKOFF, 0.5) == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize("status", [200, 202, 301, 400, 401, 403, 404, 405, 409, 413, 422, 501])
 def test_an_answer_that_stands_is_not_asked_for_again(status: int) -> None:
-    assert not may_pass(Reply(status, b""))
+    assert not is_retryable(Reply(status, b""))
 
 
 @given(st.lists(st.integers(1, 3_000), max_size=60), st.integers(1, 10), st.integers(1_000, 8_000))
 def test_runs_hold_everything_once_in_order_and_no_more_than_allowed(
     sizes: list[int], most: int, most_bytes: int
 ) -> None:
-    runs = cut(sizes, most, most_bytes)
+    runs = split(sizes, most, most_bytes)
 
     assert [at for start, end in runs for at in range(start, end)] == list(range(len(sizes)))
     for start, end in runs:

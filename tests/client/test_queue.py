@@ -8,26 +8,26 @@ import pytest
 
 from tests.waiting import until
 from tocsin.client import AsyncTocsin, QueueFullError, QueueLimits, Tocsin, UnavailableError, UnsentError
-from tocsin.client.exchange import Lost, Reply, Request
+from tocsin.client.exchange import NoReply, Reply, Request
 from tocsin.client.testing import FakeTocsin
-from tocsin.client.testing.in_memory import InMemory
+from tocsin.client.testing.recording import Recording
 
 NEVER = QueueLimits(bound=3, linger_seconds=3_600)
 
 
 class Line:
-    """A line to a server in memory that can be cut, and tells how each request was carried."""
+    """A transport with a recording that can be cut, and tells when each request was sent."""
 
     def __init__(self) -> None:
-        self.memory = InMemory()
+        self.recording = Recording()
         self.is_cut = False
         self.paths: list[str] = []
-        self.carried = threading.Event()
+        self.reached = threading.Event()
 
-    def carry(self, request: Request) -> Reply | Lost:
+    def send(self, request: Request) -> Reply | NoReply:
         self.paths.append(request.call.path)
-        outcome = Lost("it is cut") if self.is_cut else self.memory.answer(request)
-        self.carried.set()
+        outcome = NoReply("it is cut") if self.is_cut else self.recording.reply(request)
+        self.reached.set()
         return outcome
 
     def close(self) -> None:
@@ -35,15 +35,15 @@ class Line:
 
     @property
     def keys(self) -> list[str]:
-        return [each.idempotency_key for each in self.memory.notifications.recorded]
+        return [each.idempotency_key for each in self.recording.notifications]
 
 
 class AsyncLine:
     def __init__(self, line: Line) -> None:
         self._line = line
 
-    async def carry(self, request: Request) -> Reply | Lost:
-        return self._line.carry(request)
+    async def send(self, request: Request) -> Reply | NoReply:
+        return self._line.send(request)
 
     async def close(self) -> None:
         """Hold nothing."""
@@ -69,7 +69,7 @@ def test_it_is_sent_soon_without_being_asked(line: Line) -> None:
     limits = QueueLimits(linger_seconds=0.01)
     with Tocsin("http://tocsin.invalid", "key", queue_limits=limits, transport=line) as client:
         key = client.queue("new_customer", users=["42"])
-        assert line.carried.wait(10)
+        assert line.reached.wait(10)
 
         assert line.keys == [key]
 
@@ -79,7 +79,7 @@ def test_a_full_batch_does_not_wait_for_company(line: Line) -> None:
     with Tocsin("http://tocsin.invalid", "key", queue_limits=limits, transport=line) as client:
         _queue(client, 1_000)
 
-        assert line.carried.wait(10)
+        assert line.reached.wait(10)
 
 
 def test_what_is_queued_is_sent_together_in_order(line: Line, patient: Tocsin) -> None:
@@ -159,10 +159,10 @@ def test_trouble_in_the_background_is_tried_again(line: Line) -> None:
     line.is_cut = True
     with Tocsin("http://tocsin.invalid", "key", retries=0, queue_limits=limits, transport=line) as client:
         key = client.queue("new_customer", users=["42"])
-        assert line.carried.wait(10)
+        assert line.reached.wait(10)
         line.is_cut = False
-        line.carried.clear()
-        assert line.carried.wait(10)
+        line.reached.clear()
+        assert line.reached.wait(10)
 
     assert line.keys == [key]
 
@@ -196,7 +196,7 @@ def test_what_happens_to_a_payload_later_does_not_count(line: Line, patient: Toc
 
     patient.flush()
 
-    [recorded] = line.memory.notifications.recorded
+    [recorded] = line.recording.notifications
     assert recorded.payload == {"customer_name": "Ada"}
 
 
@@ -211,7 +211,7 @@ async def test_a_flush_that_is_cancelled_loses_nothing(line: Line) -> None:
     async with AsyncTocsin("http://tocsin.invalid", "key", queue_limits=NEVER, transport=stuck) as client:
         keys = [await client.queue("new_customer", users=["42"]) for _ in range(2)]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(stuck, "carry", hang)
+            patch.setattr(stuck, "send", hang)
             flushing = asyncio.create_task(client.flush())
             await reached.wait()
             flushing.cancel()

@@ -1,20 +1,5 @@
-"""What a producer imports: `Tocsin` for threads, `AsyncTocsin` for event loops."""
+"""The Python client: `Tocsin` for threads, `AsyncTocsin` for event loops."""
 
-from tocsin.client.answers import (
-    Accepted,
-    Answer,
-    Cancelled,
-    Conflict,
-    Device,
-    Duplicate,
-    Invalid,
-    PreferenceChanges,
-    Preferences,
-    Refusal,
-    Rescheduled,
-    Taken,
-    User,
-)
 from tocsin.client.blocking import Person, Tocsin
 from tocsin.client.concurrent import AsyncPerson, AsyncTocsin
 from tocsin.client.errors import (
@@ -25,24 +10,28 @@ from tocsin.client.errors import (
     QueueFullError,
     RateLimitedError,
     RefusedError,
-    TocsinError,
     UnauthorizedError,
     UnavailableError,
     UnreadableError,
     UnsentError,
 )
-from tocsin.client.intents import Intent, Question, new_key
+from tocsin.client.intents import Intent, Question, Refusal, new_key
 from tocsin.client.queue.buffer import QueueLimits
+from tocsin.domain.errors import TocsinError
 from tocsin.domain.faults import Fault
+from tocsin.wire.answers import Accepted, Answer, Conflict, Duplicate, Invalid, Taken
 from tocsin.wire.notifications import (
+    Cancelled,
     Delivery,
     ExplainedDevice,
     ExplainedRoute,
     Explanation,
     Notification,
+    Rescheduled,
     Step,
 )
 from tocsin.wire.notifications import FailedAttempt as Attempt
+from tocsin.wire.people import Device, PreferenceChanges, Preferences, User
 
 __all__ = [
     "Accepted",

@@ -1,4 +1,4 @@
-"""Where Tocsin is and who asks, checked before the first call."""
+"""Checking the address of the server and the credentials before the first call."""
 
 from urllib.parse import urlsplit
 
@@ -6,7 +6,7 @@ from tocsin.client.exchange import Secret
 
 
 def checked_base_url(base_url: str) -> str:
-    """Give the address without a trailing slash, or say what is wrong with it."""
+    """Return the address without a trailing slash; raise if it is not a bare http or https address."""
     parts = urlsplit(base_url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError(
@@ -20,9 +20,9 @@ def checked_base_url(base_url: str) -> str:
 
 
 def checked_secret(name: str, value: str) -> Secret:
-    """Give a key or token that can stand in a header, or say what is wrong without quoting it."""
+    """Return a key or token that can be sent in a header; raise without quoting it if it cannot."""
     if not value:
-        raise ValueError(f"{name} is empty; give the one that Tocsin knows the caller by")
+        raise ValueError(f"{name} is empty; pass the one that was created for the caller")
     if not (value.isascii() and value.isprintable()) or " " in value:
-        raise ValueError(f"{name} holds a space, a line break or another sign that no key has; strip it")
+        raise ValueError(f"{name} holds a space, a line break or another character that no key has; strip it")
     return Secret(value)

@@ -1,4 +1,4 @@
-"""The face for threads: Celery tasks, Flask and Django views, scripts."""
+"""The client for threads: Celery tasks, Flask and Django views, scripts."""
 
 import contextlib
 import time
@@ -9,62 +9,62 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from tocsin.client import calls, person_calls
 from tocsin.client.address import checked_base_url, checked_secret
-from tocsin.client.exchange import Link, Lost, Patience, Plan, Reply, Request, attempts
+from tocsin.client.exchange import CallOptions, Flow, NoReply, Reply, Request, RetryPolicy, attempts
 from tocsin.client.intents import Intent, Question
 from tocsin.client.queue.blocking import BlockingQueue
 from tocsin.client.queue.buffer import QueueLimits
-from tocsin.client.signatures import in_words, shown_as
-from tocsin.client.transport import HttpTransport, Place, Transport
+from tocsin.client.signatures import taking_fields, with_signature
+from tocsin.client.transport import HttpTransport, ServerAddress, Transport
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Blocking:
-    """Carries out plans in the caller's own thread."""
+    """Runs calls in the caller's own thread."""
 
-    def __init__(self, transport: Transport, link: Link) -> None:
+    def __init__(self, transport: Transport, options: CallOptions) -> None:
         self._transport = transport
-        self._link = link
+        self._link = options
 
-    def _run(self, plan: Plan[T]) -> T:
-        # Closed however it ends, so that an interrupted plan puts back what it holds.
-        with contextlib.closing(attempts(plan, self._link)) as under_way:
+    def _run(self, flow: Flow[T]) -> T:
+        # Closed however it ends, so that an interrupted flow puts back the intents it holds.
+        with contextlib.closing(attempts(flow, self._link)) as running:
             try:
-                request = next(under_way)
+                request = next(running)
                 while True:
-                    request = under_way.send(self._carry(request))
+                    request = running.send(self._send(request))
             except StopIteration as end:
                 done: T = end.value
                 return done
 
-    def _carry(self, request: Request) -> Reply | Lost:
+    def _send(self, request: Request) -> Reply | NoReply:
         if request.after:
             time.sleep(request.after)
-        return self._transport.carry(request)
+        return self._transport.send(request)
 
 
-def _blocking(planned: Callable[P, Plan[T]]) -> Callable[Concatenate[Blocking, P], T]:
-    """Make a plan a method that waits for its end."""
+def _blocking(flow: Callable[P, Flow[T]]) -> Callable[Concatenate[Blocking, P], T]:
+    """Convert a call into a blocking method."""
 
     def method(self: Blocking, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._run(planned(*args, **kwargs))
+        return self._run(flow(*args, **kwargs))
 
-    return shown_as(method, planned, planned.__name__)
+    return with_signature(method, flow, flow.__name__)
 
 
-def _queueing(made: Callable[P, Intent]) -> Callable[Concatenate["Tocsin", P], str]:
+def _queueing(intent_type: Callable[P, Intent]) -> Callable[Concatenate["Tocsin", P], str]:
     def queue(self: "Tocsin", /, *args: P.args, **kwargs: P.kwargs) -> str:
-        """Queue an intent to be sent soon, together with others, and give its idempotency key."""
-        intent = made(*args, **kwargs)
+        """Queue an intent to be sent soon, together with others, and return its idempotency key."""
+        intent = intent_type(*args, **kwargs)
         self._queue.put(intent)
         return intent.key
 
-    return shown_as(queue, made, "queue")
+    return with_signature(queue, intent_type, "queue")
 
 
 class Person(Blocking):
-    """Tocsin as a person's own app meets it."""
+    """The calls of a person's app."""
 
     register_device = _blocking(person_calls.register_device)
     unregister_device = _blocking(person_calls.unregister_device)
@@ -75,7 +75,7 @@ class Person(Blocking):
 
 
 class Tocsin(Blocking):
-    """Tocsin as a producer meets it. Safe to share between threads; use it as a context manager or close it.
+    """The client of a producer. Safe to share between threads; use it as a context manager or close it.
 
     A call lasts at most `deadline` seconds with all its retries, each attempt at most `timeout`.
     """
@@ -92,18 +92,18 @@ class Tocsin(Blocking):
         queue_limits: QueueLimits | None = None,
         transport: Transport | None = None,
     ) -> None:
-        place = Place(checked_base_url(base_url), ca_file)
-        patience = Patience(timeout=timeout, deadline=deadline, retries=retries)
+        address = ServerAddress(checked_base_url(base_url), ca_file)
+        policy = RetryPolicy(timeout=timeout, deadline=deadline, retries=retries)
         super().__init__(
-            transport or HttpTransport(place), Link(checked_secret("api_key", api_key), patience)
+            transport or HttpTransport(address), CallOptions(checked_secret("api_key", api_key), policy)
         )
-        self._place = place
+        self._address = address
         self._queue = BlockingQueue(lambda buffer: self._run(buffer.drain()), queue_limits or QueueLimits())
 
-    send = _blocking(in_words(calls.send, Intent))
+    send = _blocking(taking_fields(calls.send, Intent))
     send_many = _blocking(calls.send_many)
     queue = _queueing(Intent)
-    explain = _blocking(in_words(calls.explain, Question))
+    explain = _blocking(taking_fields(calls.explain, Question))
     show = _blocking(calls.show)
     cancel = _blocking(calls.cancel)
     cancel_by_key = _blocking(calls.cancel_by_key)
@@ -112,16 +112,16 @@ class Tocsin(Blocking):
     get_user = _blocking(calls.get_user)
 
     def for_user(self, token: str) -> Person:
-        """Speak for a person with the token of their app; connections are shared."""
+        """Return a client that calls as a person, with the token of their app; connections are shared."""
         secret = checked_secret("the token", token)
-        return Person(self._transport, Link(secret, self._link.patience))
+        return Person(self._transport, CallOptions(secret, self._link.policy))
 
     def flush(self) -> None:
         """Send what is queued now; raise if it cannot be sent or anything was refused since the last time."""
         self._queue.flush()
 
     def close(self) -> None:
-        """Send what is queued and let go of every connection; raise with what could not be sent."""
+        """Send what is queued and close every connection; raise with what could not be sent."""
         try:
             self._queue.close()
         finally:
@@ -136,5 +136,5 @@ class Tocsin(Blocking):
         self.close()
 
     def __repr__(self) -> str:
-        """Name the address and leave the key out."""
-        return f"{type(self).__name__}({self._place.base_url!r})"
+        """Show the address without the key."""
+        return f"{type(self).__name__}({self._address.base_url!r})"

@@ -1,4 +1,4 @@
-"""The calls of a producer, each a plan that any face can carry out."""
+"""The calls of a producer, without I/O: either client runs them."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,60 +8,53 @@ from uuid import UUID
 
 import msgspec
 
-from tocsin.client.answers import (
-    Accepted,
-    Answer,
-    Cancelled,
-    Conflict,
-    Duplicate,
-    Invalid,
-    Rescheduled,
-    Taken,
-    User,
-)
 from tocsin.client.errors import UnreadableError
-from tocsin.client.exchange import Call, Plan, Reply
-from tocsin.client.intents import Intent, Question, wire
-from tocsin.client.replies import read
-from tocsin.wire.notifications import Explanation, Notification
+from tocsin.client.exchange import Call, Flow, Reply
+from tocsin.client.intents import Intent, Question, encode_intent
+from tocsin.client.replies import call, read
+from tocsin.wire.answers import LARGEST_BATCH, Accepted, Answer, BatchResults, Duplicate, Taken
+from tocsin.wire.notifications import (
+    CancelByKey,
+    Cancelled,
+    Explanation,
+    Notification,
+    Reschedule,
+    Rescheduled,
+)
+from tocsin.wire.people import PutUser, User
 
-LARGEST_BATCH = 1_000
-# A quarter of what a server takes by default; one that takes less is answered by halving.
+# A quarter of the default limit of a server; a batch that is too large for another is halved.
 LARGEST_BATCH_BYTES = 1_048_576
 TOO_LARGE = 413
 
 
 class Prepared(NamedTuple):
-    """An intent, and how it is written on its way."""
+    """An intent and its encoded form."""
 
     intent: Intent
     body: bytes
 
 
-class _Results(msgspec.Struct, frozen=True):
-    results: list[Accepted | Duplicate | Conflict | Invalid]
-
-
-def send(intent: Intent) -> Plan[Taken]:
-    """Hand in what happened and who should know; the answer comes when it is durable."""
+def send(intent: Intent) -> Flow[Taken]:
+    """Hand in an intent; the answer comes when it is stored durably."""
     key = intent.key
-    reply = yield Call("POST", "/v1/notifications", wire(intent), idempotency_key=key)
+    reply = yield Call("POST", "/v1/notifications", encode_intent(intent), idempotency_key=key)
     taken: Taken = read(reply, Accepted | Duplicate)  # type: ignore[arg-type]  # a union is a type to msgspec
     return msgspec.structs.replace(taken, idempotency_key=key)
 
 
-def send_many(intents: Sequence[Intent]) -> Plan[list[Answer]]:
-    """Hand in any number of intents and give an answer for each, in order; a bad one spoils no other.
+def send_many(intents: Sequence[Intent]) -> Flow[list[Answer]]:
+    """Hand in any number of intents and return an answer for each, in order.
 
-    If Tocsin cannot be reached, hand the same intents in again: what was accepted is answered as duplicate.
+    If Tocsin cannot be reached, hand the same intents in again: accepted ones are answered as duplicate.
     """
     return (yield from send_prepared([prepare(intent) for intent in intents]))
 
 
-def send_prepared(prepared: Sequence[Prepared]) -> Plan[list[Answer]]:
-    """Hand in intents that are written already."""
+def send_prepared(prepared: Sequence[Prepared]) -> Flow[list[Answer]]:
+    """Hand in intents that are encoded already."""
     answers: list[Answer] = []
-    waiting = [prepared[start:end] for start, end in cut([len(each.body) for each in prepared])]
+    waiting = [prepared[start:end] for start, end in split([len(each.body) for each in prepared])]
     waiting.reverse()
     while waiting:
         batch = waiting.pop()
@@ -76,12 +69,12 @@ def send_prepared(prepared: Sequence[Prepared]) -> Plan[list[Answer]]:
 
 
 def prepare(intent: Intent) -> Prepared:
-    """Write an intent down, so that nothing that happens to its payload later changes it."""
-    return Prepared(intent, wire(intent))
+    """Encode an intent now, so that a later change of its payload has no effect."""
+    return Prepared(intent, encode_intent(intent))
 
 
 def _answers(reply: Reply, batch: Sequence[Prepared]) -> list[Answer]:
-    results = read(reply, _Results).results
+    results = read(reply, BatchResults).results
     if len(results) != len(batch):
         raise UnreadableError(reply.status, f"it answers {len(results)} intents of {len(batch)}")
     return [
@@ -90,52 +83,46 @@ def _answers(reply: Reply, batch: Sequence[Prepared]) -> list[Answer]:
     ]
 
 
-def cut(
+def split(
     sizes: Sequence[int], most: int = LARGEST_BATCH, most_bytes: int = LARGEST_BATCH_BYTES
 ) -> list[tuple[int, int]]:
-    """Cut a row of things into runs, each as long as count and bytes allow, and give where each lies."""
-    runs: list[tuple[int, int]] = []
+    """Split a sequence into ranges, each as long as the limits on count and bytes allow."""
+    ranges: list[tuple[int, int]] = []
     start, held = 0, 0
     for at, size in enumerate(sizes):
         if at > start and (at - start == most or held + size > most_bytes):
-            runs.append((start, at))
+            ranges.append((start, at))
             start, held = at, 0
         held += size
-    return [*runs, (start, len(sizes))] if sizes else []
+    return [*ranges, (start, len(sizes))] if sizes else []
 
 
-def explain(question: Question) -> Plan[Explanation]:
-    """Ask what would become of an intent, for each recipient and channel; nothing is accepted or sent."""
+def explain(question: Question) -> Flow[Explanation]:
+    """Return what would happen to an intent, for each recipient and channel; nothing is accepted or sent."""
     query = (("at", question.at.isoformat()),) if question.at else ()
-    reply = yield Call("POST", "/v1/notifications/explain", wire(question), query)
+    reply = yield Call("POST", "/v1/notifications/explain", encode_intent(question), query)
     return read(reply, Explanation)
 
 
-def show(notification_id: UUID | str) -> Plan[Notification]:
-    """See a notification with its deliveries, their attempts and the reasons for each."""
-    reply = yield Call("GET", f"/v1/notifications/{_part(notification_id)}")
-    return read(reply, Notification)
+def show(notification_id: UUID | str) -> Flow[Notification]:
+    """Return a notification with its deliveries, their attempts and the reasons for each."""
+    return call(Notification, "GET", f"/v1/notifications/{_part(notification_id)}")
 
 
-def cancel(notification_id: UUID | str) -> Plan[Cancelled]:
-    """Take back what has not left."""
-    reply = yield Call("POST", f"/v1/notifications/{_part(notification_id)}/cancel")
-    return read(reply, Cancelled)
+def cancel(notification_id: UUID | str) -> Flow[Cancelled]:
+    """Cancel the deliveries that have not been sent."""
+    return call(Cancelled, "POST", f"/v1/notifications/{_part(notification_id)}/cancel")
 
 
-def cancel_by_key(idempotency_key: str) -> Plan[Cancelled]:
-    """Take back what has not left, by the key it was handed in with."""
-    reply = yield Call(
-        "POST", "/v1/notifications/cancel", msgspec.json.encode({"idempotency_key": idempotency_key})
-    )
-    return read(reply, Cancelled)
+def cancel_by_key(idempotency_key: str) -> Flow[Cancelled]:
+    """Cancel the deliveries that have not been sent, by the key of the intent."""
+    return call(Cancelled, "POST", "/v1/notifications/cancel", CancelByKey(idempotency_key))
 
 
-def reschedule(notification_id: UUID | str, send_at: datetime) -> Plan[Rescheduled]:
-    """Move what waits and was never tried to another time, given with its offset."""
-    body = msgspec.json.encode({"send_at": send_at})
-    reply = yield Call("POST", f"/v1/notifications/{_part(notification_id)}/reschedule", body)
-    return read(reply, Rescheduled)
+def reschedule(notification_id: UUID | str, send_at: datetime) -> Flow[Rescheduled]:
+    """Move the deliveries that were never attempted to another time, given with its offset."""
+    path = f"/v1/notifications/{_part(notification_id)}/reschedule"
+    return call(Rescheduled, "POST", path, Reschedule(send_at))
 
 
 def put_user(
@@ -146,26 +133,23 @@ def put_user(
     timezone: str | None = None,
     gmt_offset_seconds: int | None = None,
     allowed_window: str | None = None,
-) -> Plan[User]:
-    """Store what is known of a person; what is left out is forgotten."""
-    fields = {
-        "email": email,
-        "locale": locale,
-        "timezone": timezone,
-        "gmt_offset_seconds": gmt_offset_seconds,
-        "allowed_window": allowed_window,
-    }
-    given = {name: value for name, value in fields.items() if value is not None}
-    reply = yield Call("PUT", f"/v1/users/{_part(user_id)}", msgspec.json.encode(given))
-    return read(reply, User)
+) -> Flow[User]:
+    """Store the data of a user; a field that is left out is cleared."""
+    user = PutUser(
+        email=email,
+        locale=locale,
+        timezone=timezone,
+        gmt_offset_seconds=gmt_offset_seconds,
+        allowed_window=allowed_window,
+    )
+    return call(User, "PUT", f"/v1/users/{_part(user_id)}", user)
 
 
-def get_user(user_id: str | int) -> Plan[User]:
-    """Read what is known of a person."""
-    reply = yield Call("GET", f"/v1/users/{_part(user_id)}")
-    return read(reply, User)
+def get_user(user_id: str | int) -> Flow[User]:
+    """Return the data of a user."""
+    return call(User, "GET", f"/v1/users/{_part(user_id)}")
 
 
 def _part(value: UUID | str | int) -> str:
-    """Write a value as one part of a path, whatever it holds."""
+    """Quote a value as one part of a path."""
     return quote(str(value), safe="")

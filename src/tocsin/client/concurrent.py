@@ -1,4 +1,4 @@
-"""The face for event loops."""
+"""The client for event loops."""
 
 import asyncio
 import contextlib
@@ -9,66 +9,66 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from tocsin.client import calls, person_calls
 from tocsin.client.address import checked_base_url, checked_secret
-from tocsin.client.exchange import Link, Lost, Patience, Plan, Reply, Request, attempts
+from tocsin.client.exchange import CallOptions, Flow, NoReply, Reply, Request, RetryPolicy, attempts
 from tocsin.client.intents import Intent, Question
 from tocsin.client.queue.buffer import QueueLimits
 from tocsin.client.queue.concurrent import ConcurrentQueue
-from tocsin.client.signatures import in_words, shown_as
-from tocsin.client.transport import AsyncHttpTransport, AsyncTransport, Place
+from tocsin.client.signatures import taking_fields, with_signature
+from tocsin.client.transport import AsyncHttpTransport, AsyncTransport, ServerAddress
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Concurrent:
-    """Carries out plans beside other work of the event loop."""
+    """Runs calls in an event loop."""
 
-    def __init__(self, transport: AsyncTransport, link: Link) -> None:
+    def __init__(self, transport: AsyncTransport, options: CallOptions) -> None:
         self._transport = transport
-        self._link = link
+        self._link = options
 
-    async def _run(self, plan: Plan[T]) -> T:
-        # Closed however it ends, so that an interrupted plan puts back what it holds.
-        with contextlib.closing(attempts(plan, self._link)) as under_way:
+    async def _run(self, flow: Flow[T]) -> T:
+        # Closed however it ends, so that an interrupted flow puts back the intents it holds.
+        with contextlib.closing(attempts(flow, self._link)) as running:
             try:
-                request = next(under_way)
+                request = next(running)
                 while True:
-                    request = under_way.send(await self._carry(request))
+                    request = running.send(await self._send(request))
             except StopIteration as end:
                 done: T = end.value
                 return done
 
-    async def _carry(self, request: Request) -> Reply | Lost:
+    async def _send(self, request: Request) -> Reply | NoReply:
         if request.after:
             await asyncio.sleep(request.after)
-        return await self._transport.carry(request)
+        return await self._transport.send(request)
 
 
 def _concurrent(
-    planned: Callable[P, Plan[T]],
+    flow: Callable[P, Flow[T]],
 ) -> Callable[Concatenate[Concurrent, P], Coroutine[Any, Any, T]]:
-    """Make a plan a method to be awaited."""
+    """Convert a call into an async method."""
 
     async def method(self: Concurrent, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._run(planned(*args, **kwargs))
+        return await self._run(flow(*args, **kwargs))
 
-    return shown_as(method, planned, planned.__name__)
+    return with_signature(method, flow, flow.__name__)
 
 
 def _queueing(
-    made: Callable[P, Intent],
+    intent_type: Callable[P, Intent],
 ) -> Callable[Concatenate["AsyncTocsin", P], Coroutine[Any, Any, str]]:
     async def queue(self: "AsyncTocsin", /, *args: P.args, **kwargs: P.kwargs) -> str:
-        """Queue an intent to be sent soon, together with others, and give its idempotency key."""
-        intent = made(*args, **kwargs)
+        """Queue an intent to be sent soon, together with others, and return its idempotency key."""
+        intent = intent_type(*args, **kwargs)
         await self._queue.put(intent)
         return intent.key
 
-    return shown_as(queue, made, "queue")
+    return with_signature(queue, intent_type, "queue")
 
 
 class AsyncPerson(Concurrent):
-    """Tocsin as a person's own app meets it."""
+    """The calls of a person's app."""
 
     register_device = _concurrent(person_calls.register_device)
     unregister_device = _concurrent(person_calls.unregister_device)
@@ -79,7 +79,7 @@ class AsyncPerson(Concurrent):
 
 
 class AsyncTocsin(Concurrent):
-    """Tocsin as a producer meets it. Use it as an async context manager or close it.
+    """The client of a producer. Use it as an async context manager or close it.
 
     A call lasts at most `deadline` seconds with all its retries, each attempt at most `timeout`.
     """
@@ -96,18 +96,18 @@ class AsyncTocsin(Concurrent):
         queue_limits: QueueLimits | None = None,
         transport: AsyncTransport | None = None,
     ) -> None:
-        place = Place(checked_base_url(base_url), ca_file)
-        patience = Patience(timeout=timeout, deadline=deadline, retries=retries)
+        address = ServerAddress(checked_base_url(base_url), ca_file)
+        policy = RetryPolicy(timeout=timeout, deadline=deadline, retries=retries)
         super().__init__(
-            transport or AsyncHttpTransport(place), Link(checked_secret("api_key", api_key), patience)
+            transport or AsyncHttpTransport(address), CallOptions(checked_secret("api_key", api_key), policy)
         )
-        self._place = place
+        self._address = address
         self._queue = ConcurrentQueue(lambda buffer: self._run(buffer.drain()), queue_limits or QueueLimits())
 
-    send = _concurrent(in_words(calls.send, Intent))
+    send = _concurrent(taking_fields(calls.send, Intent))
     send_many = _concurrent(calls.send_many)
     queue = _queueing(Intent)
-    explain = _concurrent(in_words(calls.explain, Question))
+    explain = _concurrent(taking_fields(calls.explain, Question))
     show = _concurrent(calls.show)
     cancel = _concurrent(calls.cancel)
     cancel_by_key = _concurrent(calls.cancel_by_key)
@@ -116,16 +116,16 @@ class AsyncTocsin(Concurrent):
     get_user = _concurrent(calls.get_user)
 
     def for_user(self, token: str) -> AsyncPerson:
-        """Speak for a person with the token of their app; connections are shared."""
+        """Return a client that calls as a person, with the token of their app; connections are shared."""
         secret = checked_secret("the token", token)
-        return AsyncPerson(self._transport, Link(secret, self._link.patience))
+        return AsyncPerson(self._transport, CallOptions(secret, self._link.policy))
 
     async def flush(self) -> None:
         """Send what is queued now; raise if it cannot be sent or anything was refused since the last time."""
         await self._queue.flush()
 
     async def close(self) -> None:
-        """Send what is queued and let go of every connection; raise with what could not be sent."""
+        """Send what is queued and close every connection; raise with what could not be sent."""
         try:
             await self._queue.close()
         finally:
@@ -140,5 +140,5 @@ class AsyncTocsin(Concurrent):
         await self.close()
 
     def __repr__(self) -> str:
-        """Name the address and leave the key out."""
-        return f"{type(self).__name__}({self._place.base_url!r})"
+        """Show the address without the key."""
+        return f"{type(self).__name__}({self._address.base_url!r})"

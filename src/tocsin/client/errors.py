@@ -1,48 +1,29 @@
-"""What can go wrong for a producer.
+"""The errors of the client.
 
 TocsinError
-├── RefusedError         Tocsin will never take this as it is; `faults` names what to mend
+├── RefusedError         Tocsin will never accept this as it is; `faults` lists what to fix
 ├── ConflictError        the idempotency key belongs to other content
 ├── UnauthorizedError    the API key or token is missing, wrong, expired or revoked
 ├── ForbiddenError       the API key or token may not do this
-├── NotFoundError        it does not exist, or is not the caller's to see
+├── NotFoundError        it does not exist, or belongs to another producer
 ├── UnavailableError     Tocsin was not reached or could not answer in time; trying again later is safe
-│   └── RateLimitedError   it asks to be left alone for longer than a call may last
-├── UnreadableError      what answered does not speak as Tocsin does
-├── QueueFullError       the queue holds all it may, and Tocsin takes nothing
+│   └── RateLimitedError   it asks to wait for longer than a call may last
+├── UnreadableError      the answer is not one of Tocsin's
+├── QueueFullError       the queue is full, and Tocsin cannot be reached
 ├── UnsentError          some of what was queued was not accepted
 └── ForkedError          the first call was made before the process was forked
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 from uuid import UUID
 
+from tocsin.client.intents import Intent, Refusal
 from tocsin.domain.errors import TocsinError
 from tocsin.domain.faults import Fault
 
-if TYPE_CHECKING:
-    from tocsin.client.answers import Refusal
-    from tocsin.client.intents import Intent
-
-__all__ = [
-    "ConflictError",
-    "ForbiddenError",
-    "ForkedError",
-    "NotFoundError",
-    "QueueFullError",
-    "RateLimitedError",
-    "RefusedError",
-    "TocsinError",
-    "UnauthorizedError",
-    "UnavailableError",
-    "UnreadableError",
-    "UnsentError",
-]
-
 
 class RefusedError(TocsinError):
-    """Tocsin will never take this as it is; `faults` names what to mend."""
+    """Tocsin will never accept this as it is; `faults` lists what to fix."""
 
     def __init__(self, code: str, detail: str, faults: Sequence[Fault] = ()) -> None:
         self.code = code
@@ -50,7 +31,7 @@ class RefusedError(TocsinError):
         lines = [f"Tocsin refused it ({code}): {detail}"]
         if faults:
             lines = [
-                f"Tocsin refused it ({code}). Mend these before sending again:",
+                f"Tocsin refused it ({code}). Fix these before sending again:",
                 *(f"  {fault}" for fault in faults),
             ]
         super().__init__("\n".join(lines))
@@ -86,7 +67,7 @@ class ForbiddenError(TocsinError):
 
 
 class NotFoundError(TocsinError):
-    """It does not exist, or is not the caller's to see."""
+    """It does not exist, or belongs to another producer."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(
@@ -115,11 +96,11 @@ class UnavailableError(TocsinError):
 
 
 class RateLimitedError(UnavailableError):
-    """Tocsin asks to be left alone for longer than a call may last; `retry_after` says for how long."""
+    """Tocsin asks to wait for longer than a call may last: `retry_after` seconds."""
 
 
 class UnreadableError(TocsinError):
-    """What answered does not speak as Tocsin does."""
+    """The answer is not one of Tocsin's."""
 
     def __init__(self, status: int, why: str) -> None:
         self.status = status
@@ -130,11 +111,11 @@ class UnreadableError(TocsinError):
 
 
 class QueueFullError(TocsinError):
-    """The queue holds all it may, and Tocsin takes nothing."""
+    """The queue is full, and Tocsin cannot be reached."""
 
     def __init__(self, bound: int) -> None:
         super().__init__(
-            f"{bound:,} intents wait and Tocsin takes none, so this one was not queued. "
+            f"{bound:,} intents are queued and Tocsin cannot be reached, so this one was not queued. "
             "Keep it and queue it again later, or write it to an outbox table with your own data."
         )
 
@@ -142,10 +123,10 @@ class QueueFullError(TocsinError):
 class UnsentError(TocsinError):
     """Some of what was queued was not accepted.
 
-    `refused` will never be taken as it is; `unsent` can be sent again as it is.
+    `refused` will never be accepted as it is; `unsent` can be sent again as it is.
     """
 
-    def __init__(self, refused: Sequence["Refusal"], unsent: Sequence["Intent"] = ()) -> None:
+    def __init__(self, refused: Sequence[Refusal], unsent: Sequence[Intent] = ()) -> None:
         self.refused = tuple(refused)
         self.unsent = tuple(unsent)
         parts = []

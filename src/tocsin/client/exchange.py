@@ -1,7 +1,7 @@
-"""From a call to its final reply: when to try again, for how long, and when to give up.
+"""Retries: from a call to its final reply, without I/O.
 
-Nothing here touches the network or sleeps. A plan yields calls and is sent their final replies; `attempts`
-turns each into requests, which a face carries out, blocking or not.
+A flow yields calls and is sent their final replies; `attempts` converts each call into requests, which a
+client sends, blocking or not.
 """
 
 import random
@@ -25,17 +25,17 @@ SHORTEST_TIMEOUT = 0.05
 
 
 class Secret(msgspec.Struct, frozen=True):
-    """An API key or token, kept out of everything that is printed."""
+    """An API key or token that is never printed."""
 
     value: str
 
     def __repr__(self) -> str:
-        """Tell nothing."""
+        """Hide the value."""
         return "Secret(…)"
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One call of the API; all of them can be repeated without harm."""
+    """One call of the API; every call is idempotent."""
 
     method: str
     path: str
@@ -45,7 +45,7 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A call to be made after a pause, within a time."""
+    """One attempt of a call: sent after a delay, with a timeout."""
 
     call: Call
     secret: Secret
@@ -54,7 +54,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What came back."""
+    """The response to a request."""
 
     status: int
     body: bytes
@@ -62,14 +62,14 @@ class Reply(msgspec.Struct, frozen=True):
     location: str | None = None
 
 
-class Lost(msgspec.Struct, frozen=True):
-    """Nothing came back, or not in time; the call may have been done all the same."""
+class NoReply(msgspec.Struct, frozen=True):
+    """No response, or none in time; the call may have been executed all the same."""
 
     why: str
 
 
-class Patience(msgspec.Struct, frozen=True, kw_only=True):
-    """How long one attempt and the whole call may last, and how often and when it is tried again."""
+class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits on an attempt, on the whole call and on the number of retries, and the backoff between them."""
 
     timeout: float = 10.0
     deadline: float = 30.0
@@ -85,76 +85,75 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"retries must be 0 or more, not {self.retries}")
 
 
-class Link(msgspec.Struct, frozen=True):
-    """In whose name calls are made and with how much patience."""
+class CallOptions(msgspec.Struct, frozen=True):
+    """The credentials and the retry policy of calls; clock and randomness can be injected."""
 
     secret: Secret
-    patience: Patience = Patience()
+    policy: RetryPolicy = RetryPolicy()
     monotonic: Callable[[], float] = time.monotonic
     chance: Callable[[], float] = random.random
 
 
-Plan: TypeAlias = Generator[Call, Reply, T]
-Attempts: TypeAlias = Generator[Request, Reply | Lost, T]
+Flow: TypeAlias = Generator[Call, Reply, T]
+Attempts: TypeAlias = Generator[Request, Reply | NoReply, T]
 
 
-def attempts(plan: Plan[T], link: Link) -> Attempts[T]:
-    """Carry out a plan call by call."""
+def attempts(flow: Flow[T], options: CallOptions) -> Attempts[T]:
+    """Run a flow call by call, with retries."""
     try:
-        call = next(plan)
+        call = next(flow)
         while True:
             try:
-                reply = yield from _exchange(call, link)
+                reply = yield from _exchange(call, options)
             except UnavailableError as error:
-                call = plan.throw(error)
+                call = flow.throw(error)
             else:
-                call = plan.send(reply)
+                call = flow.send(reply)
     except StopIteration as end:
         done: T = end.value
         return done
     finally:
-        plan.close()
+        flow.close()
 
 
-def may_pass(outcome: Reply | Lost) -> bool:
-    """Tell whether the same call can fare better later; what a caller did wrong never does."""
-    if isinstance(outcome, Lost):
+def is_retryable(outcome: Reply | NoReply) -> bool:
+    """Return whether a retry can succeed: never after a 4xx other than 429."""
+    if isinstance(outcome, NoReply):
         return True
     return outcome.status == TOO_MANY or (
         outcome.status >= FIRST_SERVER_FAULT and outcome.status != NEVER_DONE
     )
 
 
-def pause(outcome: Reply | Lost, attempt: int, backoff: Exponential, chance: float) -> float:
-    """Say how many seconds to wait after attempt number `attempt`: as asked, at least as the backoff says."""
+def retry_delay(outcome: Reply | NoReply, attempt: int, backoff: Exponential, chance: float) -> float:
+    """Return the seconds to wait after an attempt: `Retry-After`, but not less than the backoff."""
     own = delay(backoff, attempt, chance)
-    asked = _asked(outcome)
-    return max(own, asked or timedelta()).total_seconds()
+    return max(own, _retry_after(outcome) or timedelta()).total_seconds()
 
 
-def _exchange(call: Call, link: Link) -> Attempts[Reply]:
-    patience, started = link.patience, link.monotonic()
+def _exchange(call: Call, options: CallOptions) -> Attempts[Reply]:
+    policy, started = options.policy, options.monotonic()
     after, attempt = 0.0, 0
     while True:
         attempt += 1
-        left = patience.deadline - (link.monotonic() - started) - after
-        timeout = max(min(patience.timeout, left), SHORTEST_TIMEOUT)
-        outcome = yield Request(call, link.secret, timeout, after)
-        if isinstance(outcome, Reply) and not may_pass(outcome):
+        left = policy.deadline - (options.monotonic() - started) - after
+        timeout = max(min(policy.timeout, left), SHORTEST_TIMEOUT)
+        outcome = yield Request(call, options.secret, timeout, after)
+        if isinstance(outcome, Reply) and not is_retryable(outcome):
             return outcome
-        after = pause(outcome, attempt, patience.backoff, link.chance())
-        spent = link.monotonic() - started
-        if attempt > patience.retries or spent + after + SHORTEST_TIMEOUT > patience.deadline:
+        after = retry_delay(outcome, attempt, policy.backoff, options.chance())
+        spent = options.monotonic() - started
+        if attempt > policy.retries or spent + after + SHORTEST_TIMEOUT > policy.deadline:
             raise _unavailable(outcome, attempt, call)
 
 
-def _unavailable(outcome: Reply | Lost, attempt: int, call: Call) -> UnavailableError:
-    asked = _asked(outcome)
+def _unavailable(outcome: Reply | NoReply, attempt: int, call: Call) -> UnavailableError:
+    asked = _retry_after(outcome)
     retry_after = asked.total_seconds() if asked is not None else None
     if isinstance(outcome, Reply) and outcome.status == TOO_MANY:
         wait = f"; it asks to wait {retry_after:g} s" if retry_after is not None else ""
         error: UnavailableError = RateLimitedError(
-            f"it was asked too often{wait}", attempt, retry_after=retry_after
+            f"it limits the rate of calls{wait}", attempt, retry_after=retry_after
         )
     else:
         why = f"it answered {outcome.status}" if isinstance(outcome, Reply) else outcome.why
@@ -163,5 +162,5 @@ def _unavailable(outcome: Reply | Lost, attempt: int, call: Call) -> Unavailable
     return error
 
 
-def _asked(outcome: Reply | Lost) -> timedelta | None:
+def _retry_after(outcome: Reply | NoReply) -> timedelta | None:
     return read_retry_after(outcome.retry_after, datetime.now(UTC)) if isinstance(outcome, Reply) else None

@@ -1,4 +1,4 @@
-"""What a producer hands in, written as it is said: what happened, to whom, with which particulars."""
+"""The intents a producer hands in, and those that were refused."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -7,12 +7,14 @@ from typing import Any
 import msgspec
 
 from tocsin.domain.ids import uuid7
+from tocsin.domain.intent import Audience
+from tocsin.wire.answers import Conflict, Invalid
 
-AUDIENCES = ("users", "emails", "admins", "topic", "condition")
+AUDIENCES = Audience.__struct_fields__
 
 
 def new_key() -> str:
-    """Make an idempotency key that nobody else makes and that sorts by time."""
+    """Return a unique idempotency key; keys sort by the time they were made."""
     return str(uuid7())
 
 
@@ -21,9 +23,9 @@ class _Typed(msgspec.Struct, frozen=True):
 
 
 class Intent(_Typed, frozen=True, kw_only=True):
-    """What happened and who should know: a type and exactly one of users, emails, admins, topic, condition.
+    """A type, a payload and exactly one of users, emails, admins, topic and condition.
 
-    A key is made unless one is given. The same intent can be sent any number of times and is accepted once.
+    A key is generated unless one is given. The same intent can be sent repeatedly and is accepted once.
     """
 
     users: Sequence[str | int] | None = None
@@ -43,28 +45,35 @@ class Intent(_Typed, frozen=True, kw_only=True):
     occurred_at: datetime | None = None
 
     def __post_init__(self) -> None:
-        """Make a key, so that this very intent is accepted once however often it is sent."""
+        """Generate a key, so that this intent is accepted once however often it is sent."""
         if self.idempotency_key is None:
             msgspec.structs.force_setattr(self, "idempotency_key", new_key())
 
     @property
     def key(self) -> str:
-        """The idempotency key, given or made."""
+        """The idempotency key, given or generated."""
         return self.idempotency_key or ""
 
 
 class Question(Intent, frozen=True, kw_only=True):
-    """An intent that is only asked about, as of `at` or now."""
+    """An intent to explain, as of `at` or now."""
 
     at: datetime | None = None
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """A queued intent that will never be accepted as it is, and the answer it got."""
+
+    intent: Intent
+    answer: Conflict | Invalid
 
 
 _NOT_FIELDS = {*AUDIENCES, "at"}
 _encoder = msgspec.json.Encoder()
 
 
-def wire(intent: Intent) -> bytes:
-    """Write an intent as the API reads it."""
+def encode_intent(intent: Intent) -> bytes:
+    """Encode an intent as the body of a request."""
     given = {name: value for name, value in msgspec.structs.asdict(intent).items() if value is not None}
     audience = {name: given[name] for name in AUDIENCES if name in given}
     fields = {name: value for name, value in given.items() if name not in _NOT_FIELDS}

@@ -1,19 +1,20 @@
-"""The calls of a person's own app, made with the person's token."""
+"""The calls of a person's app, made with the person's token, without I/O."""
 
 from urllib.parse import quote
 from uuid import UUID
 
-import msgspec
-
-from tocsin.client.answers import Device, PreferenceChanges, Preferences
-from tocsin.client.exchange import Call, Plan
-from tocsin.client.replies import read
+from tocsin.client.exchange import Flow
+from tocsin.client.replies import call
 from tocsin.domain.people.device_tokens import USUAL_KIND, TokenKind
 from tocsin.domain.people.devices import Platform, ProviderName
-
-
-class _Devices(msgspec.Struct, frozen=True):
-    devices: list[Device]
+from tocsin.wire.people import (
+    ChangeDevice,
+    Device,
+    DeviceList,
+    PreferenceChanges,
+    Preferences,
+    RegisterDevice,
+)
 
 
 def register_device(
@@ -27,53 +28,46 @@ def register_device(
     app_version: str | None = None,
     device_model: str | None = None,
     replaces_token: str | None = None,
-) -> Plan[Device]:
-    """Register a device, or see it again; a token moves to whoever registers it."""
-    fields = {
-        "token": token,
-        "platform": platform,
-        "provider": provider,
-        "token_kind": token_kind,
-        "locale": locale,
-        "timezone": timezone,
-        "app_version": app_version,
-        "device_model": device_model,
-        "replaces_token": replaces_token,
-    }
-    given = {name: value for name, value in fields.items() if value is not None}
-    reply = yield Call("POST", "/v1/devices/register", msgspec.json.encode(given))
-    return read(reply, Device)
+) -> Flow[Device]:
+    """Register a device, or mark it as seen; a token that had another owner moves to the person."""
+    device = RegisterDevice(
+        token=token,
+        platform=platform,
+        provider=provider,
+        token_kind=token_kind,
+        locale=locale,
+        timezone=timezone,
+        app_version=app_version,
+        device_model=device_model,
+        replaces_token=replaces_token,
+    )
+    return call(Device, "POST", "/v1/devices/register", device)
 
 
-def unregister_device(*, token: str | None = None, device_id: UUID | str | None = None) -> Plan[Device]:
+def unregister_device(*, token: str | None = None, device_id: UUID | str | None = None) -> Flow[Device]:
     """Retire one of the person's devices, by its token or its id."""
-    which = {"token": token, "device_id": device_id}
-    body = {name: value for name, value in which.items() if value is not None}
-    reply = yield Call("POST", "/v1/devices/unregister", msgspec.json.encode(body))
-    return read(reply, Device)
+    given = {"token": token, "device_id": device_id}
+    body = {name: value for name, value in given.items() if value is not None}
+    return call(Device, "POST", "/v1/devices/unregister", body)
 
 
-def devices(*, include_retired: bool = False) -> Plan[list[Device]]:
+def devices(*, include_retired: bool = False) -> Flow[list[Device]]:
     """List the person's devices."""
     query = (("include_retired", "true"),) if include_retired else ()
-    reply = yield Call("GET", "/v1/devices", query=query)
-    return read(reply, _Devices).devices
+    return (yield from call(DeviceList, "GET", "/v1/devices", query=query)).devices
 
 
-def change_device(device_id: UUID | str, *, push_enabled: bool) -> Plan[Device]:
-    """Say whether the person wants pushes on a device."""
-    body = msgspec.json.encode({"push_enabled": push_enabled})
-    reply = yield Call("PATCH", f"/v1/devices/{quote(str(device_id), safe='')}", body)
-    return read(reply, Device)
+def change_device(device_id: UUID | str, *, push_enabled: bool) -> Flow[Device]:
+    """Allow or stop pushes to one of the person's devices."""
+    change = ChangeDevice(push_enabled=push_enabled)
+    return call(Device, "PATCH", f"/v1/devices/{quote(str(device_id), safe='')}", change)
 
 
-def preferences() -> Plan[Preferences]:
-    """Read the person's choices; what is not among them is yes."""
-    reply = yield Call("GET", "/v1/preferences")
-    return read(reply, Preferences)
+def preferences() -> Flow[Preferences]:
+    """Return the person's choices; a missing choice means yes."""
+    return call(Preferences, "GET", "/v1/preferences")
 
 
-def change_preferences(changes: PreferenceChanges) -> Plan[Preferences]:
-    """Change some of the person's choices and leave the others; None goes back to yes."""
-    reply = yield Call("PATCH", "/v1/preferences", msgspec.json.encode(changes))
-    return read(reply, Preferences)
+def change_preferences(changes: PreferenceChanges) -> Flow[Preferences]:
+    """Change some of the person's choices and keep the others; None resets a choice to yes."""
+    return call(Preferences, "PATCH", "/v1/preferences", changes)

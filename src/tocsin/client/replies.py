@@ -1,7 +1,6 @@
-"""Reading a reply: the value it holds, or the error it stands for."""
+"""Decoding a reply into its value, or raising the error it stands for."""
 
 from typing import TypeVar
-from uuid import UUID
 
 import msgspec
 
@@ -10,42 +9,46 @@ from tocsin.client.errors import (
     ForbiddenError,
     NotFoundError,
     RefusedError,
-    TocsinError,
     UnauthorizedError,
     UnreadableError,
 )
-from tocsin.client.exchange import Reply
-from tocsin.domain.faults import Fault
+from tocsin.client.exchange import Call, Flow, Reply
+from tocsin.domain.errors import TocsinError
+from tocsin.wire.problems import Problem
 
 T = TypeVar("T")
 
 _FIRST_REDIRECT, _FIRST_FAULT = 300, 400
 
 
-class _Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of an answer that is a problem (RFC 9457)."""
+def call(
+    answer: type[T],
+    method: str,
+    path: str,
+    body: object = None,
+    *,
+    query: tuple[tuple[str, str], ...] = (),
+) -> Flow[T]:
+    """Make one call, its body encoded as JSON, and return the decoded answer."""
+    encoded = None if body is None else msgspec.json.encode(body)
+    return read((yield Call(method, path, encoded, query)), answer)
 
-    code: str
-    detail: str = ""
-    errors: list[Fault] = []
-    notification_id: UUID | None = None
 
-
-def read(reply: Reply, kind: type[T]) -> T:
-    """Give what a reply holds, or raise what it stands for."""
+def read(reply: Reply, answer: type[T]) -> T:
+    """Decode a reply, or raise the error it stands for."""
     if reply.status >= _FIRST_FAULT:
         raise _error(reply)
     if reply.status >= _FIRST_REDIRECT:
-        raise UnreadableError(reply.status, f"it leads on to {reply.location or 'somewhere else'}")
+        raise UnreadableError(reply.status, f"it redirects to {reply.location or 'an unknown address'}")
     try:
-        return msgspec.json.decode(reply.body, type=kind)
+        return msgspec.json.decode(reply.body, type=answer)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UnreadableError(reply.status, str(error)) from None
 
 
 def _error(reply: Reply) -> TocsinError:
     try:
-        problem = msgspec.json.decode(reply.body, type=_Problem)
+        problem = msgspec.json.decode(reply.body, type=Problem)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return UnreadableError(reply.status, "its body is no problem description")
     match reply.status:
@@ -58,4 +61,4 @@ def _error(reply: Reply) -> TocsinError:
         case 409:
             return ConflictError(problem.notification_id)
         case _:
-            return RefusedError(problem.code, problem.detail, problem.errors)
+            return RefusedError(problem.code, problem.detail, problem.errors or ())

@@ -1,10 +1,10 @@
-"""Calls as people write them and as `help` shows them."""
+"""Methods that show the parameters of the function they are built from."""
 
 import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from tocsin.client.exchange import Plan
+from tocsin.client.exchange import Flow
 from tocsin.client.intents import Intent
 
 P = ParamSpec("P")
@@ -14,19 +14,19 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 _SELF = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
 
 
-def in_words(plan: Callable[[Any], Plan[T]], made: Callable[P, Intent]) -> Callable[P, Plan[T]]:
-    """Let a plan that takes an intent be called with the words that make one."""
+def taking_fields(flow: Callable[[Any], Flow[T]], intent_type: Callable[P, Intent]) -> Callable[P, Flow[T]]:
+    """Convert a call that takes an intent into one that takes the fields of an intent."""
 
-    def worded(*args: P.args, **kwargs: P.kwargs) -> Plan[T]:
-        return plan(made(*args, **kwargs))
+    def called(*args: P.args, **kwargs: P.kwargs) -> Flow[T]:
+        return flow(intent_type(*args, **kwargs))
 
-    worded.__name__, worded.__doc__ = plan.__name__, plan.__doc__
-    worded.__dict__["__signature__"] = inspect.signature(made)
-    return worded
+    called.__name__, called.__doc__ = flow.__name__, flow.__doc__
+    called.__dict__["__signature__"] = inspect.signature(intent_type)
+    return called
 
 
-def shown_as(method: Method, source: Callable[..., Any], name: str) -> Method:
-    """Let `help` and editors show a method with the parameters of what it was made from."""
+def with_signature(method: Method, source: Callable[..., Any], name: str) -> Method:
+    """Set the signature that `help` and editors show for a method to that of its source."""
     parameters = inspect.signature(source).parameters.values()
     method.__dict__["__signature__"] = inspect.Signature([_SELF, *parameters])
     method.__doc__ = method.__doc__ or source.__doc__

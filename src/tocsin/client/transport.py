@@ -1,12 +1,13 @@
-"""Carrying requests over HTTP, blocking or not; what is sent and how answers are read is one for both."""
+"""Sending requests over HTTP, blocking or not."""
 
 import os
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
-from pyreqwest.client import BaseClientBuilder, Client, ClientBuilder, SyncClient, SyncClientBuilder
+from pyreqwest.client import BaseClientBuilder, ClientBuilder, SyncClientBuilder
 from pyreqwest.exceptions import (
     ClientClosedError,
     ConnectError,
@@ -19,122 +20,125 @@ from pyreqwest.request import BaseRequestBuilder
 from pyreqwest.response import BaseResponse
 
 from tocsin.client.errors import ForkedError
-from tocsin.client.exchange import Lost, Reply, Request
+from tocsin.client.exchange import NoReply, Reply, Request
 
 CONNECT_SECONDS = 5.0
 
+AnyClient = TypeVar("AnyClient")
 AnyBuilder = TypeVar("AnyBuilder", bound=BaseClientBuilder)
 AnyRequest = TypeVar("AnyRequest", bound=BaseRequestBuilder)
 
 
 class Transport(Protocol):
-    """Carries requests to Tocsin, or to what stands in for it, in the caller's own thread."""
+    """Sends requests to Tocsin, or to a stand-in, in the caller's own thread."""
 
-    def carry(self, request: Request) -> Reply | Lost:
+    def send(self, request: Request) -> Reply | NoReply:
         """Make one attempt."""
         ...
 
     def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         ...
 
 
 class AsyncTransport(Protocol):
-    """Carries requests to Tocsin, or to what stands in for it, beside other work."""
+    """Sends requests to Tocsin, or to a stand-in, in an event loop."""
 
-    async def carry(self, request: Request) -> Reply | Lost:
+    async def send(self, request: Request) -> Reply | NoReply:
         """Make one attempt."""
         ...
 
     async def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         ...
 
 
-class Place(msgspec.Struct, frozen=True):
-    """Where Tocsin is and whom to trust there."""
+class ServerAddress(msgspec.Struct, frozen=True):
+    """The address of a server and the certificate authority to trust there."""
 
     base_url: str
     ca_file: Path | None = None
 
 
-class HttpTransport:
-    """Carries requests over pooled connections, made by the first call: a process may fork before it."""
+class _Pool(Generic[AnyClient]):
+    """An HTTP client with its connections, built by the first call: a process may fork before it."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._client: SyncClient | None = None
+    def __init__(self, build: Callable[[], AnyClient]) -> None:
+        self._build = build
+        self._client: AnyClient | None = None
         self._pid = 0
 
-    def carry(self, request: Request) -> Reply | Lost:
-        """Make one attempt."""
-        client = self._connected()
-        call = request.call
-        building = _filled(client.request(call.method, self._place.base_url + call.path), request)
-        try:
-            response = building.build().send()
-            return _reply(response, bytes(response.bytes()))
-        except RequestError as error:
-            return _lost(error)
+    def opened(self) -> AnyClient | None:
+        """Return the client of this process, if there is one."""
+        return self._client if self._pid == os.getpid() else None
 
-    def close(self) -> None:
-        """Let go of every connection."""
-        if self._client and self._pid == os.getpid():
-            self._client.close()
-
-    def _connected(self) -> SyncClient:
-        if self._client is None or self._pid != os.getpid():
+    def open(self) -> AnyClient:
+        """Return the client of this process; build it on first use."""
+        client = self.opened()
+        if client is None:
             try:
-                self._client = _configured(SyncClientBuilder(), self._place).build()
+                client = self._client = self._build()
             except RuntimeError as error:
                 raise _forked_or(error) from error
             self._pid = os.getpid()
-        return self._client
+        return client
+
+
+class HttpTransport:
+    """Sends requests over pooled connections."""
+
+    def __init__(self, address: ServerAddress) -> None:
+        self._address = address
+        self._pool = _Pool(lambda: _configured(SyncClientBuilder(), address).build())
+
+    def send(self, request: Request) -> Reply | NoReply:
+        """Make one attempt."""
+        call = request.call
+        building = self._pool.open().request(call.method, self._address.base_url + call.path)
+        try:
+            response = _filled(building, request).build().send()
+            return _reply(response, bytes(response.bytes()))
+        except RequestError as error:
+            return _no_reply(error)
+
+    def close(self) -> None:
+        """Close every connection."""
+        if client := self._pool.opened():
+            client.close()
 
 
 class AsyncHttpTransport:
-    """Carries requests over pooled connections, made by the first call: a process may fork before it."""
+    """Sends requests over pooled connections of an event loop."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._client: Client | None = None
-        self._pid = 0
+    def __init__(self, address: ServerAddress) -> None:
+        self._address = address
+        self._pool = _Pool(lambda: _configured(ClientBuilder(), address).build())
 
-    async def carry(self, request: Request) -> Reply | Lost:
+    async def send(self, request: Request) -> Reply | NoReply:
         """Make one attempt."""
-        client = self._connected()
         call = request.call
-        building = _filled(client.request(call.method, self._place.base_url + call.path), request)
+        building = self._pool.open().request(call.method, self._address.base_url + call.path)
         try:
-            response = await building.build().send()
+            response = await _filled(building, request).build().send()
             return _reply(response, bytes(await response.bytes()))
         except RequestError as error:
-            return _lost(error)
+            return _no_reply(error)
 
     async def close(self) -> None:
-        """Let go of every connection."""
-        if self._client and self._pid == os.getpid():
-            await self._client.close()
-
-    def _connected(self) -> Client:
-        if self._client is None or self._pid != os.getpid():
-            try:
-                self._client = _configured(ClientBuilder(), self._place).build()
-            except RuntimeError as error:
-                raise _forked_or(error) from error
-            self._pid = os.getpid()
-        return self._client
+        """Close every connection."""
+        if client := self._pool.opened():
+            await client.close()
 
 
-def _configured(builder: AnyBuilder, place: Place) -> AnyBuilder:
+def _configured(builder: AnyBuilder, address: ServerAddress) -> AnyBuilder:
     builder = (
         builder.follow_redirects(enable=False)
         .error_for_status(enable=False)
         .connect_timeout(timedelta(seconds=CONNECT_SECONDS))
         .user_agent("tocsin-client")
     )
-    if place.ca_file is not None:
-        builder = builder.add_root_certificate_pem(place.ca_file.read_bytes())
+    if address.ca_file is not None:
+        builder = builder.add_root_certificate_pem(address.ca_file.read_bytes())
     return builder
 
 
@@ -162,19 +166,19 @@ def _reply(response: BaseResponse, body: bytes) -> Reply:
     )
 
 
-def _lost(error: RequestError) -> Lost:
+def _no_reply(error: RequestError) -> NoReply:
     match error:
         case ClientClosedError():
             raise error
         case ConnectTimeoutError() | ConnectError():
-            return Lost(f"no connection to it could be made ({_cause(error)})")
+            return NoReply(f"no connection to it could be made ({_cause(error)})")
         case RequestTimeoutError():
-            return Lost("it did not answer in time")
+            return NoReply("it did not answer in time")
         case _:
-            return Lost(f"the connection broke before it had answered ({_cause(error)})")
+            return NoReply(f"the connection broke before it had answered ({_cause(error)})")
 
 
 def _cause(error: DetailedPyreqwestError) -> str:
-    """Name the innermost cause, which says more than the outermost."""
+    """Return the message of the innermost cause, the most specific one."""
     causes = error.details.get("causes") or [{"message": error.message}]
     return causes[-1]["message"]

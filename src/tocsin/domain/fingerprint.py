@@ -1,13 +1,43 @@
 """The fingerprint of an intent: SHA-256 over its canonical JSON (RFC 8785)."""
 
 import hashlib
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import rfc8785
 
+from tocsin.domain.intent import Intent, normal_address
+
 _SAFE_INTEGER = 2**53 - 1
 _sorted_encoder = msgspec.json.Encoder(order="sorted")
+
+
+def intent_fingerprint(intent: Intent) -> bytes:
+    """Hash the content of an intent; its key and tracing fields do not count."""
+    audience = intent.audience
+    content: dict[str, Any] = {
+        "type": intent.type,
+        "version": intent.version,
+        "payload": intent.payload,
+        "ttl_seconds": intent.ttl_seconds,
+        "collapse_key": intent.collapse_key,
+        "send_at": _instant(intent.send_at),
+        "occurred_at": _instant(intent.occurred_at),
+    }
+    if intent.send_at_local is not None:
+        content["send_at_local"] = intent.send_at_local.isoformat()
+    if audience.users is not None:
+        content["users"] = sorted(set(map(str, audience.users)))
+    elif audience.emails is not None:
+        content["emails"] = sorted(set(map(normal_address, audience.emails)))
+    elif audience.topic is not None:
+        content["topic"] = audience.topic
+    elif audience.condition is not None:
+        content["condition"] = audience.condition
+    else:
+        content["admins"] = True
+    return fingerprint(content)
 
 
 def canonical_json(value: Any) -> bytes:
@@ -37,3 +67,7 @@ def _is_plain(value: Any) -> bool:
     if value_type is list:
         return all(map(_is_plain, value))
     return False
+
+
+def _instant(moment: datetime | None) -> str | None:
+    return moment.astimezone(UTC).isoformat() if moment else None

@@ -1,14 +1,13 @@
 """The intent: what a producer submits."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from tocsin.domain.faults import Fault
-from tocsin.domain.fingerprint import fingerprint
 from tocsin.domain.people.recipient import (
     ConditionRecipient,
     ConfigRecipient,
@@ -102,34 +101,3 @@ def normal_address(address: str) -> str:
     """Return the address with its domain in lower case; only the domain is always case-insensitive."""
     local, _, domain = address.rpartition("@")
     return f"{local}@{domain.lower()}"
-
-
-def intent_fingerprint(intent: Intent) -> bytes:
-    """Return the hash of an intent's content, without request id and trace id."""
-    audience = intent.audience
-    content: dict[str, Any] = {
-        "type": intent.type,
-        "version": intent.version,
-        "payload": intent.payload,
-        "ttl_seconds": intent.ttl_seconds,
-        "collapse_key": intent.collapse_key,
-        "send_at": _instant(intent.send_at),
-        "occurred_at": _instant(intent.occurred_at),
-    }
-    if intent.send_at_local is not None:
-        content["send_at_local"] = intent.send_at_local.isoformat()
-    if audience.users is not None:
-        content["users"] = sorted(set(map(str, audience.users)))
-    elif audience.emails is not None:
-        content["emails"] = sorted(set(map(normal_address, audience.emails)))
-    elif audience.topic is not None:
-        content["topic"] = audience.topic
-    elif audience.condition is not None:
-        content["condition"] = audience.condition
-    else:
-        content["admins"] = True
-    return fingerprint(content)
-
-
-def _instant(moment: datetime | None) -> str | None:
-    return moment.astimezone(UTC).isoformat() if moment else None

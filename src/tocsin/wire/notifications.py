@@ -7,6 +7,7 @@ from uuid import UUID
 
 import msgspec
 
+from tocsin.domain.intent import Key, Moment
 from tocsin.wire.open_values import EXPLAINED_OUTCOMES, RULE_RESULTS, RULES, STATES
 
 
@@ -74,6 +75,54 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
     cancelled_at: datetime | None
     deliveries: list[Delivery]
     truncated: bool
+
+
+class NotificationSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """A notification in a list."""
+
+    notification_id: UUID
+    producer: str
+    idempotency_key: str
+    type: str
+    version: int
+    request_id: str | None
+    trace_id: str | None
+    send_at: datetime | None
+    expires_at: datetime | None
+    accepted_at: datetime
+
+
+class NotificationPage(msgspec.Struct, frozen=True):
+    """Notifications, newest first; `next` is the `before` of the following page."""
+
+    notifications: list[NotificationSummary]
+    next: UUID | None
+
+
+class CancelByKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The idempotency key of the notification to cancel."""
+
+    idempotency_key: Key
+
+
+class Cancelled(msgspec.Struct, frozen=True):
+    """How many deliveries were cancelled, without those already sent or being sent."""
+
+    notification_id: UUID
+    cancelled: int
+
+
+class Reschedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The new time of a notification."""
+
+    send_at: Annotated[Moment, msgspec.Meta(description="An instant, with its offset.")]
+
+
+class Rescheduled(msgspec.Struct, frozen=True):
+    """How many deliveries were rescheduled, without those already attempted."""
+
+    notification_id: UUID
+    rescheduled: int
 
 
 class ExplainedDevice(msgspec.Struct, frozen=True):

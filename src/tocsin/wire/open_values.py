@@ -5,6 +5,7 @@ from typing import get_args
 
 from msgspec import Meta
 
+from tocsin.domain.catalog import Channel
 from tocsin.domain.delivery.reasons import Rule
 from tocsin.domain.delivery.states import State
 
@@ -14,6 +15,7 @@ def documented(values: Iterable[str]) -> Meta:
     return Meta(extra_json_schema={"enum": list(values)})
 
 
+CHANNELS = documented(get_args(Channel))
 STATES = documented(State)
 RULES = documented(get_args(Rule))
 RULE_RESULTS = documented(("pass", "hold", "skip"))

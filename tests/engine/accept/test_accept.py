@@ -29,7 +29,7 @@ def alert(**payload: Any) -> Intent:
 
 def codes(answer: Answer) -> list[str]:
     assert isinstance(answer, Invalid)
-    return [fault.code for fault in answer.faults]
+    return [fault.code for fault in answer.errors]
 
 
 async def test_an_intent_becomes_a_notification_with_its_deliveries(stage: Stage) -> None:

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tocsin.domain.fingerprint import intent_fingerprint
 from tocsin.domain.intent import (
     Audience,
     Intent,
     audience_faults,
-    intent_fingerprint,
     normal_address,
     recipients,
 )

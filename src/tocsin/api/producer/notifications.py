@@ -135,7 +135,7 @@ async def accept_notification(request: Request[Any, Any, Any]) -> ASGIResponse:
                 "This idempotency key was used before with other content; use a new one.",
                 notification_id=str(notification_id),
             )
-        case Invalid(faults=faults):
+        case Invalid(errors=faults):
             raise faulty(INVALID_INTENT, faults)
         case _:
             assert_never(answer)
@@ -231,7 +231,7 @@ def _result(answer: Answer) -> BatchResult:
             return BatchResult("duplicate", notification_id)
         case Conflict(notification_id=notification_id):
             return BatchResult("conflict", notification_id)
-        case Invalid(faults=faults):
+        case Invalid(errors=faults):
             return BatchResult("invalid", errors=faults)
         case _:
             assert_never(answer)

@@ -53,7 +53,7 @@ def _tell(answer: Answer, as_json: bool) -> None:
         case Conflict(notification_id=notification_id):
             complain(f"This key belongs to other content, accepted as {notification_id}.")
             raise typer.Exit(1)
-        case Invalid(faults=faults):
+        case Invalid(errors=faults):
             raise FaultsError("The intent was refused:", faults)
         case _:
             assert_never(answer)

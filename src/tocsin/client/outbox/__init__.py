@@ -1,7 +1,7 @@
-"""Writing into the outbox of one's own database, within one's own transaction.
+"""Writing into the outbox of the application's own database, within its own transaction.
 
-Each driver has a face of its own, `publish`: in `asyncpg`, `psycopg`, `sqlalchemy` and `django`. All of them
-call the function that `tocsin outbox install` has put there, and give the id of the row.
+Each driver has its own `publish`: in `asyncpg`, `psycopg`, `sqlalchemy` and `django`. All of them call the
+function that `tocsin outbox install` created, and return the id of the row.
 """
 
 from tocsin.client.outbox.row import Particulars

@@ -1,4 +1,4 @@
-"""What is published, written as the function in the database reads it."""
+"""The call of the database function that writes a row into the outbox."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -6,17 +6,18 @@ from typing import Any, NamedTuple, Required, TypedDict
 
 import msgspec
 
+from tocsin.client.intents import AUDIENCES
+
 FUNCTION = "tocsin_publish"
 
-_AUDIENCES = ("users", "emails", "admins", "topic", "condition")
-_NOT_OF_THE_INTENT = frozenset({*_AUDIENCES, "aggregate", "aggregate_id", "function"})
+_NOT_OF_THE_INTENT = frozenset({*AUDIENCES, "aggregate", "aggregate_id", "function"})
 _encoder = msgspec.json.Encoder()
 
 
 class Particulars(TypedDict, total=False):
-    """All that can be said of what happened, besides its type: to whom, with what, when.
+    """The fields of an intent besides its type, and those of its row.
 
-    Rows of the same aggregate are relayed in their order, if the relay was told to keep it. The function is
+    Rows of the same aggregate are relayed in order, if the relay is configured to keep it. The function is
     found by the search path unless its schema is named: `sales.tocsin_publish`.
     """
 
@@ -40,7 +41,7 @@ class Particulars(TypedDict, total=False):
     function: str
 
 
-class Call(NamedTuple):
+class PublishCall(NamedTuple):
     """The function to call, quoted, and its arguments."""
 
     function: str
@@ -49,14 +50,14 @@ class Call(NamedTuple):
     aggregate_id: str | None
 
 
-def call(type_name: str, given: Particulars) -> Call:
-    """Put into words what is to be published."""
-    said: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    audience = {name: said[name] for name in _AUDIENCES if name in said}
-    fields = {name: value for name, value in said.items() if name not in _NOT_OF_THE_INTENT}
-    return Call(
+def publish_call(type_name: str, given: Particulars) -> PublishCall:
+    """Build the call that publishes an intent."""
+    fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    audience = {name: fields[name] for name in AUDIENCES if name in fields}
+    intent = {name: value for name, value in fields.items() if name not in _NOT_OF_THE_INTENT}
+    return PublishCall(
         function=".".join(map(_quoted, given.get("function", FUNCTION).split("."))),
-        intent=_encoder.encode({"type": type_name, "audience": audience, **fields}).decode(),
+        intent=_encoder.encode({"type": type_name, "audience": audience, **intent}).decode(),
         aggregate=given.get("aggregate"),
         aggregate_id=given.get("aggregate_id"),
     )

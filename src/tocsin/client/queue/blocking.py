@@ -1,17 +1,18 @@
-"""Intents queued by threads and sent in batches by one of its own."""
+"""A queue for threads; a thread of its own sends batches."""
 
 import atexit
 import os
 import threading
 from collections.abc import Callable
 
-from tocsin.client.errors import QueueFullError, TocsinError, UnavailableError
+from tocsin.client.errors import QueueFullError, UnavailableError
 from tocsin.client.intents import Intent
 from tocsin.client.queue.buffer import Buffer, QueueLimits
+from tocsin.domain.errors import TocsinError
 
 
 class BlockingQueue:
-    """Sends what is queued soon after, many at a time; a forked process begins with nothing queued."""
+    """Sends what is queued soon, in batches; a forked process starts with an empty queue."""
 
     def __init__(self, send: Callable[[Buffer], None], limits: QueueLimits) -> None:
         self._send = send
@@ -22,11 +23,11 @@ class BlockingQueue:
         self._pid = os.getpid()
         self._buffer = Buffer(self._limits.bound)
         self._sending, self._starting = threading.Lock(), threading.Lock()
-        self._queued, self._hurry, self._closing = threading.Event(), threading.Event(), threading.Event()
+        self._queued, self._send_now, self._closing = threading.Event(), threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
 
     def put(self, intent: Intent) -> None:
-        """Queue an intent; when no more may wait, send what waits first."""
+        """Queue an intent; if the queue is full, send what is queued first."""
         self._after_fork()
         if self._closing.is_set():
             raise RuntimeError("this client is closed; make another")
@@ -39,19 +40,19 @@ class BlockingQueue:
         self._start()
         self._queued.set()
         if self._buffer.fills_a_batch:
-            self._hurry.set()
+            self._send_now.set()
 
     def flush(self) -> None:
-        """Send what waits, in the caller's thread."""
+        """Send what is queued, in the caller's thread."""
         self._after_fork()
         self._drain()
         self._buffer.raise_refused()
 
     def close(self) -> None:
-        """Send what waits and end; what cannot be sent is given back in the error."""
+        """Send what is queued and stop; raise with what cannot be sent."""
         self._after_fork()
         self._closing.set()
-        self._hurry.set()
+        self._send_now.set()
         self._queued.set()
         if self._thread:
             self._thread.join()
@@ -72,21 +73,21 @@ class BlockingQueue:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name="tocsin-queue", daemon=True)
                 self._thread.start()
-                # A daemon thread ends with the program; what it has not sent must not end with it.
+                # A daemon thread ends with the program; what is still queued must be sent.
                 atexit.register(self.close)
 
     def _serve(self) -> None:
         while not self._closing.is_set():
             self._queued.wait()
-            self._hurry.wait(self._limits.linger_seconds)
+            self._send_now.wait(self._limits.linger_seconds)
             self._queued.clear()
-            self._hurry.clear()
+            self._send_now.clear()
             if self._closing.is_set():
                 return
             try:
                 self._drain()
             except TocsinError:
-                # It goes on waiting; who flushes or closes, or finds the queue full, is told of the trouble.
+                # It stays queued; flush, close, or a put into the full queue raises the failure.
                 self._closing.wait(self._limits.trouble_seconds)
                 self._queued.set()
 

@@ -1,26 +1,27 @@
-"""Intents queued by tasks of an event loop and sent in batches by one of its own."""
+"""A queue for event loops; a task of its own sends batches."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from tocsin.client.errors import QueueFullError, TocsinError, UnavailableError
+from tocsin.client.errors import QueueFullError, UnavailableError
 from tocsin.client.intents import Intent
 from tocsin.client.queue.buffer import Buffer, QueueLimits
+from tocsin.domain.errors import TocsinError
 
 
 class ConcurrentQueue:
-    """Sends what is queued soon after, many at a time."""
+    """Sends what is queued soon, in batches."""
 
     def __init__(self, send: Callable[[Buffer], Awaitable[None]], limits: QueueLimits) -> None:
         self._send = send
         self._limits = limits
         self._buffer = Buffer(limits.bound)
         self._sending = asyncio.Lock()
-        self._queued, self._hurry, self._closing = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._queued, self._send_now, self._closing = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     async def put(self, intent: Intent) -> None:
-        """Queue an intent; when no more may wait, send what waits first."""
+        """Queue an intent; if the queue is full, send what is queued first."""
         if self._closing.is_set():
             raise RuntimeError("this client is closed; make another")
         if self._buffer.is_full:
@@ -32,17 +33,17 @@ class ConcurrentQueue:
         self._task = self._task or asyncio.create_task(self._serve(), name="tocsin-queue")
         self._queued.set()
         if self._buffer.fills_a_batch:
-            self._hurry.set()
+            self._send_now.set()
 
     async def flush(self) -> None:
-        """Send what waits."""
+        """Send what is queued."""
         await self._drain()
         self._buffer.raise_refused()
 
     async def close(self) -> None:
-        """Send what waits and end; what cannot be sent is given back in the error."""
+        """Send what is queued and stop; raise with what cannot be sent."""
         self._closing.set()
-        self._hurry.set()
+        self._send_now.set()
         self._queued.set()
         if self._task:
             await self._task
@@ -56,15 +57,15 @@ class ConcurrentQueue:
     async def _serve(self) -> None:
         while not self._closing.is_set():
             await self._queued.wait()
-            await _within(self._hurry, self._limits.linger_seconds)
+            await _within(self._send_now, self._limits.linger_seconds)
             self._queued.clear()
-            self._hurry.clear()
+            self._send_now.clear()
             if self._closing.is_set():
                 return
             try:
                 await self._drain()
             except TocsinError:
-                # It goes on waiting; who flushes or closes, or finds the queue full, is told of the trouble.
+                # It stays queued; flush, close, or a put into the full queue raises the failure.
                 await _within(self._closing, self._limits.trouble_seconds)
                 self._queued.set()
 
@@ -74,7 +75,7 @@ class ConcurrentQueue:
 
 
 async def _within(event: asyncio.Event, seconds: float) -> None:
-    """Wait for an event, at most so long."""
+    """Wait for an event, at most `seconds`."""
     try:
         async with asyncio.timeout(seconds):
             await event.wait()

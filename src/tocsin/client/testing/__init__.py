@@ -1,7 +1,7 @@
-"""For the tests of applications: a recording stand-in for Tocsin, and a real one that starts by itself."""
+"""For the tests of applications: a recording client, and a real server that starts by itself."""
 
 from tocsin.client.testing.fake import FakeTocsin
-from tocsin.client.testing.notifications import Recorded
+from tocsin.client.testing.recording import Recorded
 from tocsin.client.testing.server import Phone, RunningTocsin
 
 __all__ = ["FakeTocsin", "Phone", "Recorded", "RunningTocsin"]

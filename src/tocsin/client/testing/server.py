@@ -1,4 +1,4 @@
-"""A real Tocsin for an application's own tests, started and stopped with them."""
+"""A real Tocsin for an application's own tests."""
 
 import contextlib
 import os
@@ -18,8 +18,8 @@ from pyreqwest.client import SyncClientBuilder
 
 from tocsin.client.blocking import Person, Tocsin
 from tocsin.client.concurrent import AsyncTocsin
-from tocsin.client.errors import TocsinError
 from tocsin.client.testing.started import Started
+from tocsin.domain.errors import TocsinError
 
 LONGEST_STOP = 30.0
 LONGEST_ARRIVAL = 15.0
@@ -32,7 +32,7 @@ class ServerStartError(TocsinError):
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """A message as a device, mailbox or endpoint got it from its provider."""
+    """A message as a device, mailbox or endpoint received it from its provider."""
 
     number: int
     provider: str
@@ -55,11 +55,11 @@ class Phone(msgspec.Struct, frozen=True):
     server: "RunningTocsin"
 
     def messages(self) -> list[Message]:
-        """Give what it received so far."""
+        """List the messages received so far."""
         return self.server.messages(self.token)
 
     def wait_for(self, count: int = 1, *, within: float = LONGEST_ARRIVAL) -> list[Message]:
-        """Wait until it has received so many, and give them all."""
+        """Wait until at least `count` messages were received, and return all of them."""
         give_up_at = time.monotonic() + within
         while len(found := self.messages()) < count:
             if time.monotonic() > give_up_at:
@@ -72,7 +72,7 @@ class Phone(msgspec.Struct, frozen=True):
 
 
 class RunningTocsin:
-    """Everything a test needs of a server: its address, a key, people with phones, and what arrived."""
+    """A running server: its address, an API key, people with virtual phones, and received messages."""
 
     def __init__(self, started: Started) -> None:
         self.base_url = started.base_url
@@ -81,37 +81,37 @@ class RunningTocsin:
         self._jwt_secret = started.jwt_secret
 
     def __repr__(self) -> str:
-        """Name the address and leave the key out."""
+        """Show the address without the key."""
         return f"RunningTocsin({self.base_url!r})"
 
     def client(self, **options: Any) -> Tocsin:
-        """Give a client for threads."""
+        """Return a client for threads."""
         return Tocsin(self.base_url, self.api_key, **options)
 
     def async_client(self, **options: Any) -> AsyncTocsin:
-        """Give a client for event loops."""
+        """Return a client for event loops."""
         return AsyncTocsin(self.base_url, self.api_key, **options)
 
     def token_for(self, user_id: str, *, seconds: float = 3600) -> str:
-        """Sign in as a person: give the token that their app would hold."""
+        """Return a JWT of a person, as their app would hold it."""
         import jwt  # noqa: PLC0415 - it comes with the server, which the plug-in may be without
 
         claims = {"sub": user_id, "exp": int(time.time() + seconds)}
         return jwt.encode(claims, self._jwt_secret, "HS256")
 
     def person(self, user_id: str, client: Tocsin) -> Person:
-        """Speak for a person."""
+        """Return a client that calls as a person."""
         return client.for_user(self.token_for(user_id))
 
     def phone(self, user_id: str, **fields: Any) -> Phone:
-        """Give a person a virtual Android phone."""
+        """Register a virtual Android phone for a person."""
         token = f"phone-{secrets.token_hex(8)}"
         with self.client() as client:
             self.person(user_id, client).register_device(token, "android", **fields)
         return Phone(user_id, token, self)
 
     def messages(self, target: str | None = None) -> list[Message]:
-        """Give what arrived at the providers' stand-ins, all of it or at one token or address."""
+        """List the messages that the sandbox received, all of them or those for one token or address."""
         found: list[Message] = []
         after = 0
         with SyncClientBuilder().base_url(self.sandbox_url).error_for_status(enable=True).build() as http:
@@ -142,7 +142,7 @@ def running(catalog: Path | None = None) -> Iterator[RunningTocsin]:
             line = process.stdout.readline() if process.stdout else b""
             if not line:
                 raise ServerStartError(
-                    f"The server for the tests ended before it was ready. It said:\n{log.read_text()[-4000:]}"
+                    f"The server for the tests ended before it was ready. Its log:\n{log.read_text()[-4000:]}"
                 )
             yield RunningTocsin(msgspec.json.decode(line, type=Started))
     finally:

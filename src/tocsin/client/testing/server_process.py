@@ -1,6 +1,6 @@
 """A whole Tocsin in one process: database, sandbox, API and worker, for as long as its caller lives.
 
-The only module of the client that knows the server; it runs by itself, never inside an application.
+The only module of the client that imports the server. It runs in its own process, not inside an application.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from tocsin.store.embedded import EmbeddedPostgres
 
 async def _serve(folder: Path, catalog: str, stop: asyncio.Event) -> None:
     jwt_secret = secrets.token_hex(32)
-    # The application's own tocsin.toml may name a real database, so one that names nothing is read.
+    # The application's own tocsin.toml may name a real database, so an empty one is read instead.
     empty = folder / "tocsin.toml"
     empty.touch()
     embedded = EmbeddedPostgres(folder)

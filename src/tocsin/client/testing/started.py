@@ -1,10 +1,10 @@
-"""What a server that was started for tests tells of itself."""
+"""How the test server reports that it is ready."""
 
 import msgspec
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
-    """Where it is and how to speak to it."""
+    """The addresses and credentials of a running test server."""
 
     base_url: str
     api_key: str

@@ -213,7 +213,7 @@ def _refusals(request: _Request, now: datetime) -> list[RefusedIntent]:
     refusals = []
     for intent, answer in zip(request.intents, request.answers, strict=True):
         if isinstance(answer, Invalid):
-            code, faults = "invalid_intent", _encoder.encode(answer.faults)
+            code, faults = "invalid_intent", _encoder.encode(answer.errors)
         elif isinstance(answer, Conflict):
             code = "idempotency_conflict"
             faults = _encoder.encode([{"notification_id": answer.notification_id}])

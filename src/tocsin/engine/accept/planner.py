@@ -12,8 +12,9 @@ from tocsin.catalog.catalog import Catalog
 from tocsin.domain.catalog import NotificationType
 from tocsin.domain.digest import collected_by
 from tocsin.domain.faults import Fault
+from tocsin.domain.fingerprint import intent_fingerprint
 from tocsin.domain.ids import new_notification_id
-from tocsin.domain.intent import Intent, audience_faults, intent_fingerprint, recipients
+from tocsin.domain.intent import Intent, audience_faults, recipients
 from tocsin.domain.plan import Conditions, due_time, plan
 from tocsin.engine.toggles.toggles import Toggles
 from tocsin.store.notifications import NewNotification

@@ -114,7 +114,7 @@ class Handover:
                 return Published(row.id)
             case Conflict(notification_id=holder):
                 return self._failed(row, f"notification {holder} holds this row's key with other content")
-            case Invalid(faults=faults):
+            case Invalid(errors=faults):
                 return self._failed(row, "; ".join(map(str, faults)))
             case _:
                 assert_never(answer)
