@@ -1,26 +1,38 @@
-"""The OpenAPI document, drawn from the routes and the operations they declare."""
+"""The OpenAPI document, generated from the routes and the types of their handlers."""
 
 import re
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
-from typing import Any, assert_never
+from typing import Any
 
 import msgspec
 from litestar import Litestar
 from litestar.routes import HTTPRoute
 
+from tocsin.api.auth.roles import Right
 from tocsin.api.http.problems import (
     INTERNAL_ERROR,
     MEDIA_TYPE,
     NOT_ALLOWED,
     UNAUTHENTICATED,
     UNAVAILABLE,
-    Kind,
-    Problem,
+    ProblemType,
 )
-from tocsin.api.operations import OPERATION, Access, AnyoneMay, KeyMay, Operation, PersonMay
+from tocsin.api.routes import OPERATION, Access, Operation, PersonToken, Public
+from tocsin.wire.problems import Problem
 
 _REF = "#/components/schemas/{name}"
+_SECURITY_SCHEMES = {
+    "person": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
+    "key": {"type": "http", "scheme": "bearer", "bearerFormat": "tocsin_…"},
+    "key_header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+}
+# The security schemes that a caller can use, and the problems of all calls with that access.
+_ACCESS: dict[type[Access], tuple[list[str], tuple[ProblemType, ...]]] = {
+    Public: ([], (INTERNAL_ERROR,)),
+    PersonToken: (["person"], (UNAUTHENTICATED, INTERNAL_ERROR, UNAVAILABLE)),
+    Right: (["key", "key_header"], (UNAUTHENTICATED, NOT_ALLOWED, INTERNAL_ERROR, UNAVAILABLE)),
+}
 
 
 def openapi_document(app: Litestar, bodies: Mapping[Any, Any]) -> dict[str, Any]:
@@ -29,25 +41,22 @@ def openapi_document(app: Litestar, bodies: Mapping[Any, Any]) -> dict[str, Any]
         (path, method, msgspec.structs.replace(operation, body=bodies.get(operation.body, operation.body)))
         for path, method, operation in _operations(app)
     ]
-    types = [Problem, *dict.fromkeys(kind for _, _, operation in routes for kind in _types(operation))]
-    schemas, components = msgspec.json.schema_components(types, schema_hook=_schema_of_raw, ref_template=_REF)
+    types = list(
+        dict.fromkeys(
+            each for _, _, operation in routes for each in (Problem, operation.body, operation.answer) if each
+        )
+    )
+    schemas, components = msgspec.json.schema_components(types, schema_hook=_raw_schema, ref_template=_REF)
     schema_of = dict(zip(types, schemas, strict=True))
     paths: dict[str, Any] = {}
     for path, method, operation in routes:
-        paths.setdefault(path, {})[method] = _operation(operation, path, schema_of)
+        paths.setdefault(path, {})[method] = _described(operation, path, schema_of)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Tocsin", "version": version("tocsin"), "license": {"name": "Apache-2.0"}},
         "tags": [{"name": tag} for tag in dict.fromkeys(operation.tag for _, _, operation in routes)],
         "paths": paths,
-        "components": {
-            "schemas": _with_ecma_patterns(components),
-            "securitySchemes": {
-                "person": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
-                "key": {"type": "http", "scheme": "bearer", "bearerFormat": "tocsin_…"},
-                "key_header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
-            },
-        },
+        "components": {"schemas": _with_ecma_patterns(components), "securitySchemes": _SECURITY_SCHEMES},
     }
 
 
@@ -61,20 +70,14 @@ def _operations(app: Litestar) -> Iterator[tuple[str, str, Operation]]:
                         yield route.path_format, method.lower(), operation
 
 
-def _types(operation: Operation) -> Iterator[Any]:
-    if operation.body is not None:
-        yield operation.body
-    yield from operation.answers.values()
-
-
-def _schema_of_raw(kind: Any) -> dict[str, Any]:
-    if kind is msgspec.Raw:
+def _raw_schema(type_: Any) -> dict[str, Any]:
+    if type_ is msgspec.Raw:
         return {"description": "Any JSON value."}
-    raise NotImplementedError(f"There is no schema for {kind!r}.")
+    raise NotImplementedError(f"There is no schema for {type_!r}.")
 
 
 def _with_ecma_patterns(schema: Any) -> Any:
-    """Write the end of a pattern as JSON Schema's regular expressions do."""
+    """Convert the end of patterns to the regular expressions of JSON Schema."""
     if isinstance(schema, dict):
         return {
             name: inner.replace(r"\Z", "$")
@@ -87,69 +90,51 @@ def _with_ecma_patterns(schema: Any) -> Any:
     return schema
 
 
-def _operation(operation: Operation, path: str, schema_of: dict[Any, Any]) -> dict[str, Any]:
-    drawn: dict[str, Any] = {
+def _described(operation: Operation, path: str, schema_of: dict[Any, Any]) -> dict[str, Any]:
+    security, problems = _ACCESS[type(operation.access)]
+    content = {operation.answer_type: {"schema": schema_of[operation.answer]}}
+    described: dict[str, Any] = {
         "tags": [operation.tag],
         "summary": operation.summary,
-        "security": _security(operation.access),
-        "responses": {
-            str(status): {
-                "description": operation.summary,
-                "content": {operation.answer_type: {"schema": schema_of[kind]}},
-            }
-            for status, kind in operation.answers.items()
-        }
-        | _problems(operation, schema_of[Problem]),
+        "security": [{scheme: []} for scheme in security],
+        "responses": {str(operation.status): {"description": operation.summary, "content": content}}
+        | _problems((*operation.problems, *problems), schema_of[Problem]),
     }
     if parameters := list(_parameters(operation, path)):
-        drawn["parameters"] = parameters
+        described["parameters"] = parameters
     if operation.body is not None:
-        content = {"schema": schema_of[operation.body]}
+        body = {"schema": schema_of[operation.body]}
         if operation.example is not None:
-            content["example"] = operation.example
-        drawn["requestBody"] = {"required": True, "content": {operation.body_type: content}}
-    return drawn
+            body["example"] = operation.example
+        described["requestBody"] = {
+            "required": operation.body_required,
+            "content": {operation.body_type: body},
+        }
+    return described
 
 
-def _security(access: Access) -> list[dict[str, list[str]]]:
-    match access:
-        case AnyoneMay():
-            return []
-        case PersonMay():
-            return [{"person": []}]
-        case KeyMay():
-            return [{"key": []}, {"key_header": []}]
-        case _:
-            assert_never(access)
-
-
-def _problems(operation: Operation, schema: Any) -> dict[str, Any]:
-    by_status: dict[int, list[Kind]] = {}
-    for kind in (*operation.problems, *_problems_of_access(operation.access)):
-        by_status.setdefault(kind.status, []).append(kind)
+def _problems(problems: tuple[ProblemType, ...], schema: Any) -> dict[str, Any]:
+    by_status: dict[int, list[ProblemType]] = {}
+    for each in dict.fromkeys(problems):
+        by_status.setdefault(each.status, []).append(each)
     return {
         str(status): {
-            "description": " ".join(f"`{kind.code}`: {kind.meaning}" for kind in kinds),
-            "content": {MEDIA_TYPE: {"schema": schema, "examples": {k.code: _example(k) for k in kinds}}},
+            "description": " ".join(f"`{each.code}`: {each.meaning}" for each in same),
+            "content": {
+                MEDIA_TYPE: {"schema": schema, "examples": {each.code: _example(each) for each in same}}
+            },
         }
-        for status, kinds in sorted(by_status.items())
+        for status, same in sorted(by_status.items())
     }
 
 
-def _problems_of_access(access: Access) -> tuple[Kind, ...]:
-    match access:
-        case AnyoneMay():
-            return (INTERNAL_ERROR,)
-        case PersonMay():
-            return (UNAUTHENTICATED, INTERNAL_ERROR, UNAVAILABLE)
-        case KeyMay():
-            return (UNAUTHENTICATED, NOT_ALLOWED, INTERNAL_ERROR, UNAVAILABLE)
-        case _:
-            assert_never(access)
-
-
-def _example(kind: Kind) -> dict[str, Any]:
-    problem = Problem(code=kind.code, title=kind.title, status=kind.status, detail=kind.meaning)
+def _example(problem_type: ProblemType) -> dict[str, Any]:
+    problem = Problem(
+        code=problem_type.code,
+        title=problem_type.title,
+        status=problem_type.status,
+        detail=problem_type.meaning,
+    )
     return {"value": msgspec.to_builtins(problem)}
 
 

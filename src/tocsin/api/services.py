@@ -1,10 +1,8 @@
-"""What the handlers work with."""
+"""The services that handlers use."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
-from litestar import Request
 
 from tocsin.api.auth.tokens import AuthSettings
 from tocsin.api.server import HttpSettings
@@ -20,7 +18,7 @@ from tocsin.store.pool import Pool
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything an app is made of; `schema` is where the readiness probe looks for migrations."""
+    """The services of an app; `schema` is where the readiness probe looks for migrations."""
 
     pool: Pool
     acceptor: Acceptor
@@ -35,9 +33,3 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     http: HttpSettings = HttpSettings()
     webhook: WebhookSettings = WebhookSettings()
     webpush_key: str | None = None
-
-
-def services_of(request: Request[Any, Any, Any]) -> Services:
-    """Give the services of the app a request came to."""
-    services: Services = request.app.state.services
-    return services

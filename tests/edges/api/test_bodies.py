@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tocsin.api.http.bodies import DEEPEST, MOST_FAULTS, Broken, Faulty, read_body
-from tocsin.api.person.devices import RegisterDevice
-from tocsin.api.producer.users import PutUsers
 from tocsin.domain.intent import Intent
+from tocsin.wire.people import PutUsers, RegisterDevice
 
 GOOD: dict[str, Any] = {
     "type": "t",

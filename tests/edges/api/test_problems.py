@@ -8,7 +8,8 @@ from structlog.testing import capture_logs
 
 from tests.edges.edge import Edge, person, running, services
 from tocsin.api.auth.roles import RIGHTS, Right, Role
-from tocsin.api.http.problems import KINDS
+from tocsin.api.http import problems
+from tocsin.api.http.problems import ProblemType
 from tocsin.store.pool import Pool
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "http.md"
@@ -100,7 +101,9 @@ async def test_each_request_is_logged_once_and_nothing_secret_with_it(edge: Edge
 def test_codes_are_unique_and_documented() -> None:
     documented = dict(re.findall(r"^\| `(\w+)` \| (\d{3}) \|", REFERENCE.read_text(), re.MULTILINE))
 
-    assert documented == {kind.code: str(kind.status) for kind in KINDS}
+    declared = [each for each in vars(problems).values() if isinstance(each, ProblemType)]
+    assert documented == {each.code: str(each.status) for each in declared}
+    assert len(documented) == len(declared)
 
 
 def test_the_rights_of_each_role_are_documented() -> None:

@@ -1,4 +1,4 @@
-"""API keys at the edge: making them, and knowing their holders without asking the database each time."""
+"""API keys: creating them, and a cache of their holders."""
 
 import asyncio
 import hashlib
@@ -31,30 +31,34 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 class KeyHolder(msgspec.Struct, frozen=True):
-    """A producer or operator known by an API key."""
+    """A producer or operator, identified by an API key."""
 
     key_id: UUID
     producer: str
     role: Role
 
     def may(self, right: Right) -> bool:
-        """Tell whether the key's role allows something."""
+        """Return whether the key's role has a right."""
         return right in RIGHTS[self.role]
+
+    def may_see(self, producer: str) -> bool:
+        """Return whether the holder may see the notifications of a producer."""
+        return producer == self.producer or self.may(Right.SEE_ALL)
 
 
 class NewKey(msgspec.Struct, frozen=True):
-    """A key just made; `secret` is shown this once and stored nowhere."""
+    """A new key; `secret` is shown this once and not stored."""
 
     row: KeyRow
     secret: str
 
     def __repr__(self) -> str:
-        """Name the key and leave the secret out."""
+        """Show the key without its secret."""
         return f"NewKey({self.row!r})"
 
 
 async def create_key(connection: Connection, producer: str, role: Role, now: datetime) -> NewKey:
-    """Make a key for a producer and store its digest."""
+    """Create a key for a producer and store its hash."""
     secret = PREFIX + secrets.token_urlsafe(32)
     row = KeyRow(
         id=uuid7(),
@@ -70,9 +74,9 @@ async def create_key(connection: Connection, producer: str, role: Role, now: dat
 
 
 class KeyRing:
-    """Remembers who holds which key for a few seconds, so that a revoked key stops working soon.
+    """Caches the holders of keys for a few seconds, so that a revoked key stops working soon.
 
-    Wrong keys are remembered too, in the same bounded memory: what fell out is asked for again.
+    Unknown keys are cached too, in the same bounded cache.
     """
 
     def __init__(self, pool: Pool, clock: Clock, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -85,7 +89,7 @@ class KeyRing:
         self._touches: set[asyncio.Task[None]] = set()
 
     async def holder(self, secret: str) -> KeyHolder | None:
-        """Tell who holds a key, if it is one and was not revoked."""
+        """Return the holder of a key, or None if it is unknown or revoked."""
         if not _SECRET.fullmatch(secret):
             return None
         key_hash = _digest(secret)
@@ -97,7 +101,7 @@ class KeyRing:
         return holder
 
     async def aclose(self) -> None:
-        """Finish what runs in the background."""
+        """Wait for background tasks."""
         await asyncio.gather(*self._touches, *self._lookups.values(), return_exceptions=True)
 
     async def _look_up_once(self, key_hash: bytes) -> KeyHolder | None:
@@ -132,7 +136,7 @@ class KeyRing:
         try:
             await keys.touch(self._pool, [key_id], self._clock())
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
-            _log.warning("the use of a key was not noted", key_id=str(key_id), error=str(error))
+            _log.warning("key use not recorded", key_id=str(key_id), error=str(error))
 
 
 def _digest(secret: str) -> bytes:

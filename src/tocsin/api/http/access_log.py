@@ -1,4 +1,4 @@
-"""One line in the log for each request, and the id it can be found by."""
+"""The access log: one line for each request, with its request id."""
 
 import re
 import time
@@ -18,13 +18,13 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 class AccessLog:
-    """Stands outside the routing, so that what no route takes is seen too."""
+    """Wraps the routing, so that requests without a route are logged too."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on; echo its id and log how it ended."""
+        """Handle a request, echo its id and log its status and duration."""
         request_id = _request_id(scope)
         scope[REQUEST_ID] = request_id.decode()  # type: ignore[literal-required]
         started = time.perf_counter()
@@ -44,7 +44,7 @@ class AccessLog:
 
 
 def request_id_of(scope: Any) -> str:
-    """Give the id of a request."""
+    """Return the id of a request."""
     return str(scope.get(REQUEST_ID, ""))
 
 

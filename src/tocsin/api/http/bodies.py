@@ -1,14 +1,15 @@
-"""Reading JSON bodies: into the struct asked for, or into every fault there is."""
+"""Decoding JSON bodies into a type, or into a list of every fault."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from itertools import islice
 from types import NoneType, UnionType
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-from tocsin.api.http.problems import INVALID_BODY, MALFORMED_JSON, ProblemError, faulty
+from tocsin.api.http.problems import INVALID_BODY, MALFORMED_JSON, ProblemError, faults_problem
 from tocsin.domain.faults import Fault
+from tocsin.wire.checks import Checked
 
 DEEPEST = 64
 MOST_FAULTS = 50
@@ -22,66 +23,53 @@ T = TypeVar("T")
 _decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
 
 
-class Checked(msgspec.Struct, frozen=True):
-    """A body with rules that its types cannot express: for each field, what is wrong with a text."""
-
-    checks: ClassVar[Mapping[str, Callable[[str], str | None]]] = {}
-
-    def __post_init__(self) -> None:
-        """Refuse what breaks a rule, as a wrong type would be refused."""
-        for name, check in self.checks.items():
-            value = getattr(self, name)
-            if isinstance(value, str) and (message := check(value)):
-                raise ValueError(message)
-
-
 class Broken(msgspec.Struct, frozen=True):
-    """The body is not JSON at all."""
+    """A body that is not JSON."""
 
     reason: str
 
 
 class Faulty(msgspec.Struct, frozen=True):
-    """The body is JSON, but not what was asked for."""
+    """A body that is JSON, but not of the expected type."""
 
     faults: list[Fault]
 
 
-def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
-    decoder = _decoders.get(kind)
+def _decoder(type_: type[T]) -> msgspec.json.Decoder[T]:
+    decoder = _decoders.get(type_)
     if decoder is None:
-        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
+        decoder = _decoders[type_] = msgspec.json.Decoder(type_)
     return decoder
 
 
-def decode(body: bytes, kind: type[T]) -> T:
-    """Read a body or end the request with everything that is wrong with it."""
-    return _or_end(read_body(body, kind))
+def decode(body: bytes, type_: type[T]) -> T:
+    """Decode a body; raise a problem with every fault."""
+    return _or_raise(read_body(body, type_))
 
 
-def decode_outline(body: bytes, kind: type[T]) -> T:
-    """Read a body whose parts are taken apart later, each by itself."""
-    return _or_end(_read(body, kind))
+def decode_outline(body: bytes, type_: type[T]) -> T:
+    """Decode a body whose parts are decoded later, each by itself."""
+    return _or_raise(_read(body, type_))
 
 
-def _or_end(read: T | Faulty | Broken) -> T:
+def _or_raise(read: T | Faulty | Broken) -> T:
     if isinstance(read, Broken):
         raise ProblemError(MALFORMED_JSON, read.reason)
     if isinstance(read, Faulty):
-        raise faulty(INVALID_BODY, read.faults)
+        raise faults_problem(INVALID_BODY, *read.faults)
     return read
 
 
-def read_body(body: bytes | msgspec.Raw, kind: type[T]) -> T | Faulty | Broken:
-    """Read a body; faults are all of them, not just the first.
+def read_body(body: bytes | msgspec.Raw, type_: type[T]) -> T | Faulty | Broken:
+    """Decode a body, or return all of its faults, not only the first.
 
-    The usual, good body is decoded once and straight. Only a bad one is taken apart, and only
-    one that may be too deep or hold a NUL character, which Postgres cannot keep, is looked over.
+    A valid body is decoded once. Only a faulty one is walked field by field, and only one that may be too
+    deep or hold a NUL character, which Postgres cannot store, is searched for these.
     """
     raw = bytes(body)
     braces = raw.count(b"{") + raw.count(b"[")
     if braces <= DEEPEST and _NUL not in raw:
-        return _read(raw, kind)
+        return _read(raw, type_)
     anything = _read(raw, object)
     if isinstance(anything, Faulty | Broken):
         return anything
@@ -89,20 +77,22 @@ def read_body(body: bytes | msgspec.Raw, kind: type[T]) -> T | Faulty | Broken:
         return Faulty([_TOO_DEEP])
     if nuls := list(islice(_nul_faults(anything, ""), MOST_FAULTS)):
         return Faulty(nuls)
-    return _read(raw, kind)
+    return _read(raw, type_)
 
 
-def _read(raw: bytes, kind: type[T]) -> T | Faulty | Broken:
+def _read(raw: bytes, type_: type[T]) -> T | Faulty | Broken:
     try:
         try:
-            value = _decoder(kind).decode(raw)
+            value = _decoder(type_).decode(raw)
+            if not isinstance(value, Checked) or value.passes():
+                return value
         except msgspec.ValidationError:
-            return Faulty(list(islice(find_faults(msgspec.json.decode(raw), kind), MOST_FAULTS)))
+            pass
+        return Faulty(list(islice(find_faults(msgspec.json.decode(raw), type_), MOST_FAULTS)))
     except RecursionError:
         return Faulty([_TOO_DEEP])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return Broken(_why_broken(raw, error))
-    return value
 
 
 def _why_broken(raw: bytes, error: Exception) -> str:
@@ -141,28 +131,28 @@ def _nul_faults(value: Any, path: str) -> Iterator[Fault]:
             return
 
 
-def find_faults(value: Any, kind: Any, path: str = "") -> Iterator[Fault]:
-    """Name every fault of a JSON value that should be of a kind, part by part."""
-    plain = _without_none(kind, value)
+def find_faults(value: Any, type_: Any, path: str = "") -> Iterator[Fault]:
+    """List every fault of a JSON value that should have a type, part by part."""
+    plain = _without_none(type_, value)
     found = False
     for fault in _faults_of_parts(value, plain, path):
         found = True
         yield fault
     if not found:
-        yield from _own_fault(value, kind, path)
+        yield from _own_fault(value, type_, path)
 
 
-def _faults_of_parts(value: Any, kind: Any, path: str) -> Iterator[Fault]:
-    if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        yield from _faults_of_fields(value, kind, path)
-    elif isinstance(value, list) and get_origin(kind) is list and get_args(kind) != (msgspec.Raw,):
+def _faults_of_parts(value: Any, type_: Any, path: str) -> Iterator[Fault]:
+    if isinstance(value, dict) and isinstance(type_, type) and issubclass(type_, msgspec.Struct):
+        yield from _faults_of_fields(value, type_, path)
+    elif isinstance(value, list) and get_origin(type_) is list and get_args(type_) != (msgspec.Raw,):
         for index, inner in enumerate(islice(value, MOST_ITEMS)):
-            yield from find_faults(inner, get_args(kind)[0], f"{path}[{index}]")
+            yield from find_faults(inner, get_args(type_)[0], f"{path}[{index}]")
 
 
-def _faults_of_fields(value: dict[str, Any], kind: type[msgspec.Struct], path: str) -> Iterator[Fault]:
-    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
-    checks = kind.checks if issubclass(kind, Checked) else {}
+def _faults_of_fields(value: dict[str, Any], type_: type[msgspec.Struct], path: str) -> Iterator[Fault]:
+    fields = {field.encode_name: field for field in msgspec.structs.fields(type_)}
+    checks = type_.checks if issubclass(type_, Checked) else {}
     for name, field in fields.items():
         inner_path = _join(path, name)
         if name not in value:
@@ -174,7 +164,7 @@ def _faults_of_fields(value: dict[str, Any], kind: type[msgspec.Struct], path: s
         yield from faults
         if not faults and name in checks and isinstance(inner, str) and (message := checks[name](inner)):
             yield Fault(field=_shown(inner_path), code="invalid", message=message)
-    if kind.__struct_config__.forbid_unknown_fields:
+    if type_.__struct_config__.forbid_unknown_fields:
         for name in sorted(value.keys() - fields.keys()):
             yield Fault(
                 field=_shown(_join(path, name)),
@@ -183,20 +173,20 @@ def _faults_of_fields(value: dict[str, Any], kind: type[msgspec.Struct], path: s
             )
 
 
-def _own_fault(value: Any, kind: Any, path: str) -> Iterator[Fault]:
+def _own_fault(value: Any, type_: Any, path: str) -> Iterator[Fault]:
     try:
-        msgspec.convert(value, kind)
+        msgspec.convert(value, type_)
     except msgspec.ValidationError as error:
         message, _, inner = str(error).partition(" - at `$")
         yield Fault(
             field=_shown(path + inner.removesuffix("`")) or "$",
             code="missing" if value is None else "invalid",
-            message=_plain_words(message, kind),
+            message=_plain_message(message, type_),
         )
 
 
-def _plain_words(message: str, kind: Any) -> str:
-    choices = _without_none(kind, "")
+def _plain_message(message: str, type_: Any) -> str:
+    choices = _without_none(type_, "")
     if get_origin(choices) is Literal:
         return f"must be one of {', '.join(map(str, get_args(choices)))}"
     if "matching regex" in message:
@@ -204,15 +194,15 @@ def _plain_words(message: str, kind: Any) -> str:
     return message[:1].lower() + message[1:]
 
 
-def _without_none(kind: Any, value: Any) -> Any:
-    """Strip what stands around the kind that matters: constraints, and None where a value is given."""
-    while get_origin(kind) is Annotated:
-        kind = get_args(kind)[0]
-    if value is not None and get_origin(kind) in {Union, UnionType}:
-        others = [member for member in get_args(kind) if member is not NoneType]
+def _without_none(type_: Any, value: Any) -> Any:
+    """Return a type without its constraints, and without None where a value is given."""
+    while get_origin(type_) is Annotated:
+        type_ = get_args(type_)[0]
+    if value is not None and get_origin(type_) in {Union, UnionType}:
+        others = [member for member in get_args(type_) if member is not NoneType]
         if len(others) == 1:
             return _without_none(others[0], value)
-    return kind
+    return type_
 
 
 def _join(path: str, name: str) -> str:
@@ -221,5 +211,5 @@ def _join(path: str, name: str) -> str:
 
 
 def _shown(path: str) -> str:
-    """Give a path that can be printed and stored, whatever the caller called its fields."""
+    """Return a path that can be printed and stored, whatever names it holds."""
     return "".join(character if character.isprintable() else "\ufffd" for character in path[:_LONGEST_FIELD])

@@ -1,4 +1,4 @@
-"""From an exception to the problem the caller is told of."""
+"""The problem for each exception that a handler raises."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,51 +16,51 @@ from tocsin.api.http.problems import (
     METHOD_NOT_ALLOWED,
     NOT_FOUND,
     UNAVAILABLE,
-    Kind,
     ProblemError,
+    ProblemType,
 )
 from tocsin.api.http.replies import problem_response
 
 _log = structlog.stdlib.get_logger(__name__)
 
-_BY_STATUS: Mapping[int, tuple[Kind, str]] = {
-    404: (NOT_FOUND, "There is nothing at this path; /openapi.json lists what there is."),
-    405: (METHOD_NOT_ALLOWED, "This path does not take this method."),
-    413: (BODY_TOO_LARGE, "The body is larger than this server takes; send less at once."),
+_BY_STATUS: Mapping[int, tuple[ProblemType, str]] = {
+    404: (NOT_FOUND, "There is nothing at this path; /openapi.json lists every call."),
+    405: (METHOD_NOT_ALLOWED, "This path does not support this method."),
+    413: (BODY_TOO_LARGE, "The body is larger than this server accepts; send less at once."),
 }
 _LOWEST_SERVER_ERROR = 500
-# The framework calls it a failure of the server; all it has to tell it apart is this text.
+# The framework reports it as a server error; only this text identifies it.
 _HUNG_UP = "client disconnected prematurely"
 
 
 def answer_problem(_: Request[Any, Any, Any], error: ProblemError) -> Response[bytes]:
-    """Answer with the problem a handler ended with."""
+    """Respond with the problem that a handler raised."""
     return problem_response(error)
 
 
 def answer_http(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
-    """Answer for what the framework refuses: unknown paths, wrong methods, large bodies."""
+    """Respond to what the framework refuses: unknown paths, wrong methods, large bodies."""
     if error.detail == _HUNG_UP:
         return problem_response(ProblemError(BAD_REQUEST, "The body ended before it was complete."))
     if error.status_code >= _LOWEST_SERVER_ERROR:
         return answer_failure(request, error)
-    kind, detail = _BY_STATUS.get(error.status_code, (BAD_REQUEST, error.detail))
-    return problem_response(ProblemError(kind, detail, headers=error.headers))
+    problem_type, detail = _BY_STATUS.get(error.status_code, (BAD_REQUEST, error.detail))
+    return problem_response(ProblemError(problem_type, detail, headers=error.headers))
 
 
 def answer_unavailable(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    """Answer when the database is out of reach; the caller may try again."""
-    _log.warning("the database is out of reach", request_id=request_id_of(request.scope), error=repr(error))
+    """Respond that the database is unavailable; the caller may retry."""
+    _log.warning("database unavailable", request_id=request_id_of(request.scope), error=repr(error))
     return problem_response(
-        ProblemError(UNAVAILABLE, "The database does not answer; try again.", headers={"Retry-After": "1"})
+        ProblemError(UNAVAILABLE, "The database does not answer; retry.", headers={"Retry-After": "1"})
     )
 
 
 def answer_failure(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    """Answer for a fault of our own; the details go to the log, not to the caller."""
+    """Respond to an unexpected error; its details go to the log, not to the caller."""
     request_id = request_id_of(request.scope)
     _log.error("request failed", request_id=request_id, exc_info=error)
-    detail = f"Something went wrong here; the log has it under request id {request_id}."
+    detail = f"An internal error occurred; the log has it under request id {request_id}."
     return problem_response(ProblemError(INTERNAL_ERROR, detail))
 
 

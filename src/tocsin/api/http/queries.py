@@ -1,30 +1,44 @@
-"""Reading query and path parameters."""
+"""Query parameters and pages of lists."""
 
-from typing import Annotated, Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypeAlias, TypeVar
 from uuid import UUID
 
 import msgspec
 from litestar import Request
 
-from tocsin.api.http.problems import INVALID_QUERY, NOT_FOUND, ProblemError, faulty
+from tocsin.api.http.problems import INVALID_QUERY, faults_problem
 from tocsin.domain.faults import Fault
 
 LAST = UUID(int=(1 << 128) - 1)
 
-Q = TypeVar("Q", bound=msgspec.Struct)
+S = TypeVar("S", bound=msgspec.Struct)
+Row = TypeVar("Row")
+Cursor = TypeVar("Cursor")
+
+PageLimit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=100)]
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A stretch of a list that goes back in time: what came before an id, at most so many."""
-
-    before: UUID | None = None
-    limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 50
+class Query(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The query parameters of a call."""
 
 
-def read_query(request: Request[Any, Any, Any], kind: type[Q]) -> Q:
-    """Read the query parameters, or end the request with everything that is wrong with them."""
+class Page(Query, frozen=True, kw_only=True):
+    """A page of a list, newest first: at most `limit` items older than the id `before`."""
+
+    before: UUID = LAST
+    limit: PageLimit = 50
+
+
+def next_cursor(rows: Sequence[Row], limit: int, cursor: Callable[[Row], Cursor]) -> Cursor | None:
+    """Return the `before` of the following page, or None after the last one."""
+    return cursor(rows[-1]) if len(rows) == limit else None
+
+
+def read_query(request: Request[Any, Any, Any], query: type[S]) -> S:
+    """Decode the query parameters; raise a problem with every fault."""
     given = request.query_params.dict()
-    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    fields = {field.encode_name: field for field in msgspec.structs.fields(query)}
     faults = [
         Fault(field=name[:100], code="unknown", message=f"is not known here; known are {', '.join(fields)}")
         for name in given.keys() - fields.keys()
@@ -37,19 +51,5 @@ def read_query(request: Request[Any, Any, Any], kind: type[Q]) -> Q:
             message = str(error)
             faults.append(Fault(field=name, code="invalid", message=message[:1].lower() + message[1:]))
     if faults:
-        raise faulty(INVALID_QUERY, sorted(faults, key=lambda fault: fault.field))
-    return kind(**read)
-
-
-def read_path(request: Request[Any, Any, Any], name: str) -> str:
-    """Read a part of the path."""
-    text: str = request.path_params[name]
-    return text
-
-
-def read_path_id(request: Request[Any, Any, Any], name: str) -> UUID:
-    """Read an id from the path; what is no id names nothing."""
-    try:
-        return UUID(read_path(request, name))
-    except ValueError:
-        raise ProblemError(NOT_FOUND, "There is nothing with such an id.") from None
+        raise faults_problem(INVALID_QUERY, *sorted(faults, key=lambda fault: fault.field))
+    return query(**read)

@@ -1,4 +1,4 @@
-"""Answers as bytes: one JSON codec for everything that goes out."""
+"""Encoding of responses."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ from tocsin.api.http.problems import MEDIA_TYPE, ProblemError
 _encoder = msgspec.json.Encoder()
 
 
-def reply(value: Any, status: int = 200) -> ASGIResponse:
-    """Answer with a value as JSON."""
+def reply(value: Any, status: int) -> ASGIResponse:
+    """Build a response with a value as JSON."""
     return ASGIResponse(body=_encoder.encode(value), status_code=status, media_type="application/json")
 
 
 def problem_response(error: ProblemError) -> Response[bytes]:
-    """Answer with a problem."""
+    """Build a response with a problem."""
     return Response(
         _encoder.encode(error.problem),
         status_code=error.problem.status,

@@ -1,34 +1,25 @@
-"""The operator's calls: refused intents, API keys."""
+"""The operator's calls about refused intents and API keys."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 import msgspec
-from litestar import Request, delete, get, post
-from litestar.response.base import ASGIResponse
 
 from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Right, Role
-from tocsin.api.http.bodies import decode
-from tocsin.api.http.problems import (
-    BODY_TOO_LARGE,
-    INVALID_BODY,
-    INVALID_QUERY,
-    MALFORMED_JSON,
-    NOT_FOUND,
-    ProblemError,
-)
-from tocsin.api.http.queries import LAST, Page, read_path_id, read_query
-from tocsin.api.http.replies import reply
-from tocsin.api.operations import KeyMay, Operation, Tag, declared
-from tocsin.api.services import services_of
+from tocsin.api.http.conversion import copy_fields
+from tocsin.api.http.problems import NOT_FOUND, ProblemError
+from tocsin.api.http.queries import Page, next_cursor
+from tocsin.api.http.requests import ApiRequest
+from tocsin.api.routes import Routes, Tag
 from tocsin.store import keys, refused
-from tocsin.store.keys import KeyRow
 
 ProducerName = Annotated[
     str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 ]
+
+routes = Routes(Tag.ADMIN)
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,14 +44,14 @@ class RefusedPage(msgspec.Struct, frozen=True):
 
 
 class CreateKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whom a key is for and what it may do."""
+    """The producer and the role of a new API key."""
 
     producer: ProducerName
     role: Role
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An API key; `key` itself is there only in the answer that made it."""
+    """An API key; `key` itself is only in the answer to its creation."""
 
     key_id: UUID
     producer: str
@@ -78,110 +69,45 @@ class ApiKeyList(msgspec.Struct, frozen=True):
     keys: list[ApiKey]
 
 
-@get(
-    "/v1/admin/refused",
-    opt=declared(
-        Operation(
-            tag=Tag.ADMIN,
-            summary="List refused intents, newest first",
-            access=KeyMay(Right.SEE_REFUSED),
-            query=Page,
-            answers={200: RefusedPage},
-            problems=(INVALID_QUERY,),
-        )
-    ),
-)
-async def list_refused(request: Request[Any, Any, Any]) -> ASGIResponse:
-    """List what producers got wrong."""
-    page = read_query(request, Page)
-    rows = await refused.list_recent(services_of(request).pool, page.before or LAST, page.limit)
-    shown = [
-        Refused(
-            refused_id=row.id,
-            producer=row.producer,
-            source=row.source,
-            code=row.code,
-            type=row.type,
-            idempotency_key=row.idempotency_key,
-            faults=msgspec.Raw(row.faults.encode()),
-            content=row.content,
-            refused_at=row.refused_at,
-        )
-        for row in rows
+@routes("GET /v1/admin/refused", "List refused intents, newest first", Right.SEE_REFUSED)
+async def list_refused(request: ApiRequest, query: Page) -> RefusedPage:
+    """List refused intents with their faults."""
+    rows = await refused.list_recent(request.pool, query.before, query.limit)
+    listed = [
+        copy_fields(Refused, row, refused_id=row.id, faults=msgspec.Raw(row.faults.encode())) for row in rows
     ]
-    return reply(RefusedPage(shown, rows[-1].id if len(rows) == page.limit else None))
+    return RefusedPage(listed, next_cursor(rows, query.limit, lambda row: row.id))
 
 
-@get(
-    "/v1/admin/keys",
-    opt=declared(
-        Operation(
-            tag=Tag.ADMIN,
-            summary="List API keys",
-            access=KeyMay(Right.KEYS),
-            answers={200: ApiKeyList},
-        )
-    ),
-)
-async def list_keys(request: Request[Any, Any, Any]) -> ASGIResponse:
+@routes("GET /v1/admin/keys", "List API keys", Right.KEYS)
+async def list_keys(request: ApiRequest) -> ApiKeyList:
     """List the keys without their secrets."""
-    rows = await keys.list_all(services_of(request).pool)
-    return reply(ApiKeyList([_shown(row) for row in rows]))
+    return ApiKeyList([_api_key(row) for row in await keys.list_all(request.pool)])
 
 
-@post(
-    "/v1/admin/keys",
-    status_code=201,
-    opt=declared(
-        Operation(
-            tag=Tag.ADMIN,
-            summary="Make an API key; it is shown this once",
-            access=KeyMay(Right.KEYS),
-            body=CreateKey,
-            answers={201: ApiKey},
-            problems=(MALFORMED_JSON, BODY_TOO_LARGE, INVALID_BODY),
-            example={"producer": "billing", "role": "producer"},
-        )
-    ),
+@routes(
+    "POST /v1/admin/keys",
+    "Make an API key; it is shown this once",
+    Right.KEYS,
+    status=201,
+    example={"producer": "billing", "role": "producer"},
 )
-async def make_key(request: Request[Any, Any, Any]) -> ASGIResponse:
-    """Make a key."""
-    services = services_of(request)
-    wanted = decode(await request.body(), CreateKey)
-    made = await create_key(services.pool, wanted.producer, wanted.role, services.clock())
-    return reply(_shown(made.row, made.secret), 201)
+async def make_key(request: ApiRequest, body: CreateKey) -> ApiKey:
+    """Create a key."""
+    made = await create_key(request.pool, body.producer, body.role, request.now())
+    return _api_key(made.row, made.secret)
 
 
-@delete(
-    "/v1/admin/keys/{key_id:str}",
-    status_code=200,
-    opt=declared(
-        Operation(
-            tag=Tag.ADMIN,
-            summary="Revoke an API key; it stops working within five seconds",
-            access=KeyMay(Right.KEYS),
-            answers={200: ApiKey},
-            problems=(NOT_FOUND,),
-        )
-    ),
+@routes(
+    "DELETE /v1/admin/keys/{key_id}", "Revoke an API key; it stops working within five seconds", Right.KEYS
 )
-async def revoke_key(request: Request[Any, Any, Any]) -> ASGIResponse:
-    """Take a key back."""
-    services = services_of(request)
-    row = await keys.revoke(services.pool, read_path_id(request, "key_id"), services.clock())
+async def revoke_key(request: ApiRequest, key_id: UUID) -> ApiKey:
+    """Revoke a key."""
+    row = await keys.revoke(request.pool, key_id, request.now())
     if row is None:
         raise ProblemError(NOT_FOUND, "There is no such API key.")
-    return reply(_shown(row))
+    return _api_key(row)
 
 
-def _shown(row: KeyRow, secret: str | None = None) -> ApiKey:
-    return ApiKey(
-        key_id=row.id,
-        producer=row.producer,
-        role=Role(row.role),
-        hint=row.hint,
-        created_at=row.created_at,
-        last_used_at=row.last_used_at,
-        revoked_at=row.revoked_at,
-        key=secret,
-    )
+def _api_key(row: keys.KeyRow, secret: str | None = None) -> ApiKey:
+    return copy_fields(ApiKey, row, key_id=row.id, role=Role(row.role), key=secret)

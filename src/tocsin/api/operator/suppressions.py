@@ -1,140 +1,91 @@
-"""The operator's calls about addresses that are sent no mail."""
+"""The operator's calls about suppressed addresses, which are sent no mail."""
 
 from datetime import datetime
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
-from litestar import Request, delete, get, put
-from litestar.response.base import ASGIResponse
 from msgspec import Meta
 
 from tocsin.api.auth.roles import Right
-from tocsin.api.http.bodies import Checked, decode
-from tocsin.api.http.checks import not_blank
-from tocsin.api.http.problems import (
-    BODY_TOO_LARGE,
-    INVALID_BODY,
-    INVALID_QUERY,
-    MALFORMED_JSON,
-    NOT_FOUND,
-    ProblemError,
-    faulty,
-)
-from tocsin.api.http.queries import read_path, read_query
-from tocsin.api.http.replies import reply
-from tocsin.api.operations import KeyMay, Operation, Tag, declared
-from tocsin.api.services import services_of
-from tocsin.domain.faults import Fault
+from tocsin.api.http.problems import INVALID_QUERY, NOT_FOUND, ProblemError, fault_problem
+from tocsin.api.http.queries import PageLimit, Query, next_cursor
+from tocsin.api.http.requests import ApiRequest
+from tocsin.api.routes import Routes, Tag
 from tocsin.domain.intent import EmailAddress
 from tocsin.domain.toggles import Note
 from tocsin.store.people import suppressions
 from tocsin.store.people.suppressions import NEWEST, Suppression, SuppressionCursor
+from tocsin.wire.checks import Checked, not_blank
+
+routes = Routes(Tag.ADMIN)
 
 
 class SuppressAddress(Checked, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why an address is to be sent nothing."""
+    """The reason for suppressing an address."""
 
     checks: ClassVar = {"reason": not_blank}
 
     reason: Note = "manual"
 
 
-class SuppressionsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A stretch of the list that goes back in time: what came before a place, at most so many."""
+class SuppressionsQuery(Query, frozen=True, kw_only=True):
+    """A page of the list, newest first: at most `limit` items after the cursor `before`."""
 
     before: Annotated[str, Meta(max_length=300)] | None = None
-    limit: Annotated[int, Meta(ge=1, le=100)] = 50
+    limit: PageLimit = 50
 
 
 class SuppressionPage(msgspec.Struct, frozen=True):
-    """Addresses that are sent nothing, newest first; `next` is the `before` of the following page."""
+    """Suppressed addresses, newest first; `next` is the `before` of the following page."""
 
     suppressions: list[Suppression]
     next: str | None
 
 
 class RemovedSuppression(msgspec.Struct, frozen=True):
-    """An address that is sent mail again."""
+    """An address that is no longer suppressed."""
 
     address: str
 
 
-@get(
-    "/v1/admin/suppressions",
-    opt=declared(
-        Operation(
-            tag=Tag.ADMIN,
-            summary="List addresses that are sent no mail, newest first",
-            access=KeyMay(Right.SEE_SUPPRESSIONS),
-            query=SuppressionsQuery,
-            answers={200: SuppressionPage},
-            problems=(INVALID_QUERY,),
-        )
-    ),
+@routes(
+    "GET /v1/admin/suppressions", "List addresses that are sent no mail, newest first", Right.SEE_SUPPRESSIONS
 )
-async def list_suppressions(request: Request[Any, Any, Any]) -> ASGIResponse:
-    """List who is sent nothing and why."""
-    query = read_query(request, SuppressionsQuery)
-    rows = await suppressions.page(
-        services_of(request).pool, before=_read_cursor(query.before), limit=query.limit
-    )
-    return reply(SuppressionPage(rows, _write_place(rows[-1]) if len(rows) == query.limit else None))
+async def list_suppressions(request: ApiRequest, query: SuppressionsQuery) -> SuppressionPage:
+    """List suppressed addresses with their reasons."""
+    rows = await suppressions.page(request.pool, before=_parse_cursor(query.before), limit=query.limit)
+    return SuppressionPage(rows, next_cursor(rows, query.limit, _cursor))
 
 
-@put(
-    "/v1/admin/suppressions/{address:str}",
-    opt=declared(
-        Operation(
-            tag=Tag.ADMIN,
-            summary="Send an address no mail from now on",
-            access=KeyMay(Right.CHANGE_SUPPRESSIONS),
-            body=SuppressAddress,
-            answers={200: Suppression},
-            problems=(MALFORMED_JSON, BODY_TOO_LARGE, INVALID_BODY),
-            example={"reason": "asked by phone"},
-        )
-    ),
+@routes(
+    "PUT /v1/admin/suppressions/{address}",
+    "Send an address no mail from now on",
+    Right.CHANGE_SUPPRESSIONS,
+    example={"reason": "asked by phone"},
 )
-async def suppress_address(request: Request[Any, Any, Any]) -> ASGIResponse:
+async def suppress_address(request: ApiRequest, address: str, body: SuppressAddress) -> Suppression:
     """Suppress an address."""
-    services = services_of(request)
-    address = _read_address(request)
-    wanted = decode(await request.body(), SuppressAddress)
-    return reply(
-        await suppressions.suppress(services.pool, address, reason=wanted.reason, now=services.clock())
-    )
-
-
-@delete(
-    "/v1/admin/suppressions/{address:str}",
-    status_code=200,
-    opt=declared(
-        Operation(
-            tag=Tag.ADMIN,
-            summary="Send an address mail again",
-            access=KeyMay(Right.CHANGE_SUPPRESSIONS),
-            answers={200: RemovedSuppression},
-            problems=(NOT_FOUND,),
-        )
-    ),
-)
-async def remove_suppression(request: Request[Any, Any, Any]) -> ASGIResponse:
-    """Lift a suppression."""
-    address = read_path(request, "address")
-    if "\0" in address or not await suppressions.remove(services_of(request).pool, address):
-        raise ProblemError(NOT_FOUND, "This address is not suppressed.")
-    return reply(RemovedSuppression(address.lower()))
-
-
-def _read_address(request: Request[Any, Any, Any]) -> str:
     try:
-        return msgspec.convert(read_path(request, "address"), EmailAddress)
+        checked = msgspec.convert(address, EmailAddress)
     except msgspec.ValidationError:
-        message = "must be a mail address, such as ada@example.org"
-        raise faulty(INVALID_BODY, [Fault(field="address", code="invalid", message=message)]) from None
+        raise fault_problem("address", "invalid", "must be a mail address, such as ada@example.org") from None
+    return await suppressions.suppress(request.pool, checked, reason=body.reason, now=request.now())
 
 
-def _read_cursor(text: str | None) -> SuppressionCursor:
+@routes(
+    "DELETE /v1/admin/suppressions/{address}",
+    "Send an address mail again",
+    Right.CHANGE_SUPPRESSIONS,
+    problems=(NOT_FOUND,),
+)
+async def remove_suppression(request: ApiRequest, address: str) -> RemovedSuppression:
+    """Remove a suppression."""
+    if "\0" in address or not await suppressions.remove(request.pool, address):
+        raise ProblemError(NOT_FOUND, "This address is not suppressed.")
+    return RemovedSuppression(address.lower())
+
+
+def _parse_cursor(text: str | None) -> SuppressionCursor:
     if text is None:
         return NEWEST
     moment, _, address = text.partition("~")
@@ -143,10 +94,9 @@ def _read_cursor(text: str | None) -> SuppressionCursor:
     except msgspec.ValidationError:
         at = None
     if at is None or not address or "\0" in address:
-        message = "must be the `next` of the page before"
-        raise faulty(INVALID_QUERY, [Fault(field="before", code="invalid", message=message)])
+        raise fault_problem("before", "invalid", "must be the `next` of the page before", INVALID_QUERY)
     return SuppressionCursor(at, address)
 
 
-def _write_place(row: Suppression) -> str:
+def _cursor(row: Suppression) -> str:
     return f"{msgspec.to_builtins(row.suppressed_at)}~{row.address}"

@@ -1,31 +1,28 @@
 """The operator's calls that switch types, channels and providers off and on."""
 
 from datetime import datetime
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
-from litestar import Request, get, put
-from litestar.response.base import ASGIResponse
 from msgspec import Meta
 
-from tocsin.api.auth.access import holder_of
 from tocsin.api.auth.roles import Right
-from tocsin.api.http.bodies import Checked, decode
-from tocsin.api.http.checks import not_blank
-from tocsin.api.http.problems import BODY_TOO_LARGE, INVALID_BODY, INVALID_QUERY, MALFORMED_JSON, Kind, faulty
-from tocsin.api.http.queries import read_path, read_query
-from tocsin.api.http.replies import reply
-from tocsin.api.operations import KeyMay, Operation, Tag, declared
-from tocsin.api.services import services_of
-from tocsin.catalog.catalog import Catalog
+from tocsin.api.http.conversion import copy_fields
+from tocsin.api.http.problems import INVALID_BODY, INVALID_QUERY, ProblemType, faults_problem
+from tocsin.api.http.queries import PageLimit, Query, next_cursor
+from tocsin.api.http.requests import ApiRequest
+from tocsin.api.routes import Routes, Tag
 from tocsin.domain.faults import Fault
 from tocsin.domain.toggles import Note, Toggle, doubt, read_toggle
 from tocsin.store import toggles
 from tocsin.store.toggles import ToggleChange, ToggleRow
+from tocsin.wire.checks import Checked, not_blank
+
+routes = Routes(Tag.ADMIN)
 
 
 class SwitchToggle(Checked, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """On or off, and why."""
+    """The new state of a toggle, and the reason."""
 
     checks: ClassVar = {"reason": not_blank}
 
@@ -34,7 +31,7 @@ class SwitchToggle(Checked, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class SwitchedToggle(msgspec.Struct, frozen=True, kw_only=True):
-    """A toggle as it is now; `warnings` tells why it may have no effect."""
+    """The state of a toggle; `warnings` lists why it may have no effect."""
 
     name: str
     enabled: bool
@@ -50,11 +47,11 @@ class ToggleList(msgspec.Struct, frozen=True):
     toggles: list[ToggleRow]
 
 
-class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A stretch of a history that goes back in time: what came before a change, at most so many."""
+class HistoryQuery(Query, frozen=True, kw_only=True):
+    """A page of a history, newest first: at most `limit` changes older than the change `before`."""
 
     before: Annotated[int, Meta(ge=1, le=toggles.LAST)] = toggles.LAST
-    limit: Annotated[int, Meta(ge=1, le=100)] = 50
+    limit: PageLimit = 50
 
 
 class ToggleHistory(msgspec.Struct, frozen=True):
@@ -64,83 +61,44 @@ class ToggleHistory(msgspec.Struct, frozen=True):
     next: int | None
 
 
-@get(
-    "/v1/admin/toggles",
-    opt=declared(
-        Operation(
-            tag=Tag.ADMIN,
-            summary="List toggles, those that are off first",
-            access=KeyMay(Right.SEE_TOGGLES),
-            answers={200: ToggleList},
-        )
-    ),
-)
-async def list_toggles(request: Request[Any, Any, Any]) -> ASGIResponse:
-    """List what was ever switched."""
-    return reply(ToggleList(await toggles.list_all(services_of(request).pool)))
+@routes("GET /v1/admin/toggles", "List toggles, those that are off first", Right.SEE_TOGGLES)
+async def list_toggles(request: ApiRequest) -> ToggleList:
+    """List the toggles that were ever switched."""
+    return ToggleList(await toggles.list_all(request.pool))
 
 
-@put(
-    "/v1/admin/toggles/{name:str}",
-    opt=declared(
-        Operation(
-            tag=Tag.ADMIN,
-            summary="Switch a toggle; every process knows within a second",
-            access=KeyMay(Right.CHANGE_TOGGLES),
-            body=SwitchToggle,
-            answers={200: SwitchedToggle},
-            problems=(MALFORMED_JSON, BODY_TOO_LARGE, INVALID_BODY),
-            example={"enabled": False, "reason": "the template is wrong"},
-        )
-    ),
+@routes(
+    "PUT /v1/admin/toggles/{name}",
+    "Switch a toggle; every process applies it within a second",
+    Right.CHANGE_TOGGLES,
+    example={"enabled": False, "reason": "the template is wrong"},
 )
-async def switch_toggle(request: Request[Any, Any, Any]) -> ASGIResponse:
+async def switch_toggle(request: ApiRequest, name: str, body: SwitchToggle) -> SwitchedToggle:
     """Switch a toggle off or on."""
-    services, holder = services_of(request), holder_of(request)
-    toggle = _named(request, INVALID_BODY)
-    wanted = decode(await request.body(), SwitchToggle)
-    async with services.pool.acquire() as connection:
+    toggle = _parse_name(name, INVALID_BODY)
+    async with request.pool.acquire() as connection:
         row = await toggles.change(
             connection,
             str(toggle),
-            enabled=wanted.enabled,
-            reason=wanted.reason,
-            by=f"{holder.producer} (key {holder.key_id})",
-            now=services.clock(),
+            enabled=body.enabled,
+            reason=body.reason,
+            by=request.actor,
+            now=request.now(),
         )
-    return reply(SwitchedToggle(**msgspec.structs.asdict(row), warnings=_warnings(request, toggle)))
+    warning = doubt(toggle, request.catalog.types) if request.catalog else None
+    return copy_fields(SwitchedToggle, row, warnings=[warning] if warning else [])
 
 
-@get(
-    "/v1/admin/toggles/{name:str}/history",
-    opt=declared(
-        Operation(
-            tag=Tag.ADMIN,
-            summary="List who switched a toggle, newest first",
-            access=KeyMay(Right.SEE_TOGGLES),
-            query=HistoryQuery,
-            answers={200: ToggleHistory},
-            problems=(INVALID_QUERY,),
-        )
-    ),
-)
-async def toggle_history(request: Request[Any, Any, Any]) -> ASGIResponse:
+@routes("GET /v1/admin/toggles/{name}/history", "List who switched a toggle, newest first", Right.SEE_TOGGLES)
+async def toggle_history(request: ApiRequest, name: str, query: HistoryQuery) -> ToggleHistory:
     """List the changes of one toggle."""
-    toggle, page = _named(request, INVALID_QUERY), read_query(request, HistoryQuery)
-    changes = await toggles.history(
-        services_of(request).pool, str(toggle), before=page.before, limit=page.limit
-    )
-    return reply(ToggleHistory(changes, changes[-1].id if len(changes) == page.limit else None))
+    toggle = _parse_name(name, INVALID_QUERY)
+    changes = await toggles.history(request.pool, str(toggle), before=query.before, limit=query.limit)
+    return ToggleHistory(changes, next_cursor(changes, query.limit, lambda change: change.id))
 
 
-def _named(request: Request[Any, Any, Any], refusal: Kind) -> Toggle:
-    toggle = read_toggle(read_path(request, "name"))
+def _parse_name(name: str, invalid: ProblemType) -> Toggle:
+    toggle = read_toggle(name)
     if isinstance(toggle, Fault):
-        raise faulty(refusal, [toggle])
+        raise faults_problem(invalid, toggle)
     return toggle
-
-
-def _warnings(request: Request[Any, Any, Any], toggle: Toggle) -> list[str]:
-    catalog: Catalog | None = request.app.state.catalog
-    found = doubt(toggle, catalog.types) if catalog else None
-    return [found] if found else []

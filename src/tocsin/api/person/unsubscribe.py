@@ -1,32 +1,24 @@
-"""Leaving a category of e-mail by the link in a mail: a page for people, one click for mail services."""
+"""Unsubscribing by the link in a mail: a page for people, one click for mail services."""
 
 import html
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
-from litestar import Request, get, post
 from litestar.response.base import ASGIResponse
 
-from tocsin.api.http.problems import (
-    BODY_TOO_LARGE,
-    INVALID_BODY,
-    NOT_FOUND,
-    UNAVAILABLE,
-    ProblemError,
-    faulty,
-)
-from tocsin.api.http.queries import read_path
-from tocsin.api.operations import AnyoneMay, Operation, Tag, declared
-from tocsin.api.services import services_of
-from tocsin.domain.faults import Fault
+from tocsin.api.http.problems import NOT_FOUND, UNAVAILABLE, ProblemError, fault_problem
+from tocsin.api.http.requests import ApiRequest
+from tocsin.api.routes import PUBLIC, Routes, Tag
 from tocsin.domain.people.unsubscribe import Unsubscription, read
 from tocsin.store.people import preferences
+
+routes = Routes(Tag.PREFERENCES)
 
 LARGEST_BODY = 4_096
 
 _HTML = "text/html"
 _FIELD, _VALUE = "List-Unsubscribe", "One-Click"
-# Nothing is loaded, nothing is kept, and the address, which is a right to act, is told to nobody.
+# The address of the page is a credential: nothing is loaded, cached, indexed, or sent as a referrer.
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": (
@@ -64,73 +56,55 @@ _DONE = """\
 
 
 class OneClick(msgspec.Struct, frozen=True, rename={"list_unsubscribe": _FIELD}):
-    """What a mail service posts for a person who clicked."""
+    """The form that a mail service posts for a person who clicked."""
 
     list_unsubscribe: Literal["One-Click"]
 
 
-@get(
-    "/v1/unsubscribe/{token:str}",
-    opt=declared(
-        Operation(
-            tag=Tag.PREFERENCES,
-            summary="Show a page that asks whether to leave; scanners follow links, so it changes nothing",
-            access=AnyoneMay(),
-            answers={200: str},
-            answer_type="text/html",
-            problems=(NOT_FOUND,),
-        )
-    ),
+@routes(
+    "GET /v1/unsubscribe/{token}",
+    "Show a page with a button to unsubscribe; link scanners follow it, so it changes nothing",
+    PUBLIC,
+    problems=(NOT_FOUND,),
+    answer=str,
+    answer_type=_HTML,
 )
-async def ask_to_unsubscribe(request: Request[Any, Any, Any]) -> ASGIResponse:
-    """Show the page with the button."""
-    return _page("Unsubscribe?", _QUESTION, _leaving(request))
+async def ask_to_unsubscribe(request: ApiRequest, token: str) -> ASGIResponse:
+    """Return the page with the button."""
+    return _page("Unsubscribe?", _QUESTION, _leaving(request, token))
 
 
-@post(
-    "/v1/unsubscribe/{token:str}",
-    status_code=200,
-    request_max_body_size=LARGEST_BODY,
-    opt=declared(
-        Operation(
-            tag=Tag.PREFERENCES,
-            summary="Leave what the link is for; doing it again changes nothing",
-            access=AnyoneMay(),
-            body=OneClick,
-            body_type="application/x-www-form-urlencoded",
-            answers={200: str},
-            answer_type="text/html",
-            problems=(NOT_FOUND, BODY_TOO_LARGE, INVALID_BODY, UNAVAILABLE),
-        )
-    ),
+@routes(
+    "POST /v1/unsubscribe/{token}",
+    "Unsubscribe from the category of the link; repeating it changes nothing",
+    PUBLIC,
+    problems=(NOT_FOUND, UNAVAILABLE),
+    answer=str,
+    answer_type=_HTML,
+    body=OneClick,
+    body_type="application/x-www-form-urlencoded",
+    max_body_bytes=LARGEST_BODY,
 )
-async def unsubscribe(request: Request[Any, Any, Any]) -> ASGIResponse:
+async def unsubscribe(request: ApiRequest, token: str) -> ASGIResponse:
     """Store the choice that the link was signed for."""
-    leaving = _leaving(request)
+    leaving = _leaving(request, token)
     await _refuse_other_bodies(request)
-    services = services_of(request)
-    await preferences.refuse(
-        services.pool, leaving.user_id, leaving.category, leaving.channel, services.clock()
-    )
+    await preferences.refuse(request.pool, leaving.user_id, leaving.category, leaving.channel, request.now())
     return _page("Unsubscribed", _DONE, leaving)
 
 
-def _leaving(request: Request[Any, Any, Any]) -> Unsubscription:
-    secret = services_of(request).unsubscribe.secret
-    leaving = read(secret, read_path(request, "token")) if secret else None
+def _leaving(request: ApiRequest, token: str) -> Unsubscription:
+    secret = request.services.unsubscribe.secret
+    leaving = read(secret, token) if secret else None
     if leaving is None:
         raise ProblemError(NOT_FOUND, "This link is not complete or was not made here.")
     return leaving
 
 
-async def _refuse_other_bodies(request: Request[Any, Any, Any]) -> None:
-    """Take an empty body, or the form that RFC 8058 has mail services post."""
-    if not await request.body():
-        return
-    form = await request.form()
-    if form.get(_FIELD) != _VALUE:
-        fault = Fault(field=_FIELD, code="invalid", message=f"must be {_VALUE}, sent as a form")
-        raise faulty(INVALID_BODY, [fault])
+async def _refuse_other_bodies(request: ApiRequest) -> None:
+    """Accept an empty body, or the form that RFC 8058 has mail services post."""
+    if await request.body() and (await request.form()).get(_FIELD) != _VALUE:
+        raise fault_problem(_FIELD, "invalid", f"must be {_VALUE}, sent as a form")
 
 
 def _page(title: str, content: str, leaving: Unsubscription) -> ASGIResponse:

@@ -1,4 +1,4 @@
-"""Intents as they come in over HTTP, good ones and unreadable ones alike."""
+"""Decoding intents from HTTP bodies."""
 
 from typing import Any
 
@@ -10,9 +10,16 @@ from tocsin.domain.intent import Intent
 from tocsin.engine.accept.answers import Unreadable
 from tocsin.store.refused import LONGEST_CONTENT
 
+EXAMPLE = {
+    "type": "new_customer",
+    "audience": {"users": ["42"]},
+    "payload": {"customer_name": "Ada"},
+    "idempotency_key": "order-1001",
+}
+
 
 def read_intent(raw: bytes | msgspec.Raw) -> Intent | Unreadable | Broken:
-    """Read one intent; with faults it is handed on as unreadable, so that it is recorded."""
+    """Decode one intent; a faulty one becomes `Unreadable`, so that it is recorded as refused."""
     read = read_body(raw, Intent)
     if isinstance(read, Intent | Broken):
         return read
@@ -20,7 +27,7 @@ def read_intent(raw: bytes | msgspec.Raw) -> Intent | Unreadable | Broken:
 
 
 def read_question(raw: bytes) -> Intent | Unreadable | Broken:
-    """Read an intent that is only asked about; a key is not needed."""
+    """Decode an intent to explain, which needs no key."""
     try:
         fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -30,7 +37,7 @@ def read_question(raw: bytes) -> Intent | Unreadable | Broken:
 
 
 def read_keyed_intent(raw: bytes, key: str) -> Intent | Unreadable | Broken:
-    """Read one intent whose idempotency key came in a header; the body may repeat it, not differ."""
+    """Decode one intent whose idempotency key came in a header; a key in the body must be equal."""
     try:
         fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -50,7 +57,7 @@ def read_keyed_intent(raw: bytes, key: str) -> Intent | Unreadable | Broken:
 
 
 def read_item(raw: msgspec.Raw) -> Intent | Unreadable:
-    """Read one intent of a batch; the batch as a whole was JSON, so this is too."""
+    """Decode one intent of a batch."""
     intent = read_intent(raw)
     if isinstance(intent, Broken):
         fault = Fault(field="$", code="malformed_json", message=intent.reason)
