@@ -1,4 +1,4 @@
-"""Both faces against a real server: its API, its worker, a real database and the sandbox."""
+"""Both clients against a real server: its API, its worker, a real database and the sandbox."""
 
 import asyncio
 import logging
@@ -42,7 +42,7 @@ def test_what_is_sent_arrives_on_the_phone(
     assert (shown.payload, shown.idempotency_key) == (PAYLOAD, sent.idempotency_key)
 
 
-async def test_the_face_for_event_loops_does_the_same(tocsin_server: RunningTocsin, user_id: str) -> None:
+async def test_the_async_client_does_the_same(tocsin_server: RunningTocsin, user_id: str) -> None:
     async with tocsin_server.async_client() as client:
         sent = await client.send("new_customer", users=[user_id], payload=PAYLOAD, send_at=TOMORROW)
         again = await client.send(
@@ -63,7 +63,9 @@ async def test_the_face_for_event_loops_does_the_same(tocsin_server: RunningTocs
     assert [answer.status for answer in answers] == ["accepted", "duplicate"]
 
 
-async def test_the_blocking_face_works_in_the_thread_of_a_running_loop(client: Tocsin, user_id: str) -> None:
+async def test_the_blocking_client_works_in_the_thread_of_a_running_loop(
+    client: Tocsin, user_id: str
+) -> None:
     assert asyncio.get_running_loop().is_running()
 
     assert client.send("new_customer", users=[user_id], payload=PAYLOAD).status == "accepted"

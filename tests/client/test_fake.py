@@ -128,7 +128,7 @@ def test_people_are_remembered_too(tocsin_fake: FakeTocsin) -> None:
         tocsin_fake.for_user("token-of-kerem").change_device(device.device_id, push_enabled=True)
 
 
-async def test_both_faces_remember_in_one_place(tocsin_fake: FakeTocsin) -> None:
+async def test_both_clients_share_one_recording(tocsin_fake: FakeTocsin) -> None:
     async with tocsin_fake.asynchronous() as client:
         await client.send("new_customer", users=["42"])
 

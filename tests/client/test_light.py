@@ -26,24 +26,24 @@ def test_the_plug_in_costs_a_test_run_nothing() -> None:
     assert loaded == {"tocsin"}
 
 
-def test_both_faces_have_the_same_calls() -> None:
+def test_both_clients_have_the_same_calls() -> None:
     from tocsin.client import AsyncPerson, AsyncTocsin, Person, Tocsin
 
-    def calls(face: type) -> set[str]:
-        return {name for name in dir(face) if not name.startswith("_")}
+    def calls(client: type) -> set[str]:
+        return {name for name in dir(client) if not name.startswith("_")}
 
     assert calls(Tocsin) == calls(AsyncTocsin)
     assert calls(Person) == calls(AsyncPerson)
 
 
-def test_help_shows_the_words_of_an_intent() -> None:
+def test_help_shows_the_fields_of_an_intent() -> None:
     import inspect
 
     from tocsin.client import AsyncTocsin, Tocsin
 
-    for face in (Tocsin, AsyncTocsin):
-        assert {"type", "users", "payload", "send_at"} <= set(inspect.signature(face.send).parameters)
-        assert face.send.__doc__
+    for client in (Tocsin, AsyncTocsin):
+        assert {"type", "users", "payload", "send_at"} <= set(inspect.signature(client.send).parameters)
+        assert client.send.__doc__
 
 
 def test_an_intent_has_a_key_of_its_own_unless_one_is_given() -> None:

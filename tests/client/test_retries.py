@@ -52,9 +52,7 @@ def test_after_trouble_there_is_exactly_one_notification(
 
 
 @pytest.mark.parametrize("trouble", TROUBLE)
-async def test_the_face_for_event_loops_tries_again_too(
-    tocsin_server: RunningTocsin, user_id: str, trouble: Act
-) -> None:
+async def test_the_async_client_retries_too(tocsin_server: RunningTocsin, user_id: str, trouble: Act) -> None:
     with Flaky.before(tocsin_server.base_url, trouble) as peer:
         async with AsyncTocsin(peer.url, tocsin_server.api_key, timeout=1) as producer:
             sent = await producer.send("new_customer", users=[user_id], payload=PAYLOAD)

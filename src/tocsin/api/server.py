@@ -1,4 +1,4 @@
-"""Listening: the app behind granian, inside the process's own event loop."""
+"""Serving the app with granian, in the event loop of the process."""
 
 import asyncio
 import errno
@@ -20,9 +20,9 @@ _MEGABYTE = 1_048_576
 
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the API listens and how much it takes at once; port 0 takes a free one.
+    """The address and the limits of the API; port 0 takes a free one.
 
-    `max_body_bytes` holds for producers; what a person's app sends is bounded far lower.
+    `max_body_bytes` applies to producers; the limit for people's apps is much lower.
     """
 
     host: str = "127.0.0.1"
@@ -33,7 +33,7 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def http_settings_faults(settings: HttpSettings) -> Iterator[Fault]:
-    """Find what is wrong with the settings of the listener."""
+    """Check the settings of the listener."""
     if not settings.host:
         yield Fault(field="http.host", code="missing", message="must name an address, such as 127.0.0.1")
     if not 0 <= settings.port <= _HIGHEST_PORT:
@@ -55,9 +55,9 @@ class ListenError(TocsinError):
 async def serve_api(
     app: ASGIApp, settings: HttpSettings, stop: asyncio.Event, on_ready: Callable[[str], None]
 ) -> None:
-    """Serve until told to stop, then finish the requests under way.
+    """Serve until `stop` is set, then finish the open requests.
 
-    `on_ready` is called with the base URL once connections are taken.
+    `on_ready` is called with the base URL once connections are accepted.
     """
     address, port = _free_address(settings)
     server = Server(
@@ -76,7 +76,7 @@ async def serve_api(
         on_ready(f"http://{f'[{address}]' if ':' in address else address}:{port}")
         await _first_of(serving, stop)
     finally:
-        server.stop()  # type: ignore[no-untyped-call]  # granian gives it no types
+        server.stop()  # type: ignore[no-untyped-call]  # granian ships no types for it
         await asyncio.wait([serving], timeout=settings.drain_seconds)
         serving.cancel()
         with suppress(asyncio.CancelledError):
@@ -84,7 +84,7 @@ async def serve_api(
 
 
 def _free_address(settings: HttpSettings) -> tuple[str, int]:
-    """Find the address to bind. Granian shares a port with whoever has it, so ask for it alone first."""
+    """Find the address to bind; raise if another process has the port, which granian would share."""
     try:
         found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)
     except OSError as error:

@@ -85,7 +85,7 @@ async def test_each_request_is_logged_once_and_nothing_secret_with_it(edge: Edge
         await edge.http.get("/v1/users/ada@example.com", headers=headers)
         await edge.http.get("/nowhere?token=phone-token")
 
-    requests = [entry for entry in logs if entry["event"] == "request"]
+    requests = [entry for entry in logs if entry["event"] == "request handled"]
     assert [(entry["method"], entry["path"], entry["status"]) for entry in requests] == [
         ("POST", "/v1/devices/register", 200),
         ("GET", "/v1/users/{user_id}", 401),

@@ -109,7 +109,7 @@ async def test_a_caller_that_hangs_up_is_not_a_failure_of_ours(edge: Edge) -> No
                 await edge.http.get("/healthz")
 
     assert [(entry["event"], entry["status"]) for entry in logs if entry.get("method") == "POST"] == [
-        ("request", 400)
+        ("request handled", 400)
     ]
     assert not [entry for entry in logs if entry["log_level"] == "error"]
 

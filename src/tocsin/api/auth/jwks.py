@@ -1,4 +1,4 @@
-"""The public keys that sign people's tokens, fetched from the identity provider and kept for a while."""
+"""The public keys that verify people's tokens, fetched from the identity provider and cached."""
 
 import asyncio
 import time
@@ -21,7 +21,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 class KeySetUnreachableError(Exception):
-    """The key set cannot be fetched and none is at hand."""
+    """The key set cannot be fetched and none is cached."""
 
 
 class _KeySetBody(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ class _KeySetBody(msgspec.Struct, frozen=True):
 
 
 class SigningKey(msgspec.Struct, frozen=True):
-    """One public key and the algorithm it is for."""
+    """One public key and its algorithm."""
 
     kid: str | None
     algorithm: str
@@ -37,7 +37,7 @@ class SigningKey(msgspec.Struct, frozen=True):
 
 
 class KeySet:
-    """Finds the key a token names; a name it does not know makes it ask again, but not too often."""
+    """Finds the key of a token by its `kid`; an unknown `kid` triggers a fetch, at a limited rate."""
 
     def __init__(
         self, url: str, *, timeout: timedelta, monotonic: Callable[[], float] = time.monotonic
@@ -52,7 +52,7 @@ class KeySet:
         self._fetching = asyncio.Lock()
 
     async def find(self, kid: str | None, algorithm: str) -> SigningKey | None:
-        """Find the key of that name for that algorithm; a token without a name needs the only one."""
+        """Find the key with a `kid` for an algorithm; a token without `kid` needs the only such key."""
         found = self._pick(kid, algorithm)
         if found and (self._age() < KEPT_SECONDS or self._fetching.locked()):
             return found
@@ -62,7 +62,7 @@ class KeySet:
         return self._pick(kid, algorithm)
 
     async def aclose(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if self._client:
             await self._client.close()
 
@@ -81,7 +81,7 @@ class KeySet:
             try:
                 self._keys = _signing_keys(await self._fetch())
             except (PyreqwestError, msgspec.DecodeError, ValueError) as error:
-                _log.warning("the key set could not be fetched", url=self._url, error=str(error))
+                _log.warning("key set fetch failed", url=self._url, error=str(error))
                 return
             self._fetched_at = self._monotonic()
 
@@ -115,6 +115,6 @@ def _signing_key(entry: dict[str, Any]) -> SigningKey | None:
     try:
         key = jwt.PyJWK(entry, algorithm=algorithm).key
     except jwt.PyJWTError as error:
-        _log.warning("a key of the key set cannot be used", kid=entry.get("kid"), error=str(error))
+        _log.warning("signing key skipped", kid=entry.get("kid"), error=str(error))
         return None
     return SigningKey(entry.get("kid"), algorithm, key)

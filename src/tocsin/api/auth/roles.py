@@ -1,11 +1,11 @@
-"""What the holder of an API key may do."""
+"""The roles of API keys and their rights."""
 
 from collections.abc import Mapping
 from enum import StrEnum
 
 
 class Role(StrEnum):
-    """What a key was made for."""
+    """The role of an API key."""
 
     PRODUCER = "producer"
     OPERATOR = "operator"
@@ -14,10 +14,10 @@ class Role(StrEnum):
 
 
 class Right(StrEnum):
-    """One thing a key may allow."""
+    """One right of a role."""
 
     ACCEPT = "hand in notifications"
-    CANCEL = "take notifications back and move them"
+    CANCEL = "cancel and reschedule notifications"
     SEE_OWN = "see the producer's own notifications"
     SEE_ALL = "see every notification"
     SEE_REFUSED = "see refused intents"
@@ -25,8 +25,8 @@ class Right(StrEnum):
     CHANGE_USERS = "write the directory"
     SEE_TOGGLES = "see toggles and who switched them"
     CHANGE_TOGGLES = "switch toggles"
-    SEE_SUPPRESSIONS = "see which addresses are sent no mail"
-    CHANGE_SUPPRESSIONS = "suppress addresses and lift it"
+    SEE_SUPPRESSIONS = "see suppressed addresses"
+    CHANGE_SUPPRESSIONS = "suppress addresses and remove suppressions"
     KEYS = "make, list and revoke API keys"
 
 

@@ -1,4 +1,4 @@
-"""People's tokens: JWTs signed with a shared secret or by an identity provider's keys."""
+"""JWTs of people, signed with a shared secret or by an identity provider's keys."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -17,10 +17,10 @@ LONGEST_TOKEN = 8_192
 
 
 class AuthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How people's tokens are checked.
+    """How people's tokens are verified.
 
-    With `jwt_secret` HS256 tokens are taken, with `jwks_url` RS256 and ES256 ones; with neither,
-    nobody's. `user_claim` names the claim that holds the user id.
+    `jwt_secret` accepts HS256 tokens, `jwks_url` RS256 and ES256 ones; without either, no token is accepted.
+    `user_claim` is the claim that holds the user id.
     """
 
     jwt_secret: str | None = None
@@ -32,13 +32,13 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     jwks_timeout_seconds: float = 5.0
 
     def __repr__(self) -> str:
-        """Tell everything but the secret."""
+        """Show whether a secret is set, not its value."""
         secret = "set" if self.jwt_secret else "not set"
         return f"AuthSettings(jwt_secret=<{secret}>, jwks_url={self.jwks_url!r}, issuer={self.issuer!r})"
 
 
 def auth_settings_faults(settings: AuthSettings) -> Iterator[Fault]:
-    """Find what is wrong with the settings for people's tokens."""
+    """Check the settings for people's tokens."""
     if settings.jwt_secret is not None and len(settings.jwt_secret.encode()) < SHORTEST_SECRET:
         yield Fault(
             field="auth.jwt_secret",
@@ -61,11 +61,11 @@ def _is_http(url: str) -> bool:
 
 
 class TokenRefusedError(Exception):
-    """A token is not taken; the text says why and never repeats the token."""
+    """A token is refused; the message has the reason and never the token."""
 
 
 class PersonTokens:
-    """Turns a token into the user it names."""
+    """Verifies tokens and returns their user."""
 
     def __init__(self, settings: AuthSettings, key_set: KeySet | None = None) -> None:
         self._settings = settings
@@ -75,7 +75,7 @@ class PersonTokens:
             self._key_set = KeySet(settings.jwks_url, timeout=timeout)
 
     async def user_id(self, token: str) -> str:
-        """Check a token and give the user it was made for."""
+        """Verify a token and return its user id."""
         if len(token) > LONGEST_TOKEN:
             raise TokenRefusedError(f"The token is longer than {LONGEST_TOKEN} characters.")
         try:
@@ -94,12 +94,12 @@ class PersonTokens:
         return str(named)
 
     async def aclose(self) -> None:
-        """Let go of the identity provider."""
+        """Close the connection to the identity provider."""
         if self._key_set:
             await self._key_set.aclose()
 
     async def _key(self, algorithm: str, kid: str | None) -> Any:
-        """Choose the key by what is configured: an algorithm without its key here is never taken."""
+        """Return the configured key for an algorithm; an algorithm without a key is refused."""
         if algorithm == "HS256" and self._settings.jwt_secret is not None:
             return self._settings.jwt_secret
         if algorithm in {"RS256", "ES256"} and self._key_set is not None:
@@ -107,7 +107,7 @@ class PersonTokens:
             if found is None:
                 raise TokenRefusedError("The token is signed by a key that is not in the key set.")
             return found.key
-        raise TokenRefusedError("The token is signed in a way that is not taken here.")
+        raise TokenRefusedError("The token is signed with an algorithm that is not accepted here.")
 
     def _claims(self, token: str, algorithm: str, key: Any) -> dict[str, Any]:
         settings = self._settings

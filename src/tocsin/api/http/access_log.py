@@ -59,7 +59,7 @@ def _report(scope: Any, status: int, seconds: float) -> None:
     path = scope.get("path_template") or "(no route)"
     log = _log.debug if path in _PROBES else _log.info
     log(
-        "request",
+        "request handled",
         method=scope["method"],
         path=path,
         status=status,

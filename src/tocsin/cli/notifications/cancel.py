@@ -23,7 +23,7 @@ def cancel(
     notification_id: Annotated[UUID, typer.Argument(metavar="ID", help="A notification's id.")],
     as_json: AsJson = False,
 ) -> None:
-    """Take back what has not left."""
+    """Cancel the deliveries of a notification that have not been sent."""
 
     async def work(_: Settings, pool: Pool) -> int | None:
         async with pool.acquire() as connection:

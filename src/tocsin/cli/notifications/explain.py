@@ -7,7 +7,7 @@ import typer
 from rich.markup import escape
 
 from tocsin.cli.access import with_pool
-from tocsin.cli.notifications.intents import Producer, takes_intent
+from tocsin.cli.notifications.intents import Producer, with_intent_options
 from tocsin.cli.notifications.timeline import print_steps
 from tocsin.cli.output import AsJson, console, moment, print_json
 from tocsin.compose import explainer, known_toggles, read_catalog
@@ -27,17 +27,17 @@ def add_to(app: typer.Typer) -> None:
     app.command("explain")(explain)
 
 
-@takes_intent
+@with_intent_options
 def explain(
     intent: Intent,
     producer: Producer = "cli",
     at: Annotated[
-        str | None, typer.Option(help="As if it were this time, e.g. 2030-01-31T03:00:00Z.")
+        str | None, typer.Option(help="Explain as of this time, e.g. 2030-01-31T03:00:00Z.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell what would become of a notification, and why; nothing is sent."""
-    now = _read_moment(at) if at else utc_now()
+    """Explain what would happen to a notification, and why; nothing is sent."""
+    now = _parse_moment(at) if at else utc_now()
 
     async def work(settings: Settings, pool: Pool) -> Explanation | list[Fault]:
         async with known_toggles(settings, pool) as toggles, pool.acquire() as connection:
@@ -63,16 +63,12 @@ def _print(route: ExplainedRoute) -> None:
     print_steps(route.steps, passed=True)
 
 
-def _read_moment(text: str) -> datetime:
+def _parse_moment(text: str) -> datetime:
     try:
-        read = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise _not_a_moment(text) from error
-    if read.tzinfo is None:
-        raise _not_a_moment(text)
-    return read
-
-
-def _not_a_moment(text: str) -> FaultsError:
-    message = f"{text[:80]!r} is not a time with its offset, such as 2030-01-31T03:00:00Z"
-    return FaultsError("The moment cannot be read:", [Fault(field="--at", code="invalid", message=message)])
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        parsed = None
+    if parsed is None or parsed.tzinfo is None:
+        message = f"{text[:80]!r} is not a time with its offset, such as 2030-01-31T03:00:00Z"
+        raise FaultsError("The time is invalid:", [Fault(field="--at", code="invalid", message=message)])
+    return parsed

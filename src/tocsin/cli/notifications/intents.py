@@ -1,4 +1,4 @@
-"""An intent from the words of a command line, the same for every command that takes one."""
+"""The options of an intent, shared by every command that takes one."""
 
 import inspect
 import uuid
@@ -11,16 +11,17 @@ import typer
 from tocsin.domain.errors import FaultsError
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
+from tocsin.wire.faults import validation_fault
 
-Producer = Annotated[str, typer.Option(help="In whose name.")]
+Producer = Annotated[str, typer.Option(help="The producer to accept it for.")]
 
 
 def read_intent(
-    kind: Annotated[str, typer.Argument(metavar="TYPE", help="A type of the catalog, e.g. new_customer.")],
+    type_: Annotated[str, typer.Argument(metavar="TYPE", help="A type of the catalog, e.g. new_customer.")],
     user: Annotated[list[str] | None, typer.Option(help="A user id; may be given several times.")] = None,
     email: Annotated[list[str] | None, typer.Option(help="An address; may be given several times.")] = None,
     admins: Annotated[bool, typer.Option("--admins", help="Send to the type's administrators.")] = False,
-    topic: Annotated[str | None, typer.Option(help="Send to every device that follows a topic.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Send to every device subscribed to a topic.")] = None,
     condition: Annotated[
         str | None, typer.Option(help="Send to devices by their topics, e.g. \"'a' in topics\".")
     ] = None,
@@ -28,17 +29,22 @@ def read_intent(
     version: Annotated[
         int | None, typer.Option(help="The payload's version; the newest if left out.")
     ] = None,
-    key: Annotated[str | None, typer.Option(help="The idempotency key; made if left out.")] = None,
-    send_at: Annotated[str | None, typer.Option(help="When, as 2030-01-31T09:00:00+00:00.")] = None,
-    send_at_local: Annotated[
-        str | None, typer.Option(help="When by each person's own clock, as 2030-01-31T09:00:00.")
+    key: Annotated[str | None, typer.Option(help="The idempotency key; generated if left out.")] = None,
+    send_at: Annotated[
+        str | None, typer.Option(help="Send at this time, e.g. 2030-01-31T09:00:00+00:00.")
     ] = None,
-    ttl_seconds: Annotated[int | None, typer.Option(help="Give up after this long.")] = None,
-    collapse_key: Annotated[str | None, typer.Option(help="Replaces an older one that waits.")] = None,
+    send_at_local: Annotated[
+        str | None,
+        typer.Option(help="Send at this time of each person's own clock, e.g. 2030-01-31T09:00:00."),
+    ] = None,
+    ttl_seconds: Annotated[int | None, typer.Option(help="Expire after this many seconds.")] = None,
+    collapse_key: Annotated[
+        str | None, typer.Option(help="Replace an older waiting notification with this key.")
+    ] = None,
 ) -> Intent:
-    """Put an intent together, or say what cannot be read."""
+    """Build an intent from the options; raise what is wrong with them."""
     fields = {
-        "type": kind,
+        "type": type_,
         "audience": {
             "users": user,
             "emails": email,
@@ -57,23 +63,21 @@ def read_intent(
     try:
         return msgspec.convert(fields, Intent, strict=False)
     except msgspec.ValidationError as error:
-        said, _, where = str(error).partition(" - at `$.")
-        fault = Fault(field=where.rstrip("`") or "intent", code="invalid", message=said.replace("`", ""))
-        raise FaultsError("The intent cannot be read:", [fault]) from error
+        raise FaultsError("The intent is invalid:", [validation_fault(error, "intent")]) from error
 
 
-def takes_intent(command: Callable[Concatenate[Intent, ...], None]) -> Callable[..., None]:
-    """Let a command be called with the words of an intent, and hand it the intent they make."""
-    words = inspect.signature(read_intent).parameters
+def with_intent_options(command: Callable[Concatenate[Intent, ...], None]) -> Callable[..., None]:
+    """Convert a command that takes an intent into one that takes the options of an intent."""
+    options = inspect.signature(read_intent).parameters
     _, *own = inspect.signature(command).parameters.values()
 
     def called(**given: Any) -> None:
-        intent = read_intent(**{name: given.pop(name) for name in words})
+        intent = read_intent(**{name: given.pop(name) for name in options})
         command(intent, **given)
 
     called.__doc__ = command.__doc__
-    # Typer reads here which arguments and options there are.
-    called.__dict__["__signature__"] = inspect.Signature([*words.values(), *own])
+    # Typer reads the arguments and options from the signature.
+    called.__dict__["__signature__"] = inspect.Signature([*options.values(), *own])
     return called
 
 
@@ -82,4 +86,4 @@ def _read_payload(text: str) -> dict[str, Any]:
         return msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.DecodeError as error:
         fault = Fault(field="--payload", code="invalid", message=f"is not a JSON object: {error}")
-        raise FaultsError("The intent cannot be read:", [fault]) from error
+        raise FaultsError("The intent is invalid:", [fault]) from error

@@ -5,7 +5,7 @@ from typing import assert_never
 import typer
 
 from tocsin.cli.access import with_pool
-from tocsin.cli.notifications.intents import Producer, takes_intent
+from tocsin.cli.notifications.intents import Producer, with_intent_options
 from tocsin.cli.output import AsJson, complain, console, errors, print_json
 from tocsin.compose import channels, known_toggles, planner, read_catalog
 from tocsin.domain.errors import FaultsError
@@ -22,20 +22,20 @@ def add_to(app: typer.Typer) -> None:
     app.command("send")(send)
 
 
-@takes_intent
+@with_intent_options
 def send(
     intent: Intent,
     producer: Producer = "cli",
     as_json: AsJson = False,
 ) -> None:
-    """Hand in one notification, straight into the database."""
-    _tell(with_pool(lambda settings, pool: _accept(settings, pool, producer, intent)), as_json)
+    """Accept one notification directly into the database."""
+    _report(with_pool(lambda settings, pool: _accept(settings, pool, producer, intent)), as_json)
 
 
 async def _accept(settings: Settings, pool: Pool, producer: str, intent: Intent) -> Answer:
     if not channels(settings):
         errors.print(
-            "warning: no provider is set up in this shell, so everything will be skipped as "
+            "warning: no provider is set up in this shell, so every delivery will be skipped as "
             "channel_unavailable; give this command the settings that the server has.",
             style="yellow",
         )
@@ -44,7 +44,7 @@ async def _accept(settings: Settings, pool: Pool, producer: str, intent: Intent)
         return (await accepting.accept(producer, [intent], source="cli"))[0]
 
 
-def _tell(answer: Answer, as_json: bool) -> None:
+def _report(answer: Answer, as_json: bool) -> None:
     match answer:
         case Accepted(notification_id=notification_id):
             status = "accepted"
@@ -61,4 +61,4 @@ def _tell(answer: Answer, as_json: bool) -> None:
         print_json({"notification_id": notification_id, "status": status})
     else:
         console.print(f"{status} {notification_id}")
-        console.print(f"See what becomes of it: tocsin show {notification_id}")
+        console.print(f"See its deliveries: tocsin show {notification_id}")

@@ -23,7 +23,7 @@ def show(
     notification_id: Annotated[UUID, typer.Argument(metavar="ID", help="A notification's id.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show what became of a notification, and why."""
+    """Show a notification with its deliveries, their states and reasons."""
 
     async def work(_: Settings, pool: Pool) -> Notification | None:
         async with pool.acquire() as connection:

@@ -1,4 +1,4 @@
-"""A notification's story, in the order it happened."""
+"""Printing a notification: its events in order, and its deliveries."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -26,7 +26,7 @@ COLOURS = {
 
 
 class Event(NamedTuple):
-    """One thing that happened."""
+    """One event of a notification."""
 
     at: datetime
     what: str
@@ -34,7 +34,7 @@ class Event(NamedTuple):
 
 
 def print_timeline(shown: Notification) -> None:
-    """Print what happened and where each delivery stands."""
+    """Print the events of a notification and the state of each delivery."""
     console.print(f"[bold]{escape(shown.type)}[/] v{shown.version}  {shown.notification_id}")
     key = escape(shown.idempotency_key)
     console.print(
@@ -52,7 +52,7 @@ def print_timeline(shown: Notification) -> None:
 
 
 def print_steps(steps: Sequence[Step], *, passed: bool) -> None:
-    """Print the decisions that led somewhere; those that let it pass only on demand."""
+    """Print the steps of a decision; rules that passed only if `passed`."""
     for step in steps:
         if step.result == "pass" and not passed:
             continue
@@ -62,7 +62,7 @@ def print_steps(steps: Sequence[Step], *, passed: bool) -> None:
 
 
 def is_settled(shown: Notification) -> bool:
-    """Tell whether nothing of a notification waits any more."""
+    """Return whether no delivery of a notification waits."""
     return all(delivery.state not in WAITING for delivery in shown.deliveries)
 
 
@@ -99,6 +99,6 @@ def _explanation(delivery: Delivery) -> str:
         held = f"held by {delivery.held_by}" if delivery.held_by else f"due {moment(delivery.due_at)}"
         return f"{MEANING[state]}; {held}"
     if state is State.SENT:
-        return f"taken by {delivery.provider} as {delivery.provider_message_id}"
-    said = f"{MEANING[state]}: {delivery.last_error_code or 'no code'}"
-    return f"{said} ({delivery.hint})" if delivery.hint else said
+        return f"accepted by {delivery.provider} as {delivery.provider_message_id}"
+    text = f"{MEANING[state]}: {delivery.last_error_code or 'no code'}"
+    return f"{text} ({delivery.hint})" if delivery.hint else text
