@@ -15,5 +15,5 @@ def client(tocsin_server: RunningTocsin) -> Iterator[Tocsin]:
 
 @pytest.fixture
 def user_id() -> str:
-    """Give a person whom no other test knows."""
+    """Return the id of a new person."""
     return f"user-{uuid.uuid4().hex}"

@@ -1,4 +1,4 @@
-"""The recording stand-in: the same type as the real client, the same answers where no catalog is needed."""
+"""The recording client: the same type as the real one, the same answers where no catalog is needed."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -67,7 +67,7 @@ def _producer(server: RunningTocsin) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """Give an environment with Tocsin alone."""
+    """Return an environment with only Tocsin installed."""
     made = Environment(tmp_path_factory.mktemp("installed") / "venv")
     made.install(str(PROJECT))
     return made
@@ -75,13 +75,13 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Environment:
 
 @pytest.fixture(scope="module")
 def light_packages(empty: Environment) -> set[str]:
-    """Tell what Tocsin alone brought, before anything else is installed beside it."""
+    """List what Tocsin alone installed, before anything else is installed."""
     return empty.packages()
 
 
 @pytest.fixture(scope="module")
 def with_frameworks(empty: Environment, light_packages: set[str]) -> Environment:
-    """Give the same environment with Celery, Flask and pytest in it."""
+    """Install Celery, Flask and pytest into the same environment."""
     assert light_packages
     empty.install("celery", "flask", "pytest")
     return empty

@@ -56,7 +56,7 @@ def line() -> Line:
 
 @pytest.fixture
 def patient(line: Line) -> Iterator[Tocsin]:
-    """Give a client that sends nothing of its own accord."""
+    """Return a client that sends only when it is flushed or full."""
     with Tocsin("http://tocsin.invalid", "key", retries=0, queue_limits=NEVER, transport=line) as client:
         yield client
 

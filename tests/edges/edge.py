@@ -41,13 +41,13 @@ class Edge(msgspec.Struct, frozen=True):
     pool: Pool
 
     async def key(self, role: Role, producer: str = "billing") -> dict[str, str]:
-        """Make an API key and give the headers that send it."""
+        """Create an API key and return the headers that send it."""
         made = await create_key(self.pool, producer, role, utc_now())
         return {"Authorization": f"Bearer {made.secret}"}
 
 
 def person(user_id: str | int, **claims: Any) -> dict[str, str]:
-    """Give the headers of a person's app."""
+    """Return the headers of a person's app."""
     token = jwt.encode({"sub": user_id, "exp": time.time() + 60, **claims}, SECRET, algorithm="HS256")
     return {"Authorization": f"Bearer {token}"}
 
@@ -77,7 +77,7 @@ def services(pool: Pool, **changes: Any) -> Services:
 
 @asynccontextmanager
 async def listening(app: ASGIApp, settings: HttpSettings = FREE_PORT) -> AsyncIterator[str]:
-    """Serve an app on a free port and give its address."""
+    """Serve an app on a free port and yield its address."""
     stop = asyncio.Event()
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(serve_api(app, settings, stop, ready.set_result))
@@ -100,5 +100,5 @@ async def running(parts: Services) -> AsyncIterator[Edge]:
 
 
 def faults(answer: httpx.Response) -> dict[str, str]:
-    """Give the faults an answer names: field to code."""
+    """Return the faults of an answer: field to code."""
     return {error["field"]: error["code"] for error in answer.json()["errors"]}

@@ -1,10 +1,13 @@
 import re
+from typing import get_args
 
 from litestar.routes import HTTPRoute
 
 from tests.edges.edge import Edge, services
 from tocsin.api.app import ROUTES, create_app
 from tocsin.api.routes import OPERATION
+from tocsin.domain.delivery.reasons import Rule
+from tocsin.domain.delivery.states import State
 from tocsin.store.pool import Pool
 
 
@@ -63,3 +66,29 @@ async def test_no_route_is_without_a_declared_operation(pool: Pool) -> None:
         assert isinstance(route, HTTPRoute)
         for handler in route.route_handlers:
             assert OPERATION in handler.opt or handler.http_methods == {"OPTIONS"}
+
+
+async def test_values_that_may_grow_are_listed(edge: Edge) -> None:
+    schemas = (await edge.http.get("/openapi.json")).json()["components"]["schemas"]
+
+    assert schemas["Delivery"]["properties"]["state"]["enum"] == list(State)
+    assert set(schemas["Step"]["properties"]["rule"]["enum"]) == set(get_args(Rule))
+
+
+async def test_answers_are_told_apart_by_their_status(edge: Edge) -> None:
+    document = (await edge.http.get("/openapi.json")).json()
+
+    accepted = document["paths"]["/v1/notifications"]["post"]["responses"]["202"]["content"][
+        "application/json"
+    ]
+    assert accepted["schema"]["discriminator"]["mapping"].keys() == {"accepted", "duplicate"}
+    results = document["components"]["schemas"]["BatchResults"]["properties"]["results"]["items"]
+    assert results["discriminator"]["mapping"].keys() == {"accepted", "duplicate", "conflict", "invalid"}
+
+
+async def test_a_body_that_may_be_left_out_is_not_required(edge: Edge) -> None:
+    paths = (await edge.http.get("/openapi.json")).json()["paths"]
+
+    assert not paths["/v1/admin/providers/{name}/pause"]["post"]["requestBody"]["required"]
+    assert paths["/v1/devices/register"]["post"]["requestBody"]["required"]
+    assert "requestBody" not in paths["/v1/devices"]["get"]

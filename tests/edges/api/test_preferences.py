@@ -27,7 +27,7 @@ async def linked(pool: Pool) -> AsyncIterator[Edge]:
 
 
 def path(user_id: str = "ada", category: str = "orders") -> str:
-    """Give the path that a mail's link leads to."""
+    """Return the path of the link in a mail."""
     headers = unsubscribe_headers(LINKS, user_id, category)
     return headers["List-Unsubscribe"].removeprefix("<https://notify.example.com").removesuffix(">")
 

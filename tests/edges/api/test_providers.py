@@ -27,7 +27,7 @@ IN_USE = (
 
 @pytest.fixture
 async def edge(pool: Pool) -> AsyncIterator[Edge]:
-    """Give an edge at half past a minute."""
+    """Return an edge whose clock is at half past a minute."""
     async with running(services(pool, providers=IN_USE, clock=lambda: NOW + 30 * SECOND)) as opened:
         yield opened
 

@@ -20,7 +20,7 @@ PAYLOAD = '{"customer_name": "Ali Veli"}'
 
 @pytest.fixture
 def tocsin(database_url: str, tmp_path: Path) -> Tocsin:
-    """Give the command line of an installation on a database of its own."""
+    """Return the command line of an installation with its own database."""
     account = tmp_path / "account.json"
     account.write_text("{}")
     environment = {"TOCSIN_DATABASE_URL": database_url, "TOCSIN_FCM__CREDENTIALS_FILE": str(account)}

@@ -16,7 +16,7 @@ Tocsin: TypeAlias = Callable[..., Awaitable[Ran]]
 
 @pytest.fixture
 def tocsin(database_url: str, tmp_path: Path) -> Tocsin:
-    """Give the command line of an installation on a database of its own."""
+    """Return the command line of an installation with its own database."""
     environment = {"TOCSIN_DATABASE_URL": database_url, "COLUMNS": "200"}
 
     async def command(*arguments: str) -> Ran:

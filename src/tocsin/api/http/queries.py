@@ -26,8 +26,13 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Page(Query, frozen=True, kw_only=True):
     """A page of a list, newest first: at most `limit` items older than the id `before`."""
 
-    before: UUID = LAST
+    before: UUID | None = None
     limit: PageLimit = 50
+
+    @property
+    def cursor(self) -> UUID:
+        """The id that every item of the page is older than."""
+        return self.before or LAST
 
 
 def next_cursor(rows: Sequence[Row], limit: int, cursor: Callable[[Row], Cursor]) -> Cursor | None:

@@ -72,7 +72,7 @@ class ApiKeyList(msgspec.Struct, frozen=True):
 @routes("GET /v1/admin/refused", "List refused intents, newest first", Right.SEE_REFUSED)
 async def list_refused(request: ApiRequest, query: Page) -> RefusedPage:
     """List refused intents with their faults."""
-    rows = await refused.list_recent(request.pool, query.before, query.limit)
+    rows = await refused.list_recent(request.pool, query.cursor, query.limit)
     listed = [
         copy_fields(Refused, row, refused_id=row.id, faults=msgspec.Raw(row.faults.encode())) for row in rows
     ]

@@ -33,7 +33,7 @@ async def list_alarms(request: ApiRequest, query: AlarmsQuery) -> AlarmPage:
     """List what an operator has to act on."""
     async with request.pool.acquire() as connection:
         rows = await health.list_alarms(
-            connection, cleared=query.cleared, before=query.before, limit=query.limit
+            connection, cleared=query.cleared, before=query.cursor, limit=query.limit
         )
     return AlarmPage(list(map(alarm_record, rows)), next_cursor(rows, query.limit, lambda row: row.id))
 

@@ -49,7 +49,7 @@ class _Batch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     "Hand in an intent: what happened and who should know",
     Right.ACCEPT,
     status=202,
-    headers={"Idempotency-Key": "Replaces the body's `idempotency_key`."},
+    headers={"Idempotency-Key": "Can be sent instead of the body's `idempotency_key`."},
     body=Intent,
     invalid=INVALID_INTENT,
     problems=(IDEMPOTENCY_CONFLICT,),
@@ -108,6 +108,6 @@ async def show_notification(request: ApiRequest, notification_id: UUID) -> Notif
 @routes("GET /v1/notifications", "List notifications, newest first", Right.SEE_ALL)
 async def list_notifications(request: ApiRequest, query: Page) -> NotificationPage:
     """List the notifications of every producer."""
-    rows = await notifications.list_recent(request.pool, query.before, query.limit)
+    rows = await notifications.list_recent(request.pool, query.cursor, query.limit)
     summaries = [copy_fields(NotificationSummary, row, notification_id=row.id) for row in rows]
     return NotificationPage(summaries, next_cursor(rows, query.limit, lambda row: row.id))
