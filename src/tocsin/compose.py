@@ -28,10 +28,8 @@ from tocsin.engine.periodic.scheduler import Scheduler
 from tocsin.engine.toggles.toggles import Toggles, ToggleWatch
 from tocsin.engine.wake import Wake
 from tocsin.engine.worker import Worker, WorkerSettings
-from tocsin.ingress.outbox.envelopes import reader
-from tocsin.ingress.outbox.handover import Handover
+from tocsin.ingress.outbox.accept import RowAcceptor
 from tocsin.ingress.outbox.relay import Relay
-from tocsin.ingress.outbox.settings import producer_of
 from tocsin.providers.registry import device_rules
 from tocsin.providers.webhook.settings import WebhookSettings
 from tocsin.providers.webpush.crypto import public_key_of
@@ -239,15 +237,7 @@ async def run_relays(settings: Settings, url: str, stop: asyncio.Event) -> None:
             Relay(
                 name,
                 outbox,
-                handover=Handover(
-                    name,
-                    producer_of(name, outbox),
-                    read=reader(outbox, catalog),
-                    in_order=outbox.order == "aggregate",
-                    acceptor=acceptor,
-                    pool=pool,
-                    clock=utc_now,
-                ),
+                rows=RowAcceptor(name, outbox, catalog=catalog, acceptor=acceptor, pool=pool, clock=utc_now),
                 pool=settings.pool,
                 clock=utc_now,
             )

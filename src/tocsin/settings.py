@@ -23,8 +23,7 @@ from tocsin.domain.timing.quiet_hours import QuietHoursSettings, quiet_hours_fau
 from tocsin.engine.dispatch.dispatcher import DispatchSettings
 from tocsin.engine.health.circuit_breakers import HealthSettings, health_settings_faults
 from tocsin.engine.health.rate_limits import RatesSettings, rates_type
-from tocsin.engine.periodic.load import periodic_settings_faults
-from tocsin.engine.periodic.scheduler import PeriodicSettings
+from tocsin.engine.periodic.load import PeriodicSettings, periodic_settings_faults
 from tocsin.engine.toggles.flags import TogglesSettings, toggles_settings_faults
 from tocsin.ingress.outbox.settings import OutboxSettings, outbox_settings_faults
 from tocsin.logs import LogSettings

@@ -1,31 +1,36 @@
 """The rows of periodic producers: one lease at a time, and nothing moves under an old one."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from tests.rows import NOW
 from tocsin.domain.ids import new_lease_id
+from tocsin.domain.timing.schedule import CatchUp, Schedule, ValueType
 from tocsin.store import progress
 from tocsin.store.pool import Pool
-from tocsin.store.progress import Counts, ProgressRow, Registration
+from tocsin.store.progress import Counts, ProgressRow, Scheduled
 
 MINUTE = timedelta(minutes=1)
 
 
-def a_registration(**changes: Any) -> Registration:
-    fields: dict[str, Any] = {
-        "name": "feed",
-        "kind": "scan",
-        "schedule": "*/15 * * * *",
-        "timezone": "UTC",
-        "catch_up": "last",
-        "value_type": "bigint",
-        "initial": 7,
-        "next_run_at": NOW,
-    }
-    return Registration(**fields | changes)
+async def register(
+    pool: Pool,
+    *,
+    catch_up: CatchUp = "last",
+    value_type: ValueType | None = "bigint",
+    next_run_at: datetime = NOW,
+    now: datetime = NOW,
+) -> None:
+    scheduled = Scheduled(
+        name="feed",
+        kind="scan",
+        schedule=Schedule("*/15 * * * *", "UTC", catch_up),
+        value_type=value_type,
+        initial=7,
+    )
+    await progress.register(pool, scheduled, next_run_at=next_run_at, now=now)
 
 
 async def the_row(pool: Pool) -> ProgressRow:
@@ -44,36 +49,36 @@ async def begin(pool: Pool, **changes: Any) -> Any:
 
 
 async def test_a_registration_keeps_what_is_known(pool: Pool) -> None:
-    await progress.register(pool, a_registration(), NOW)
+    await register(pool)
     await progress.rewind(pool, "feed", 9)
 
-    await progress.register(pool, a_registration(catch_up="all", next_run_at=NOW + MINUTE), NOW + MINUTE)
+    await register(pool, catch_up="all", next_run_at=NOW + MINUTE, now=NOW + MINUTE)
 
     row = await the_row(pool)
     assert (row.last_value, row.next_run_at, row.catch_up, row.seen_at) == (9, NOW, "all", NOW + MINUTE)
 
 
 async def test_one_lease_at_a_time(pool: Pool) -> None:
-    await progress.register(pool, a_registration(), NOW)
+    await register(pool)
     first, second = new_lease_id(), new_lease_id()
 
     assert await begin(pool, lease=first) is not None
     assert await begin(pool, lease=second) is None
     assert await begin(pool, lease=second, now=NOW + MINUTE, until=NOW + 2 * MINUTE) is not None
 
-    assert not await progress.renew(pool, "feed", first, NOW + MINUTE)
-    assert not await progress.advance(pool, "feed", first, NOW + MINUTE, moved=True, value=8)
+    assert not await progress.advance(pool, "feed", first, NOW + MINUTE)
+    assert not await progress.advance(pool, "feed", first, NOW + MINUTE, 8)
     assert not await progress.succeed(pool, "feed", first, next_run_at=NOW + MINUTE, now=NOW)
     assert await progress.fail(pool, "feed", first, retry_at=NOW, error="x") is None
     await progress.count(pool, "feed", first, Counts(1, 1, 1))
-    await progress.give_back(pool, "feed", first)
+    await progress.release(pool, "feed", first)
     row = await the_row(pool)
     assert (row.lease, row.last_value, row.status, row.failures, row.accepted) == (second, 7, "running", 0, 0)
 
 
 async def test_a_run_that_is_over_cannot_begin_again(pool: Pool) -> None:
     """Whoever looked before the run was done still holds its time in hand."""
-    await progress.register(pool, a_registration(), NOW)
+    await register(pool)
     lease = new_lease_id()
     await begin(pool, lease=lease)
     await progress.succeed(pool, "feed", lease, next_run_at=NOW + MINUTE, now=NOW)
@@ -85,7 +90,7 @@ async def test_a_run_that_is_over_cannot_begin_again(pool: Pool) -> None:
 
 async def test_what_is_not_due_does_not_begin_unless_asked_for(pool: Pool) -> None:
     later = NOW + MINUTE
-    await progress.register(pool, a_registration(next_run_at=later), NOW)
+    await register(pool, next_run_at=later)
     assert await begin(pool, seen_next=later) is None
 
     assert await progress.request_run(pool, "feed", NOW)
@@ -99,18 +104,18 @@ async def test_what_is_not_due_does_not_begin_unless_asked_for(pool: Pool) -> No
 
 @pytest.mark.parametrize("value", [None, 0, "text", {"a": [1, 2]}, "2026-01-01T00:00:00Z"])
 async def test_a_checkpoint_is_any_json(pool: Pool, value: Any) -> None:
-    await progress.register(pool, a_registration(value_type=None), NOW)
+    await register(pool, value_type=None)
     lease = new_lease_id()
     await begin(pool, lease=lease)
 
-    assert await progress.advance(pool, "feed", lease, NOW + MINUTE, moved=True, value=value)
-    assert await progress.advance(pool, "feed", lease, NOW + MINUTE, moved=False, value=None)
+    assert await progress.advance(pool, "feed", lease, NOW + MINUTE, value)
+    assert await progress.advance(pool, "feed", lease, NOW + MINUTE)
 
     assert (await the_row(pool)).last_value == value
 
 
 async def test_an_error_is_kept_as_far_as_it_can_be_stored(pool: Pool) -> None:
-    await progress.register(pool, a_registration(), NOW)
+    await register(pool)
     lease = new_lease_id()
     await begin(pool, lease=lease)
 

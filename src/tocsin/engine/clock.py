@@ -1,4 +1,4 @@
-"""The one clock. Everything that decides by time takes it as an argument."""
+"""The clock. Everything that decides by time takes it as an argument."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -8,5 +8,5 @@ Clock: TypeAlias = Callable[[], datetime]
 
 
 def utc_now() -> datetime:
-    """Tell the time."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)

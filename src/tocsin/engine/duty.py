@@ -3,13 +3,14 @@
 A duty has one method, `run`, which goes on until it is cancelled. A process runs its duties as the tasks of
 one TaskGroup and stops them by cancelling those tasks. `repeat` is the loop behind each of them:
 
-- a fault of the database is logged as `duty failed`, and the step is retried after a pause;
+- a fault of the database is logged as the warning `duty failed`, and the step is retried after a pause;
+- so is what a duty lists in `faults`, but as an error, since an operator has to act on it;
 - any other exception is a bug: it is logged as `duty crashed` and raised, so that the TaskGroup ends the
-  process and whoever supervises it starts it again. A step that must survive more than that catches it
-  itself, or passes `faults`.
+  process and whoever supervises it starts it again.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias
 
@@ -61,8 +62,13 @@ async def repeat(
         except faults as error:
             failures += 1
             retry_in = delay(backoff, failures, 0.5).total_seconds() if backoff else every
-            _log.warning(
-                "duty failed", duty=name, subject=subject, error=repr(error), retry_in_seconds=retry_in
+            _log.log(
+                logging.WARNING if isinstance(error, RETRIED_FAULTS) else logging.ERROR,
+                "duty failed",
+                duty=name,
+                subject=subject,
+                error=f"{type(error).__name__}: {error}",
+                retry_in_seconds=retry_in,
             )
             await pause(retry_in, stop)
         except Exception:

@@ -92,7 +92,7 @@ class Worker:
             if (rate := settings.rates.of(name))
         }
         self._dispatchers = [
-            Dispatcher(channel, providers, paces, wake.bell(), tools)
+            Dispatcher(channel, providers, paces, wake.subscribe(), tools)
             for channel, providers in channels.items()
             if providers
         ]

@@ -15,23 +15,22 @@ OLDEST_SERVER = 150_000
 DATABASE_FAULTS = (
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
-    # What asyncpg raises when a statement meets a connection that the server is just closing.
+    # Raised by asyncpg for a statement on a connection that the server is closing.
     asyncpg.InternalClientError,
     OSError,
 )
-"""What a statement can raise through no fault of its own; a time-out is an OSError."""
+"""What any statement can raise because of the connection or the server; a timeout is an OSError."""
 CONNECTING_FAILED = (OSError, ValueError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 Pool: TypeAlias = asyncpg.Pool
 Connection: TypeAlias = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
 
 
-# What an API process runs has one good plan whatever the values; it need not be found again for
-# every batch.
+# The statements of an API process have one good plan for all values: planning is done once, not per batch.
 _PLANNED_ONCE = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
 
-# A worker looks up rows by key and nothing else. A plan made while a table was small, and kept,
-# would go on reading all of it once it is large.
+# A worker looks up rows by key and nothing else. A cached plan made while a table was small would go on
+# scanning it once it is large.
 LOOKUPS_ONLY = {
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
@@ -41,7 +40,7 @@ LOOKUPS_ONLY = {
 
 
 class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many connections a process keeps and how long it waits for one."""
+    """The size and the timeouts of a connection pool."""
 
     size: Annotated[int, Meta(ge=2, le=500)] = 8
     connect_timeout: Annotated[float, Meta(gt=0, le=300)] = 10.0
@@ -49,7 +48,7 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def schema_fault(schema: str) -> str | None:
-    """Say what is wrong with a schema name, if anything is."""
+    """Return what is wrong with a schema name, or None."""
     if re.fullmatch(r"[a-z_][a-z0-9_]{0,49}", schema):
         return None
     return "must be lower-case letters, digits and underscores, at most 50, not starting with a digit"
@@ -64,7 +63,7 @@ async def open_pool(
     try:
         pool = await asyncpg.create_pool(
             url,
-            # No floor to restore: while the database is away, the pool would complain of it every second.
+            # With a minimum, the pool would log an error every second while the database is down.
             min_size=0,
             max_size=settings.size,
             timeout=settings.connect_timeout,
@@ -81,7 +80,7 @@ async def open_pool(
 
 
 def connection_settings(schema: str) -> dict[str, str]:
-    """Give what every connection of Tocsin sets on the server."""
+    """Return the server settings of every connection."""
     return {
         "application_name": "tocsin",
         "search_path": schema,
@@ -93,7 +92,7 @@ def connection_settings(schema: str) -> dict[str, str]:
 
 
 async def connect(url: str, schema: str, settings: PoolSettings) -> asyncpg.Connection:
-    """Open one connection outside the pool, for listening or migrating."""
+    """Open one connection outside a pool."""
     try:
         return await asyncpg.connect(
             url,
@@ -104,8 +103,20 @@ async def connect(url: str, schema: str, settings: PoolSettings) -> asyncpg.Conn
         raise unreachable(error) from error
 
 
+@asynccontextmanager
+async def opened_connection(
+    url: str, schema: str, settings: PoolSettings
+) -> AsyncIterator[asyncpg.Connection]:
+    """Open one connection outside a pool and drop it at the end, whatever it does then."""
+    connection = await connect(url, schema, settings)
+    try:
+        yield connection
+    finally:
+        connection.terminate()
+
+
 def unreachable(error: BaseException) -> DatabaseError:
-    """Explain a failed connection without repeating the address, which may hold a password."""
+    """Build the error for a failed connection, without the address, which may hold a password."""
     return DatabaseError(
         f"The database does not answer ({type(error).__name__}: {error}). "
         "Check TOCSIN_DATABASE_URL and that the server runs, or leave it out to use the embedded one."

@@ -1,4 +1,4 @@
-"""How far each periodic producer is, when it runs next, and who runs it now."""
+"""Periodic producers: checkpoint, next run, and the lease of the run under way."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 
 from tocsin.domain.ids import LeaseId
-from tocsin.domain.timing.schedule import CatchUp, ValueType
+from tocsin.domain.timing.schedule import CatchUp, Schedule, ValueType
 from tocsin.store.health.provider_health import storable
 from tocsin.store.pool import Connection
 
@@ -21,21 +21,21 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
 
 
-class Registration(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker says of a producer that it can run; `initial` counts only the first time."""
+class Scheduled(msgspec.Struct, frozen=True, kw_only=True):
+    """What runs by a schedule; `initial` is its checkpoint before the first run, a JSON value.
+
+    A checkpoint is of `value_type`, or any JSON value if that is None.
+    """
 
     name: str
     kind: ProgressKind
-    schedule: str
-    timezone: str
-    catch_up: CatchUp
-    value_type: ValueType | None
-    initial: Any
-    next_run_at: datetime
+    schedule: Schedule
+    value_type: ValueType | None = None
+    initial: Any = None
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """What became of intents."""
+    """How many intents of a producer were accepted, duplicates, or refused."""
 
     accepted: int = 0
     duplicates: int = 0
@@ -43,7 +43,7 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class ProgressRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A periodic producer as it stands."""
+    """The progress of a periodic producer."""
 
     name: str
     kind: ProgressKind
@@ -69,7 +69,7 @@ class ProgressRow(msgspec.Struct, frozen=True, kw_only=True):
     seen_at: datetime
 
 
-# A changed schedule counts from now on; an unchanged one keeps the run that it still owes.
+# A changed schedule counts from now on; an unchanged one keeps its next run, even if that is overdue.
 REGISTER = """
 insert into progress as known (
     name, kind, schedule, timezone, catch_up, value_type, last_value, next_run_at, seen_at
@@ -104,7 +104,7 @@ from progress
 order by name
 """
 
-# The time seen must still be the one that stands: whoever looked too early finds that the run is over.
+# The caller's `next_run_at` must still be current: whoever read an old one finds that the run is over.
 BEGIN = """
 update progress
 set lease = $3, leased_until = $4, status = 'running', last_run_at = $5
@@ -119,13 +119,6 @@ SKIP = """
 update progress
 set next_run_at = $3
 where name = $1 and next_run_at = $2 and lease is null
-returning name
-"""
-
-RENEW = """
-update progress
-set leased_until = $3
-where name = $1 and lease = $2
 returning name
 """
 
@@ -171,7 +164,7 @@ where name = $1 and lease = $2
 returning failures
 """
 
-GIVE_BACK = """
+RELEASE = """
 update progress
 set status = 'idle', lease = null, leased_until = null
 where name = $1 and lease = $2
@@ -184,7 +177,7 @@ where name = $1
 returning name
 """
 
-# Whoever runs it now loses the lease, so that the value given is the one that stands.
+# A run under way loses its lease, so that it cannot overwrite the value.
 REWIND = """
 update progress
 set last_value = $2::jsonb,
@@ -195,42 +188,44 @@ where name = $1
 returning name
 """
 
-RECOVER = """
+CLEAR_ALARMS = """
 update alarms
 set cleared_at = $3, cleared_by = 'recovered'
 where cleared_at is null and provider = any($1::text[]) and code = any($2::text[])
 """
 
 
-async def register(connection: Connection, given: Registration, now: datetime) -> None:
-    """Make a producer known, or say that it still is."""
+async def register(
+    connection: Connection, scheduled: Scheduled, *, next_run_at: datetime, now: datetime
+) -> None:
+    """Store what a worker can run; its checkpoint, and its next run unless the schedule changed, are kept."""
     await connection.execute(
         REGISTER,
-        given.name,
-        given.kind,
-        given.schedule,
-        given.timezone,
-        given.catch_up,
-        given.value_type,
-        _written(given.initial),
-        given.next_run_at,
+        scheduled.name,
+        scheduled.kind,
+        scheduled.schedule.cron,
+        scheduled.schedule.timezone,
+        scheduled.schedule.catch_up,
+        scheduled.value_type,
+        _to_json(scheduled.initial),
+        next_run_at,
         now,
     )
 
 
 async def seen(connection: Connection, names: Sequence[str], now: datetime) -> None:
-    """Say that a worker can run these."""
+    """Record that a worker can still run these."""
     await connection.execute(SEEN, names, now)
 
 
 async def list_progress(connection: Connection) -> list[ProgressRow]:
-    """Read every producer, by name."""
+    """List every producer, by name."""
     rows = [dict(row) for row in await connection.fetch(LIST)]
-    return [ProgressRow(**row | {"last_value": _read(row["last_value"])}) for row in rows]
+    return [ProgressRow(**row | {"last_value": _from_json(row["last_value"])}) for row in rows]
 
 
 class Begun(msgspec.Struct, frozen=True):
-    """A run that is ours now: where it goes on from."""
+    """The checkpoint that a claimed run starts from."""
 
     last_value: Any
     last_success_at: datetime | None
@@ -239,32 +234,28 @@ class Begun(msgspec.Struct, frozen=True):
 async def begin(
     connection: Connection, name: str, *, seen_next: datetime, lease: LeaseId, until: datetime, now: datetime
 ) -> Begun | None:
-    """Take the lease on a run that is due, unless another worker has it."""
+    """Claim the lease on a run that is due; None if another worker has it."""
     row = await connection.fetchrow(BEGIN, name, seen_next, lease, until, now)
-    return Begun(_read(row["last_value"]), row["last_success_at"]) if row else None
+    return Begun(_from_json(row["last_value"]), row["last_success_at"]) if row else None
 
 
 async def skip(connection: Connection, name: str, *, seen_next: datetime, to: datetime) -> bool:
-    """Leave out the runs before a time."""
+    """Skip the runs before a time."""
     return bool(await connection.fetchval(SKIP, name, seen_next, to))
 
 
-async def renew(connection: Connection, name: str, lease: LeaseId, until: datetime) -> bool:
-    """Keep the lease longer; false means that it is another's."""
-    return bool(await connection.fetchval(RENEW, name, lease, until))
-
-
 async def advance(
-    connection: Connection, name: str, lease: LeaseId, until: datetime, *, moved: bool, value: Any
+    connection: Connection, name: str, lease: LeaseId, until: datetime, value: Any = msgspec.UNSET
 ) -> bool:
-    """Move the checkpoint under the present lease; false means that it is another's."""
+    """Renew the lease and move the checkpoint, if one is given; return False if the lease was lost."""
+    moved = value is not msgspec.UNSET
     return bool(
-        await connection.fetchval(ADVANCE, name, lease, until, moved, _written(value) if moved else None)
+        await connection.fetchval(ADVANCE, name, lease, until, moved, _to_json(value) if moved else None)
     )
 
 
 async def count(connection: Connection, name: str, lease: LeaseId, counts: Counts) -> None:
-    """Add what became of some intents."""
+    """Add to the counts of a producer."""
     await connection.execute(COUNT, name, lease, counts.accepted, counts.duplicates, counts.refused)
 
 
@@ -277,45 +268,45 @@ async def succeed(
     now: datetime,
     note: str | None = None,
 ) -> bool:
-    """End a run well; the next one is due at its time."""
+    """End a run that succeeded; return False if the lease was lost."""
     return bool(await connection.fetchval(SUCCEED, name, lease, next_run_at, now, _text(note)))
 
 
 async def fail(
     connection: Connection, name: str, lease: LeaseId, *, retry_at: datetime, error: str
 ) -> int | None:
-    """End a run that failed and tell how often that happened in a row; none if the run was another's."""
+    """End a run that failed; return the number of failures in a row, or None if the lease was lost."""
     failures: int | None = await connection.fetchval(FAIL, name, lease, retry_at, _text(error))
     return failures
 
 
-async def give_back(connection: Connection, name: str, lease: LeaseId) -> None:
-    """Let another worker go on with a run at once."""
-    await connection.execute(GIVE_BACK, name, lease)
+async def release(connection: Connection, name: str, lease: LeaseId) -> None:
+    """Release the lease, so that another worker can continue the run at once."""
+    await connection.execute(RELEASE, name, lease)
 
 
 async def request_run(connection: Connection, name: str, now: datetime) -> bool:
-    """Ask for a run now; false means that there is no such producer."""
+    """Request a run now; return False if there is no such producer."""
     return bool(await connection.fetchval(REQUEST, name, now))
 
 
 async def rewind(connection: Connection, name: str, value: Any) -> bool:
-    """Set the checkpoint; false means that there is no such producer."""
-    return bool(await connection.fetchval(REWIND, name, _written(value)))
+    """Set the checkpoint; return False if there is no such producer."""
+    return bool(await connection.fetchval(REWIND, name, _to_json(value)))
 
 
-async def clear_recovered(
+async def clear_alarms(
     connection: Connection, subjects: Sequence[str], codes: Sequence[str], now: datetime
 ) -> None:
-    """Clear the alarms about what went well again."""
-    await connection.execute(RECOVER, subjects, codes, now)
+    """Clear standing alarms whose cause is gone."""
+    await connection.execute(CLEAR_ALARMS, subjects, codes, now)
 
 
-def _written(value: Any) -> str | None:
+def _to_json(value: Any) -> str | None:
     return None if value is None else _encoder.encode(value).decode()
 
 
-def _read(text: str | None) -> Any:
+def _from_json(text: str | None) -> Any:
     return None if text is None else _decoder.decode(text)
 
 

@@ -7,9 +7,10 @@ import pytest
 
 from tests.edges.edge import Edge, faults
 from tocsin.api.auth.roles import Role
+from tocsin.domain.timing.schedule import Schedule
 from tocsin.engine.clock import utc_now
 from tocsin.store import progress
-from tocsin.store.progress import Registration
+from tocsin.store.progress import Scheduled
 
 PATH = "/v1/admin/progress"
 
@@ -19,14 +20,12 @@ async def known(edge: Edge, name: str = "new_customers", **changes: Any) -> None
     fields: dict[str, Any] = {
         "name": name,
         "kind": "scan",
-        "schedule": "*/15 * * * *",
-        "timezone": "Europe/Istanbul",
-        "catch_up": "last",
+        "schedule": Schedule("*/15 * * * *", "Europe/Istanbul"),
         "value_type": "bigint",
         "initial": 7,
-        "next_run_at": now + timedelta(hours=1),
     }
-    await progress.register(edge.pool, Registration(**fields | changes), now)
+    next_run_at = now + timedelta(hours=1)
+    await progress.register(edge.pool, Scheduled(**fields | changes), next_run_at=next_run_at, now=now)
 
 
 async def test_producers_are_listed(edge: Edge) -> None:

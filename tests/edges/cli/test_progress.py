@@ -9,10 +9,11 @@ import pytest
 
 from tests.edges.command_line import Ran, run
 from tocsin.domain.ids import new_lease_id
+from tocsin.domain.timing.schedule import Schedule
 from tocsin.engine.clock import utc_now
 from tocsin.store import progress
 from tocsin.store.pool import Pool
-from tocsin.store.progress import Counts, Registration
+from tocsin.store.progress import Counts, Scheduled
 
 WIDTH = 80
 
@@ -38,14 +39,12 @@ async def known(pool: Pool, name: str, **changes: Any) -> None:
     fields: dict[str, Any] = {
         "name": name,
         "kind": "scan",
-        "schedule": "*/15 * * * *",
-        "timezone": "UTC",
-        "catch_up": "last",
+        "schedule": Schedule("*/15 * * * *"),
         "value_type": "timestamptz",
         "initial": "2026-01-01T00:00:00Z",
-        "next_run_at": now - timedelta(minutes=1),
     }
-    await progress.register(pool, Registration(**fields | changes), now)
+    next_run_at = now - timedelta(minutes=1)
+    await progress.register(pool, Scheduled(**fields | changes), next_run_at=next_run_at, now=now)
 
 
 async def test_the_table_fits_eighty_columns(operator: Operator, pool: Pool) -> None:

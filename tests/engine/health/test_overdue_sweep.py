@@ -1,4 +1,4 @@
-"""The recovery sweep: a stall that would be silent is counted, told of, and waked for."""
+"""The recovery sweep: overdue deliveries are counted and logged, and the workers notified."""
 
 import asyncio
 from collections.abc import Sequence
@@ -33,12 +33,12 @@ class Sweeping:
         self._sweep = Sweep(pool, frozenset(served), clock)
 
     async def __call__(self) -> list[Any]:
-        """Give what was logged of deliveries that are late."""
+        """Return the log lines about overdue deliveries."""
         with capture_logs() as logs:
-            await self._sweep._look()
+            await self._sweep._sweep_if_due()
             self._clock.advance(5 * MINUTE)
-            await self._sweep._look()
-        return [entry for entry in logs if entry["event"] == "deliveries are late"]
+            await self._sweep._sweep_if_due()
+        return [entry for entry in logs if entry["event"] == "overdue deliveries found"]
 
     async def note(self) -> str | None:
         [row] = [row for row in await progress.list_progress(self._pool) if row.name == NAME]
@@ -69,7 +69,7 @@ async def test_nothing_is_said_of_what_goes_its_way(pool: Pool, sweeping: Sweepi
     )
 
     assert await sweeping() == []
-    assert await sweeping.note() == "nothing is late"
+    assert await sweeping.note() == "no delivery is overdue"
 
 
 async def test_what_is_late_is_counted_and_told(pool: Pool, sweeping: Sweeping) -> None:
@@ -82,7 +82,7 @@ async def test_what_is_late_is_counted_and_told(pool: Pool, sweeping: Sweeping) 
 
     assert (entry["log_level"], entry["channel"], entry["deliveries"]) == ("warning", "push", 3)
     assert 300 <= entry["oldest_late_seconds"] < 310
-    assert await sweeping.note() == "3 late by push, the oldest since 2026-03-02 12:01:00Z"
+    assert await sweeping.note() == "3 overdue by push, the oldest since 2026-03-02 12:01:00Z"
     assert await sweeping.alarms() == []
 
 
@@ -127,13 +127,13 @@ async def test_two_workers_sweep_once(pool: Pool, clock: MovableClock) -> None:
     await waiting_since(pool, NOW)
     sweeps = [Sweep(pool, frozenset({"push"}), clock) for _ in range(2)]
     for sweep in sweeps:
-        await sweep._look()
+        await sweep._sweep_if_due()
     clock.advance(5 * MINUTE)
 
     with capture_logs() as logs:
-        await asyncio.gather(*(sweep._look() for sweep in sweeps))
+        await asyncio.gather(*(sweep._sweep_if_due() for sweep in sweeps))
 
-    assert len([entry for entry in logs if entry["event"] == "deliveries are late"]) == 1
+    assert len([entry for entry in logs if entry["event"] == "overdue deliveries found"]) == 1
 
 
 async def test_a_worker_sweeps_among_its_duties(stage: Stage) -> None:

@@ -12,7 +12,7 @@ from tocsin.domain.intent import Audience, Intent
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.periodic import scheduler as scheduling
 from tocsin.engine.periodic.claim import claim_run, register
-from tocsin.engine.periodic.python import PythonSource
+from tocsin.engine.periodic.python import PythonSource, python_source
 from tocsin.engine.periodic.run import Run, RunTools
 from tocsin.engine.periodic.scheduler import Scheduler
 from tocsin.engine.periodic.source import Source
@@ -27,7 +27,7 @@ LEASE = timedelta(seconds=30)
 
 def a_source(body: Body, cron: str = EVERY_QUARTER, **changes: Any) -> PythonSource:
     """Declare a generator as a producer named `feed`."""
-    return PythonSource(periodic(cron, name=changes.pop("name", "feed"), **changes)(body))
+    return python_source(periodic(cron, name=changes.pop("name", "feed"), **changes)(body))
 
 
 def numbered(number: int, **changes: Any) -> Intent:
@@ -104,6 +104,6 @@ class PeriodicStage:
         return await found(look)
 
 
-def look_often(monkeypatch: Any) -> None:
-    """Let schedulers look for runs more often than once a second."""
-    monkeypatch.setattr(scheduling, "LOOK_SECONDS", 0.02)
+def poll_often(monkeypatch: Any) -> None:
+    """Let schedulers poll more often than once a second."""
+    monkeypatch.setattr(scheduling, "POLL_SECONDS", 0.02)

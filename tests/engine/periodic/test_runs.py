@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine.periodic.stage import PeriodicStage, a_source, look_often, numbered
+from tests.engine.periodic.stage import PeriodicStage, a_source, numbered, poll_often
 from tests.engine.stage import Stage
 from tests.waiting import found
 from tocsin.engine.health.provider_health import NEWEST
@@ -72,7 +72,7 @@ async def test_a_producer_runs_at_its_time_and_goes_on_from_its_checkpoint(perio
 
 
 async def test_two_schedulers_make_one_run(periodic: PeriodicStage, monkeypatch: pytest.MonkeyPatch) -> None:
-    look_often(monkeypatch)
+    poll_often(monkeypatch)
     begun, let_go = [], asyncio.Event()
 
     async def slow(checkpoint: Checkpoint) -> AsyncIterator[Yielded]:
@@ -199,7 +199,7 @@ async def test_the_lease_is_kept_during_a_long_run(
 async def test_a_stopped_worker_leaves_its_run_to_others_at_once(
     periodic: PeriodicStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look_often(monkeypatch)
+    poll_often(monkeypatch)
     stuck = asyncio.Event()
 
     async def endless(checkpoint: Checkpoint) -> AsyncIterator[Yielded]:

@@ -13,9 +13,8 @@ from tests.databases import fresh_database
 from tests.engine.periodic.stage import PeriodicStage
 from tests.engine.stage import Stage
 from tocsin.domain.errors import SettingsError
-from tocsin.engine.periodic.load import load_sources
-from tocsin.engine.periodic.query import bind_last
-from tocsin.engine.periodic.scheduler import PeriodicSettings
+from tocsin.engine.periodic.load import PeriodicSettings, load_sources
+from tocsin.engine.periodic.scan import bind_last
 from tocsin.engine.periodic.source import Source
 from tocsin.store.pool import Pool
 
@@ -150,7 +149,7 @@ async def test_every_row_becomes_an_intent_once(scans: Scans, shop: Shop) -> Non
 
 async def test_rows_of_the_same_moment_are_not_parted(scans: Scans, shop: Shop) -> None:
     """A run that dies between two batches of one moment begins that moment again."""
-    source = msgspec.structs.replace(scans.load(), batch=2)  # type: ignore[type-var]
+    source = msgspec.structs.replace(scans.load(), batch=2)
     await shop.add(1, NOON)
     await shop.add(5, NOON + timedelta(seconds=1))
     await scans.periodic.register(source)

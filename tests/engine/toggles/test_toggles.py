@@ -13,7 +13,7 @@ from tests.engine.toggles.flag_service import FlagService
 from tests.waiting import until
 from tocsin.domain.errors import SettingsError
 from tocsin.engine.toggles.flags import TogglesSettings, load_provider, toggles_settings_faults
-from tocsin.engine.toggles.toggles import REMEMBERED_SECONDS, Toggles, ToggleWatch
+from tocsin.engine.toggles.toggles import CACHE_SECONDS, Toggles, ToggleWatch
 from tocsin.store import toggles as store
 from tocsin.store.pool import Pool, PoolSettings
 
@@ -178,7 +178,7 @@ async def test_a_lost_connection_is_taken_up_again_and_nothing_is_missed(
 async def test_a_connection_that_does_not_answer_is_given_up(
     database_url: str, pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tocsin.engine.toggles.toggles.ANSWER_WITHIN", 0.2)
+    monkeypatch.setattr("tocsin.engine.toggles.toggles.LOAD_TIMEOUT", 0.2)
     async with watching(database_url, refresh_seconds=0.05) as watched:
         async with pool.acquire() as connection, connection.transaction():
             await connection.execute("lock table toggles in access exclusive mode")
@@ -204,7 +204,8 @@ async def test_a_database_that_is_away_changes_nothing(pool: Pool) -> None:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
-    assert lines[0]["event"] == "watching toggles failed, the last known hold"
+    assert (lines[0]["event"], lines[0]["duty"]) == ("duty failed", "toggle watch")
+    assert "The database does not answer" in lines[0]["error"]
     assert not toggles.is_on("alert", "push")
     assert toggles.is_on("news", "push")
     toggles.close()
@@ -271,8 +272,8 @@ def test_what_another_provider_says_is_remembered_for_a_second_at_most() -> None
         service.flags = {"type:alert": False, "provider:fcm": False}
         asked = len(service.asked)
 
-        assert REMEMBERED_SECONDS <= 1
-        time.now += REMEMBERED_SECONDS - 0.001
+        assert CACHE_SECONDS <= 1
+        time.now += CACHE_SECONDS - 0.001
         assert toggles.is_on("alert", "push")
         assert toggles.provider_on("fcm")
         assert len(service.asked) == asked
@@ -287,7 +288,7 @@ def test_what_cannot_be_evaluated_is_on_and_told_once_until_it_works_again() -> 
     def ask(toggles: Toggles, *, times: int) -> list[bool]:
         answers = []
         for _ in range(times):
-            time.now += REMEMBERED_SECONDS
+            time.now += CACHE_SECONDS
             answers.append(toggles.provider_on("fcm"))
         return answers
 
@@ -300,8 +301,8 @@ def test_what_cannot_be_evaluated_is_on_and_told_once_until_it_works_again() -> 
         service.broken = True
         assert ask(toggles, times=3) == [True] * 3
 
-    assert [(line["event"], line["toggle"], line["error"]) for line in lines] == [
-        ("a toggle cannot be evaluated and counts as on", "provider:fcm", "flags.example hung up")
+    assert [(line["event"], line["toggle"], line["error"], line["used"]) for line in lines] == [
+        ("toggle evaluation failed", "provider:fcm", "flags.example hung up", "on")
     ] * 2
 
 
@@ -318,7 +319,7 @@ def test_a_provider_that_does_not_start_leaves_everything_on() -> None:
 
     assert toggles.is_on("alert", "push")
     assert [(line["event"], line["error"]) for line in lines] == [
-        ("the toggle provider did not start", "ConnectionRefusedError: flags.example does not answer")
+        ("toggle provider failed to start", "ConnectionRefusedError: flags.example does not answer")
     ]
     toggles.close()
 
@@ -340,7 +341,7 @@ async def test_a_provider_is_let_go_of() -> None:
         ),
         ("tests.engine.toggles.flag_service:FlagService.no.such", "names nothing that can be called"),
         ("tests.engine.toggles.flag_service:failing", "failed: RuntimeError: no flag key in the environment"),
-        ("builtins:dict", "gave a dict, not an OpenFeature provider: it lacks attach, initialize"),
+        ("builtins:dict", "returned a dict, not an OpenFeature provider: it lacks attach, initialize"),
     ],
 )
 def test_a_provider_that_cannot_be_had_is_named(path: str, message: str) -> None:

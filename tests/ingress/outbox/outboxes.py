@@ -14,10 +14,9 @@ from tocsin.catalog.catalog import Catalog
 from tocsin.engine.accept.acceptor import Acceptor
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.toggles.toggles import Toggles
-from tocsin.ingress.outbox.envelopes import reader
-from tocsin.ingress.outbox.handover import Handover
+from tocsin.ingress.outbox.accept import RowAcceptor
 from tocsin.ingress.outbox.relay import Relay
-from tocsin.ingress.outbox.settings import OutboxSettings, producer_of
+from tocsin.ingress.outbox.settings import OutboxSettings
 from tocsin.store.pool import Pool, PoolSettings
 
 
@@ -82,16 +81,15 @@ class Tocsin:
     def relay(self, settings: OutboxSettings, name: str = "shop", pool: Pool | None = None) -> Relay:
         planner = Planner(self.catalog, frozenset({"push"}), {}, Toggles())
         used = self.pool if pool is None else pool
-        handover = Handover(
+        rows = RowAcceptor(
             name,
-            producer_of(name, settings),
-            read=reader(settings, self.catalog),
-            in_order=settings.order == "aggregate",
+            settings,
+            catalog=self.catalog,
             acceptor=Acceptor(used, planner, self.clock),
             pool=used,
             clock=self.clock,
         )
-        return Relay(name, settings, handover=handover, pool=PoolSettings(), clock=self.clock)
+        return Relay(name, settings, rows=rows, pool=PoolSettings(), clock=self.clock)
 
     @asynccontextmanager
     async def relaying(

@@ -31,7 +31,7 @@ async def test_an_outbox_is_installed_checked_and_looked_at(bare_shop: Shop, fol
 
     assert before.code == 1
     assert "shop cannot be relayed" in before.said
-    assert "`tocsin outbox install` makes it" in before.said
+    assert "`tocsin outbox install` creates it" in before.said
     assert installed.code == 0
     assert "select public.tocsin_publish" in installed.said
     assert again.json == {"table": "public.tocsin_outbox", "function": "public.tocsin_publish"}

@@ -7,8 +7,10 @@ import pytest
 from tests.databases import SCHEMA
 from tests.ingress.outbox.outboxes import Shop, Tocsin, intent
 from tests.waiting import found
-from tocsin.ingress.outbox.handover import MOST_WAVES
+from tocsin.domain.delivery.backoff import Exponential
+from tocsin.ingress.outbox.accept import MOST_WAVES
 from tocsin.ingress.outbox.install import install
+from tocsin.ingress.outbox.rows import TAKE
 from tocsin.ingress.outbox.settings import OutboxSettings
 from tocsin.ingress.outbox.table import inspect
 from tocsin.store.pool import PoolSettings, open_pool
@@ -205,7 +207,7 @@ async def test_rows_are_found_by_the_index_of_those_that_wait(shop: Shop) -> Non
     await connection.execute("analyze tocsin_outbox")
     await connection.execute("set plan_cache_mode = force_generic_plan")
     table = await inspect(connection, OutboxSettings(url=shop.url))
-    await connection.execute(f"prepare take as {table.take}")
+    await connection.execute(f"prepare take as {table.sql(TAKE)}")
 
     plan = await connection.fetch("explain execute take (now(), 500, '{}')")
 
@@ -339,7 +341,8 @@ async def test_what_was_published_long_ago_is_pruned(shop: Shop, tocsin: Tocsin)
 async def test_a_table_that_is_not_there_yet_is_waited_for(
     bare_shop: Shop, tocsin: Tocsin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tocsin.ingress.outbox.relay.LONGEST_PAUSE", QUICK)
+    pause = timedelta(seconds=QUICK)
+    monkeypatch.setattr("tocsin.ingress.outbox.relay.BACKOFF", Exponential(pause, pause))
     async with tocsin.relaying(OutboxSettings(url=bare_shop.url)):
         await install(bare_shop.connection, "public", "tocsin_outbox")
         await bare_shop.publish()

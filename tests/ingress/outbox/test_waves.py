@@ -3,8 +3,8 @@ from collections import defaultdict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tocsin.ingress.outbox.handover import waves
-from tocsin.ingress.outbox.table import Row
+from tocsin.ingress.outbox.accept import waves
+from tocsin.ingress.outbox.rows import Row
 
 KEYS = st.lists(st.sampled_from([None, "a", "b", "c"]), max_size=60)
 

@@ -94,7 +94,7 @@ async def test_a_fault_of_the_database_is_logged_and_retried(fault: Exception) -
         "log_level": "warning",
         "duty": "test",
         "subject": "shop",
-        "error": repr(fault),
+        "error": f"{type(fault).__name__}: {fault}",
         "retry_in_seconds": AT_ONCE,
     }
 
@@ -131,8 +131,11 @@ async def test_a_bug_is_logged_and_ends_the_duty() -> None:
 
 async def test_more_faults_can_be_retried() -> None:
     step = Steps(ZeroDivisionError())
-    async with repeating(step, every=AT_ONCE, faults=(ArithmeticError,)):
-        await until(lambda: step.rounds > 1)
+    with capture_logs() as lines:
+        async with repeating(step, every=AT_ONCE, faults=(ArithmeticError,)):
+            await until(lambda: step.rounds > 1)
+
+    assert [(line["event"], line["log_level"]) for line in lines] == [("duty failed", "error")]
 
 
 @pytest.mark.parametrize("script", [(), (OSError(),)], ids=["idle", "after a fault"])

@@ -11,13 +11,13 @@ from tocsin.cli.output import AsJson, complain, console, moment, print_json, tab
 from tocsin.domain.errors import DatabaseError
 from tocsin.domain.faults import Fault
 from tocsin.ingress.outbox import install as outbox_install
+from tocsin.ingress.outbox.accept import ALARM_AFTER
 from tocsin.ingress.outbox.check import Findings
 from tocsin.ingress.outbox.check import check as look_over
-from tocsin.ingress.outbox.handover import ALARMING
-from tocsin.ingress.outbox.rows import Status, outbox_connection
+from tocsin.ingress.outbox.rows import Status
 from tocsin.ingress.outbox.rows import status as count
 from tocsin.ingress.outbox.settings import OutboxSettings
-from tocsin.ingress.outbox.table import inspect
+from tocsin.ingress.outbox.table import inspect, outbox_connection
 from tocsin.settings import load_settings
 from tocsin.store.pool import PoolSettings
 
@@ -107,13 +107,13 @@ def status(
     """Show how much waits in outboxes, since when, and how much of it was refused."""
 
     async def work(connection: asyncpg.Connection, outbox: OutboxSettings) -> Status:
-        return await count(connection, await inspect(connection, outbox), ALARMING)
+        return await count(connection, await inspect(connection, outbox), ALARM_AFTER)
 
     found = _on_each(_chosen(name, url, schema, table_name), work)
     if as_json:
         print_json(found)
         return
-    shown = table("outbox", "waiting", "oldest", "refused", f"{ALARMING} times or more")
+    shown = table("outbox", "waiting", "oldest", "refused", f"{ALARM_AFTER} times or more")
     for outbox, each in found.items():
         shown.add_row(outbox, str(each.waiting), moment(each.oldest), str(each.failed), str(each.alarming))
     console.print(shown, markup=False)

@@ -23,11 +23,11 @@ from tocsin.engine.dispatch.lane import STUCK_SECONDS, Ends, Lane, Offered
 from tocsin.engine.dispatch.lanes import Lanes
 from tocsin.engine.dispatch.render import Preparer
 from tocsin.engine.dispatch.rules import Admitted, Triage
+from tocsin.engine.duty import pause
 from tocsin.engine.health.circuit_breakers import Circuits
 from tocsin.engine.health.rate_limits import Pace
 from tocsin.engine.settle.settlements import handed_on, kept_back, paused, settlement, turned_away
 from tocsin.engine.settle.writer import Settler
-from tocsin.engine.wake import Bell
 from tocsin.store.deliveries.holds import release
 from tocsin.store.deliveries.settle import SentDelivery, UnsentDelivery
 from tocsin.store.pool import DATABASE_FAULTS, Pool
@@ -71,12 +71,12 @@ class Dispatcher:
         channel: str,
         providers: Mapping[str, Provider],
         paces: Mapping[str, Pace],
-        bell: Bell,
+        wake: asyncio.Event,
         tools: Tools,
     ) -> None:
         self._pool = tools.pool
         self._settler = tools.settler
-        self._bell = bell
+        self._wake = wake
         self._triage = tools.triage
         self._gate = tools.gate
         self._digests = tools.digests
@@ -119,7 +119,8 @@ class Dispatcher:
             self._is_deep = claim is not None and len(claim.deliveries) >= free
             if claim is None or not claim.deliveries:
                 if not self._stopping:
-                    await self._bell.wait(self._settings.poll_seconds)
+                    await pause(self._settings.poll_seconds, self._wake)
+                    self._wake.clear()
                 continue
             await self._dispatch(claim)
         for lane in self.lanes:
@@ -131,7 +132,7 @@ class Dispatcher:
         for lane in self.lanes:
             lane.stop()
         self._room.set()
-        self._bell.set()
+        self._wake.set()
 
     async def _free_capacity(self) -> int:
         """Wait for room; none means that everything rests, for a while."""
@@ -283,7 +284,7 @@ class Dispatcher:
     def _freed(self) -> None:
         self._room.set()
         if any(lane.hungry for lane in self.lanes):
-            self._bell.set()
+            self._wake.set()
 
     def _hand_on(self, ready: Ready) -> None:
         self._settler.put(handed_on(ready.aim, self._clock()))

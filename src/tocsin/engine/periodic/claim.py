@@ -1,6 +1,6 @@
 """Claiming a run: whether one is due, for which time of the schedule, and the lease on it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -8,11 +8,10 @@ import msgspec
 
 from tocsin.domain.ids import LeaseId, new_lease_id
 from tocsin.domain.timing.schedule import CatchUp, RunFor, Schedule, SkipTo, choose_run
-from tocsin.engine.periodic.source import Source
 from tocsin.engine.periodic.times import following, latest
 from tocsin.store import progress
 from tocsin.store.pool import Connection
-from tocsin.store.progress import Begun, ProgressRow, Registration
+from tocsin.store.progress import Begun, ProgressRow, Scheduled
 
 
 class ClaimedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,33 +23,19 @@ class ClaimedRun(msgspec.Struct, frozen=True, kw_only=True):
     next_run_at: datetime
 
 
-async def register(connection: Connection, sources: Sequence[Source], now: datetime) -> None:
-    """Make producers known, those that are new with their first run ahead of them."""
-    for source in sources:
-        schedule = source.schedule
-        await progress.register(
-            connection,
-            Registration(
-                name=source.name,
-                kind=source.kind,
-                schedule=schedule.cron,
-                timezone=schedule.timezone,
-                catch_up=schedule.catch_up,
-                value_type=source.value_type,
-                initial=source.initial,
-                next_run_at=following(schedule, now),
-            ),
-            now,
-        )
+async def register(connection: Connection, scheduled: Iterable[Scheduled], now: datetime) -> None:
+    """Register what a worker can run; a new one first runs at the next time of its schedule."""
+    for one in scheduled:
+        await progress.register(connection, one, next_run_at=following(one.schedule, now), now=now)
 
 
 async def claim_run(
     connection: Connection, row: ProgressRow, schedule: Schedule, *, lease_for: timedelta, now: datetime
 ) -> ClaimedRun | None:
-    """Take the lease on a run if one is due and nobody else has it."""
+    """Claim the lease on a run; None if none is due or another worker has it."""
     if not _is_due(row, now):
         return None
-    # A run by request, or again after a failure, leaves the times of the schedule as they are.
+    # A requested run, or a retry after a failure, leaves the next scheduled run as it is.
     scheduled_for, next_run_at = now, row.next_run_at
     if row.next_run_at <= now:
         due = choose_run(
@@ -82,6 +67,6 @@ def _is_due(row: ProgressRow, now: datetime) -> bool:
 
 
 def _catch_up(row: ProgressRow, schedule: Schedule) -> CatchUp:
-    """Leave nothing out that was begun or asked for: only a run that nobody came to is missed."""
+    """Return the catch-up policy; a run that was begun or requested is not missed, so it is never skipped."""
     begun = row.lease is not None or row.retry_at is not None or row.run_requested_at is not None
     return "last" if begun and schedule.catch_up == "none" else schedule.catch_up

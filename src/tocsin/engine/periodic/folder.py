@@ -1,4 +1,4 @@
-"""Scans as data: the YAML files of a folder, each an object of scans by name."""
+"""Scans declared in YAML: the files of a folder, each a mapping of scans by name."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -13,11 +13,12 @@ from tocsin.catalog.catalog import Catalog
 from tocsin.catalog.schema import KeyPath
 from tocsin.catalog.source import YamlSource, read_source
 from tocsin.domain.faults import Fault
+from tocsin.domain.intent import Intent
 from tocsin.domain.timing.schedule import CatchUp, Schedule, ValueType, read_value
-from tocsin.engine.periodic.python import BATCH, NAME, WHAT_A_NAME_IS
-from tocsin.engine.periodic.query import bind_last
+from tocsin.engine.periodic.python import name_fault
 from tocsin.engine.periodic.row import IntentPattern, compile_pattern
-from tocsin.engine.periodic.scan import ScanSource
+from tocsin.engine.periodic.scan import ScanSource, bind_last
+from tocsin.engine.periodic.source import BATCH
 from tocsin.engine.periodic.times import schedule_fault
 
 NOW = "now"
@@ -27,7 +28,7 @@ Text = Annotated[str, Meta(min_length=1)]
 
 
 class CheckpointDeclaration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The column that rows are read in the order of; `initial` is where the first run begins."""
+    """The column by which rows are ordered; `initial` is where the first run begins."""
 
     column: Text
     type: ValueType
@@ -35,7 +36,7 @@ class CheckpointDeclaration(msgspec.Struct, frozen=True, kw_only=True, forbid_un
 
 
 class ScanDeclaration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A scan as it is written down; `key` names the columns that name a row."""
+    """A scan as declared in YAML; `key` lists the columns that identify a row."""
 
     schedule: Text
     timezone: str = "UTC"
@@ -60,23 +61,11 @@ class ScanDeclaration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     occurred_at: str | None = None
 
 
-_INTENT_FIELDS = (
-    "type",
-    "version",
-    "audience",
-    "payload",
-    "send_at",
-    "send_at_local",
-    "ttl_seconds",
-    "collapse_key",
-    "request_id",
-    "trace_id",
-    "occurred_at",
-)
+_INTENT_FIELDS = [name for name in Intent.__struct_fields__ if name in ScanDeclaration.__struct_fields__]
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What scans are checked against: the databases by name, the catalog, and the time of the start."""
+    """What scans are checked against: the databases by name, the catalog, and the current time."""
 
     databases: Mapping[str, str]
     catalog: Catalog
@@ -84,7 +73,7 @@ class Surroundings(msgspec.Struct, frozen=True):
 
 
 def read_scans(folder: Path, around: Surroundings, faults: list[Fault]) -> list[ScanSource]:
-    """Read every scan of a folder; what is wrong is added to faults."""
+    """Load every scan of a folder; what is wrong is added to faults."""
     scans = []
     for path in sorted(folder.glob("*.y*ml")):
         try:
@@ -96,7 +85,7 @@ def read_scans(folder: Path, around: Surroundings, faults: list[Fault]) -> list[
         if source.faults:
             continue
         if not isinstance(source.value, dict):
-            faults.append(source.fault((), "type", "must be an object of scans by name"))
+            faults.append(source.fault((), "type", "must be a mapping of scans by name"))
             continue
         for name, value in source.value.items():
             scan = _scan(source, name, value, around, faults)
@@ -108,15 +97,15 @@ def read_scans(folder: Path, around: Surroundings, faults: list[Fault]) -> list[
 def _scan(
     source: YamlSource, name: str, value: Any, around: Surroundings, faults: list[Fault]
 ) -> ScanSource | None:
-    if not NAME.fullmatch(name):
-        faults.append(source.fault((name,), "name", f"the name {name!r} {WHAT_A_NAME_IS}"))
+    if message := name_fault(name):
+        faults.append(source.fault((name,), "name", message))
     try:
         declared = msgspec.convert(value, ScanDeclaration)
     except msgspec.ValidationError as error:
-        message, _, at = str(error).partition(" - at `$")
-        faults.append(
-            source.fault((name, *_place(at)), "invalid", f"{name}: {message.replace('`', '')}{_said(at)}")
-        )
+        message, _, at = str(error).replace("`", "").partition(" - at $")
+        place = tuple(int(number) if number else field for field, number in _PART.findall(at))
+        where = f" ({at.lstrip('.')})" if at else ""
+        faults.append(source.fault((name, *place), "invalid", f"{name}: {message}{where}"))
         return None
     before = len(faults)
     faults += (
@@ -128,18 +117,17 @@ def _scan(
     fields = compile_pattern(given, path, faults)
     if len(faults) > before:
         return None
-    kind = declared.checkpoint.type
-    initial = declared.checkpoint.initial
+    value_type, initial = declared.checkpoint.type, declared.checkpoint.initial
     return ScanSource(
         name=name,
         producer=declared.producer or name,
         schedule=_schedule(declared),
         database=declared.database if declared.database in around.databases else "named in the file",
         url=around.databases.get(declared.database, declared.database),
-        statement=bind_last(declared.query, kind),
+        statement=bind_last(declared.query, value_type),
         column=declared.checkpoint.column,
-        value_type=kind,
-        initial=msgspec.to_builtins(around.now if _is_now(declared) else read_value(initial, kind)),
+        value_type=value_type,
+        initial=msgspec.to_builtins(around.now if _is_now(declared) else read_value(initial, value_type)),
         pattern=IntentPattern(
             name=name,
             key=[declared.key] if isinstance(declared.key, str) else declared.key,
@@ -172,22 +160,11 @@ def _faults(declared: ScanDeclaration, around: Surroundings) -> Iterator[tuple[K
         yield ("checkpoint", "initial"), "initial", f"initial {error}"
     if "://" not in declared.database and declared.database not in around.databases:
         known = ", ".join(sorted(around.databases)) or "none"
-        yield (
-            ("database",),
-            "database",
-            (
-                f"there is no database {declared.database!r}; the settings name {known}. "
-                f"Set TOCSIN_PERIODIC__DATABASES__{declared.database.upper()} to its address"
-            ),
+        message = (
+            f"there is no database {declared.database!r}; the settings name {known}. "
+            f"Set TOCSIN_PERIODIC__DATABASES__{declared.database.upper()} to its address"
         )
+        yield ("database",), "database", message
     if around.catalog.find(declared.type, declared.version) is None:
         version = "" if declared.version is None else f" version {declared.version}"
         yield ("type",), "type", f"the catalog has no type {declared.type!r}{version}"
-
-
-def _place(at: str) -> KeyPath:
-    return tuple(int(number) if number else name for name, number in _PART.findall(at))
-
-
-def _said(at: str) -> str:
-    return f" ({at.strip('`').lstrip('.')})" if at.strip("`") else ""

@@ -1,5 +1,6 @@
-"""Periodic producers as operators see and steer them."""
+"""Periodic producers for operators: list them, request a run, set a checkpoint."""
 
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
@@ -16,9 +17,9 @@ ProgressState: TypeAlias = Literal["idle", "running", "failed", "interrupted", "
 
 
 class ProgressRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a periodic producer is.
+    """The progress of a periodic producer.
 
-    It is `interrupted` when its worker died in a run that another one will take over, and `unknown`
+    It is `interrupted` when its worker died during a run that another one will claim, and `unknown`
     when no worker has been able to run it for some minutes.
     """
 
@@ -41,28 +42,31 @@ class ProgressRecord(msgspec.Struct, frozen=True, kw_only=True):
     refused: int
 
 
+_SAME = set(ProgressRecord.__struct_fields__) & set(ProgressRow.__struct_fields__) - {"next_run_at"}
+
+
 class UnknownProducerError(Exception):
-    """There is no producer of that name; the text names those there are."""
+    """There is no producer of that name; the text lists those there are."""
 
 
 class WrongCheckpointError(Exception):
-    """A checkpoint is not of the type that the producer keeps; the text says what it must be."""
+    """A checkpoint is not of the type of the producer; the text says what it must be."""
 
 
 async def list_records(connection: Connection, now: datetime) -> list[ProgressRecord]:
-    """Show every producer, by name."""
+    """List every producer, by name."""
     return [progress_record(row, now) for row in await progress.list_progress(connection)]
 
 
 async def request_run(connection: Connection, name: str, now: datetime) -> ProgressRecord:
-    """Ask for a run now; a worker begins it within a second or so."""
+    """Request a run now; a worker starts it within about a second."""
     await _find(connection, name)
     await progress.request_run(connection, name, now)
     return progress_record(await _find(connection, name), now)
 
 
 async def rewind(connection: Connection, name: str, to: Any, now: datetime) -> ProgressRecord:
-    """Set the checkpoint; the next run goes on from there, and a run under way ends."""
+    """Set the checkpoint; the next run continues from there, and a run under way ends."""
     row = await _find(connection, name)
     if row.kind == "upkeep":
         raise WrongCheckpointError(f"{name} is upkeep of Tocsin itself and has no checkpoint to set")
@@ -77,45 +81,31 @@ async def rewind(connection: Connection, name: str, to: Any, now: datetime) -> P
 
 
 async def rewind_to_text(connection: Connection, name: str, text: str, now: datetime) -> ProgressRecord:
-    """Set a checkpoint that was written by hand: JSON where the producer keeps JSON, else plain text."""
+    """Set a checkpoint that was typed by hand: JSON, unless the producer has a type for its checkpoints."""
     row = await _find(connection, name)
     value: Any = text
     if row.value_type is None:
-        try:
+        with suppress(msgspec.DecodeError):
             value = msgspec.json.decode(text)
-        except msgspec.DecodeError:
-            value = text
     return await rewind(connection, name, value, now)
 
 
 async def _find(connection: Connection, name: str) -> ProgressRow:
     rows = {row.name: row for row in await progress.list_progress(connection)}
     if name not in rows:
-        known = ", ".join(rows) or "none: a worker makes them known when it starts"
+        known = ", ".join(rows) or "none: a worker registers them when it starts"
         raise UnknownProducerError(f"There is no periodic producer {name!r}; there are {known}.")
     return rows[name]
 
 
 def progress_record(row: ProgressRow, now: datetime) -> ProgressRecord:
-    """Show a producer as it stands now."""
+    """Build the record of a producer at a time."""
     return ProgressRecord(
-        name=row.name,
-        kind=row.kind,
         state=_state(row, now),
-        schedule=row.schedule,
-        timezone=row.timezone,
-        catch_up=row.catch_up,
         checkpoint=row.last_value,
         next_run_at=row.retry_at or row.next_run_at,
         run_requested=row.run_requested_at is not None,
-        last_run_at=row.last_run_at,
-        last_success_at=row.last_success_at,
-        failures=row.failures,
-        last_error=row.last_error,
-        note=row.note,
-        accepted=row.accepted,
-        duplicates=row.duplicates,
-        refused=row.refused,
+        **{name: getattr(row, name) for name in _SAME},
     )
 
 

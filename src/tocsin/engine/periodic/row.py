@@ -1,8 +1,8 @@
-"""From a row to an intent: values that name columns, and texts written with them."""
+"""From a row to an intent: templates filled with the columns of the row."""
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -23,18 +23,18 @@ _ONE_COLUMN = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 
 
 class RowError(Exception):
-    """A text could not be written with the values of a row."""
+    """A template cannot be rendered with the values of a row."""
 
 
 class Pattern(msgspec.Struct, frozen=True):
-    """A value of a declaration, ready to be filled; `columns` are those that it speaks of."""
+    """A value of a declaration, ready to be filled; `columns` are those that it uses."""
 
     fill: Fill
     columns: frozenset[str] = frozenset()
 
 
 class IntentPattern(msgspec.Struct, frozen=True, kw_only=True):
-    """What every row of a scan becomes."""
+    """The intent that every row of a scan becomes."""
 
     name: str
     key: Sequence[str]
@@ -42,11 +42,11 @@ class IntentPattern(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def columns(self) -> frozenset[str]:
-        """Name the columns without which no row becomes an intent."""
+        """The columns that the query has to return."""
         return self.fields.columns | set(self.key)
 
     def intent(self, record: Row) -> Intent | Unreadable:
-        """Make an intent of a row; one that cannot be made is handed on, so that it is recorded."""
+        """Build the intent of a row; one that cannot be built is returned as Unreadable, to be recorded."""
         row: Row = msgspec.to_builtins(dict(record), enc_hook=str)
         key = row_key(self.name, [row[column] for column in self.key])
         try:
@@ -58,7 +58,7 @@ class IntentPattern(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def row_key(name: str, values: Sequence[Any]) -> str:
-    """Name a row among all rows of all scans."""
+    """Return the idempotency key of a row, unique among all scans."""
     key = ":".join([name, *map(str, values)])
     if len(key) <= LONGEST_KEY and key.isprintable():
         return key
@@ -66,7 +66,7 @@ def row_key(name: str, values: Sequence[Any]) -> str:
 
 
 def compile_pattern(value: Any, path: str, faults: list[Fault]) -> Pattern:
-    """Prepare a value: a text that is only `{{ column }}` gives the column's value as it is."""
+    """Compile a value; a text that is only `{{ column }}` keeps the type of the column's value."""
     match value:
         case str():
             return _text(value, path, faults)
@@ -74,18 +74,17 @@ def compile_pattern(value: Any, path: str, faults: list[Fault]) -> Pattern:
             inner = {name: compile_pattern(each, path, faults) for name, each in value.items()}
             return Pattern(
                 lambda row: {name: each.fill(row) for name, each in inner.items()},
-                frozenset(_columns(inner.values())),
+                _columns(inner.values()),
             )
         case list():
             items = [compile_pattern(each, path, faults) for each in value]
-            return Pattern(lambda row: [each.fill(row) for each in items], frozenset(_columns(items)))
+            return Pattern(lambda row: [each.fill(row) for each in items], _columns(items))
         case _:
             return Pattern(lambda _: value)
 
 
-def _columns(patterns: Any) -> Iterator[str]:
-    for pattern in patterns:
-        yield from pattern.columns
+def _columns(patterns: Iterable[Pattern]) -> frozenset[str]:
+    return frozenset(column for pattern in patterns for column in pattern.columns)
 
 
 def _text(text: str, path: str, faults: list[Fault]) -> Pattern:
@@ -98,11 +97,11 @@ def _text(text: str, path: str, faults: list[Fault]) -> Pattern:
     if isinstance(compiled, Fault):
         faults.append(Fault(field=path, code=compiled.code, message=f"{text!r}: {compiled.message}"))
         return Pattern(lambda _: text)
-    return Pattern(lambda row: _written(compiled, row), frozenset(compiled.names))
+    return Pattern(lambda row: _render(compiled, row), frozenset(compiled.names))
 
 
-def _written(text: CompiledTemplate, row: Row) -> str:
+def _render(text: CompiledTemplate, row: Row) -> str:
     try:
         return text(row)
     except (TemplateError, NotTextError, TypeError, ValueError, ArithmeticError, LookupError) as error:
-        raise RowError(f"{text.source.text!r} cannot be written: {error}") from error
+        raise RowError(f"{text.source.text!r} cannot be rendered: {error}") from error

@@ -1,4 +1,4 @@
-"""The times of a schedule, found with cronsim: no time is lost or doubled when clocks change."""
+"""The times of a schedule, by cronsim: none is skipped or repeated when daylight saving time changes."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -13,7 +13,7 @@ _SECOND = timedelta(seconds=1)
 
 
 def schedule_fault(schedule: Schedule) -> str | None:
-    """Say what is wrong with a schedule, if anything is."""
+    """Return what is wrong with a schedule, or None."""
     if not is_known_timezone(schedule.timezone):
         return f"timezone {schedule.timezone!r} is not one of the IANA time zones, such as Europe/Istanbul"
     try:
@@ -24,25 +24,25 @@ def schedule_fault(schedule: Schedule) -> str | None:
             "write minute, hour, day, month and weekday, such as */15 * * * *"
         )
     except StopIteration:
-        return f"schedule {schedule.cron!r} never comes; check its day and month"
+        return f"schedule {schedule.cron!r} never occurs; check its day and month"
     return None
 
 
 def following(schedule: Schedule, moment: datetime) -> datetime:
-    """Give the first time of the schedule after a moment."""
+    """Return the first time of the schedule after a moment."""
     times = CronSim(schedule.cron, moment.astimezone(ZoneInfo(schedule.timezone)))
-    # In the hour that comes twice, cronsim may begin with the first of the two.
+    # In the hour that is repeated in autumn, cronsim may begin with the first of the two.
     while (found := next(times).astimezone(UTC)) <= moment:
         continue
     return found
 
 
 def latest(schedule: Schedule, moment: datetime) -> datetime:
-    """Give the last time of the schedule that is not after a moment."""
+    """Return the last time of the schedule that is not after a moment."""
     back = CronSim(schedule.cron, (moment + _SECOND).astimezone(ZoneInfo(schedule.timezone)), reverse=True)
     while (found := next(back).astimezone(UTC)) > moment:
         continue
-    # Backwards, cronsim steps over a time that fell into the hour that never came.
+    # In reverse, cronsim skips a time within the hour that is left out in spring.
     while (later := following(schedule, found)) <= moment:
         found = later
     return found

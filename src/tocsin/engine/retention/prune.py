@@ -1,29 +1,29 @@
-"""Forgets what is over and asked for by nobody, and retires devices that nobody uses any more."""
+"""Deletes counters that are past their retention, and retires devices that nobody uses any more."""
 
-import asyncio
 from datetime import timedelta
 
 import structlog
 
 from tocsin.domain.people.devices import DeviceSettings
 from tocsin.engine.clock import Clock
+from tocsin.engine.duty import repeat
 from tocsin.store.health.circuit_breakers import forget_circuits
 from tocsin.store.health.provider_health import forget_counts
 from tocsin.store.limits import prune
 from tocsin.store.people.stale_devices import mark_stale, retire_unseen
-from tocsin.store.pool import DATABASE_FAULTS, Pool
+from tocsin.store.pool import Pool
 
 EVERY_SECONDS = 3_600.0
 LIMITS_KEPT = timedelta(days=2)
 COUNTS_KEPT = timedelta(days=7)
 CIRCUITS_KEPT = timedelta(days=1)
-AT_ONCE = 1_000
+BATCH = 1_000
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 class Pruner:
-    """Looks at the start and every hour."""
+    """Prunes at the start and every hour."""
 
     def __init__(self, pool: Pool, clock: Clock, devices: DeviceSettings) -> None:
         self._pool = pool
@@ -32,12 +32,7 @@ class Pruner:
 
     async def run(self) -> None:
         """Prune until cancelled."""
-        while True:
-            try:
-                await self._prune()
-            except DATABASE_FAULTS as error:
-                _log.warning("pruning failed, trying again in an hour", error=repr(error))
-            await asyncio.sleep(EVERY_SECONDS)
+        await repeat(self._prune, name="prune", every=EVERY_SECONDS)
 
     async def _prune(self) -> None:
         now = self._clock()
@@ -46,9 +41,9 @@ class Pruner:
             await forget_counts(connection, now - COUNTS_KEPT)
             await forget_circuits(connection, now - CIRCUITS_KEPT)
             marked = retired = 0
-            while count := await mark_stale(connection, now, self._devices, AT_ONCE):
+            while count := await mark_stale(connection, now, self._devices, BATCH):
                 marked += count
-            while count := await retire_unseen(connection, now, self._devices, AT_ONCE):
+            while count := await retire_unseen(connection, now, self._devices, BATCH):
                 retired += count
         if marked or retired:
-            _log.info("devices not seen for long", marked=marked, retired=retired)
+            _log.info("stale devices updated", marked=marked, retired=retired)

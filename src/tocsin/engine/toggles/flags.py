@@ -1,4 +1,4 @@
-"""Where toggles are looked up: OpenFeature, with our table or any other provider behind it."""
+"""The OpenFeature providers that evaluate toggles: our table, or one that the settings import."""
 
 import importlib
 import re
@@ -26,13 +26,13 @@ _NEEDED = (
 
 
 class TogglesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What decides over toggles: our table, or `module:callable`, which gives an OpenFeature provider."""
+    """What evaluates toggles: our table, or the OpenFeature provider that `module:callable` returns."""
 
     provider: str | None = None
 
 
 def toggles_settings_faults(settings: TogglesSettings) -> Iterator[Fault]:
-    """Name what cannot be an import path."""
+    """Check that the provider is an import path."""
     if settings.provider is not None and not _PATH.fullmatch(settings.provider):
         yield Fault(
             field="toggles.provider",
@@ -42,14 +42,14 @@ def toggles_settings_faults(settings: TogglesSettings) -> Iterator[Fault]:
 
 
 class TableProvider(NoOpProvider):
-    """Answers from the names that are off in our table; every other toggle is on."""
+    """Evaluates toggles from the names that are off in our table; every other toggle is on."""
 
     def __init__(self) -> None:
         super().__init__()
         self.off: frozenset[str] = frozenset()
 
     def get_metadata(self) -> Metadata:
-        """Name the provider."""
+        """Return the name of the provider."""
         return Metadata("tocsin")
 
     def resolve_boolean_details(
@@ -58,30 +58,28 @@ class TableProvider(NoOpProvider):
         default_value: bool,  # noqa: ARG002, FBT001 - the signature is OpenFeature's
         evaluation_context: EvaluationContext | None = None,  # noqa: ARG002 - as above
     ) -> FlagResolutionDetails[bool]:
-        """Tell whether a toggle is on."""
+        """Return whether a toggle is on."""
         if flag_key in self.off:
             return FlagResolutionDetails(value=False, reason=Reason.STATIC)
         return FlagResolutionDetails(value=True, reason=Reason.DEFAULT)
 
 
 def load_provider(path: str) -> FeatureProvider:
-    """Import a callable by its path and take the provider it gives."""
-    make = _found(path)
+    """Import a callable by its path and return the provider that it builds."""
+    make = _import(path)
     try:
         provider = make()
     except Exception as error:
         raise _unusable(path, f"failed: {type(error).__name__}: {error}") from error
     missing = [name for name in _NEEDED if not callable(getattr(provider, name, None))]
     if missing:
-        raise _unusable(
-            path,
-            f"gave a {type(provider).__name__}, not an OpenFeature provider: it lacks {', '.join(missing)}",
-        )
+        returned = f"returned a {type(provider).__name__}, not an OpenFeature provider"
+        raise _unusable(path, f"{returned}: it lacks {', '.join(missing)}")
     loaded: FeatureProvider = provider
     return loaded
 
 
-def _found(path: str) -> Callable[[], Any]:
+def _import(path: str) -> Callable[[], Any]:
     module_name, _, name = path.partition(":")
     try:
         found: Any = importlib.import_module(module_name)

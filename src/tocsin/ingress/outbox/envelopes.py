@@ -1,4 +1,4 @@
-"""What the rows of an outbox hold, read as intents."""
+"""The envelopes of outbox rows, decoded as intents."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -10,8 +10,9 @@ from tocsin.catalog.catalog import Catalog
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
 from tocsin.engine.accept.answers import Unreadable
+from tocsin.ingress.outbox.rows import Row
 from tocsin.ingress.outbox.settings import OutboxSettings
-from tocsin.ingress.outbox.table import LARGEST_TEXT, Row
+from tocsin.ingress.outbox.table import LARGEST_TEXT
 from tocsin.store.refused import LONGEST_CONTENT
 
 Reader: TypeAlias = Callable[[Row], Intent | Unreadable]
@@ -20,7 +21,7 @@ _fields = msgspec.json.Decoder(dict[str, Any])
 
 
 class FisaEnvelope(msgspec.Struct, frozen=True, kw_only=True):
-    """A message as the outboxes of fisa hold it; what else it carries is left alone."""
+    """A message in the format of fisa; unknown fields are ignored."""
 
     event_type: str | None = None
     org_id: str | int | None = None
@@ -40,36 +41,28 @@ _SHOWN = ("org_id", "title", "body", "icon", "severity", "deep_link")
 
 
 def reader(settings: OutboxSettings, catalog: Catalog) -> Reader:
-    """Give what reads the rows of an outbox; whatever one of them holds, it does not stop the rest."""
-    read = _envelope_reader(settings, catalog)
+    """Return a function that decodes rows of an outbox and never raises."""
 
-    def guarded(row: Row) -> Intent | Unreadable:
+    def read(row: Row) -> Intent | Unreadable:
         if len(row.payload) > LARGEST_TEXT:
             message = f"is more than {LARGEST_TEXT} characters as JSON"
             return _unreadable(row, Fault(field="$", code="too_large", message=message))
         try:
-            return read(row)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            return _unreadable(row, _fault(error))
+            match settings.envelope:
+                case "intent":
+                    return _read_intent(row)
+                case "fisa":
+                    return _read_fisa(row, settings.types, catalog)
+                case _:
+                    assert_never(settings.envelope)
         except Exception as error:  # noqa: BLE001 - a row can hold anything
-            message = f"cannot be read ({type(error).__name__})"
-            return _unreadable(row, Fault(field="$", code="unreadable", message=message))
+            return _unreadable(row, _fault(error))
 
-    return guarded
-
-
-def _envelope_reader(settings: OutboxSettings, catalog: Catalog) -> Callable[[Row], Intent]:
-    match settings.envelope:
-        case "intent":
-            return _read_intent
-        case "fisa":
-            return lambda row: _read_fisa(row, settings.types, catalog)
-        case _:
-            assert_never(settings.envelope)
+    return read
 
 
 def _read_intent(row: Row) -> Intent:
-    """Read a row that holds an intent; its key is the row's id unless it brings its own."""
+    """Decode a row that holds an intent; its idempotency key is the row's id unless it has its own."""
     fields = _fields.decode(row.payload)
     if row.type is not None:
         fields.setdefault("type", row.type)
@@ -82,48 +75,52 @@ def _read_intent(row: Row) -> Intent:
 
 
 def _read_fisa(row: Row, types: Mapping[str, str], catalog: Catalog) -> Intent:
-    """Read a row that holds an envelope of fisa's; its key is the row's id."""
+    """Decode a row that holds an envelope of fisa; its idempotency key is the row's id."""
     envelope = _fisa.decode(row.payload)
     event = envelope.event_type or row.type or ""
-    kind = types.get(event, event.replace(".", "_"))
+    type_ = types.get(event, event.replace(".", "_"))
     fields = {
-        "type": kind,
+        "type": type_,
         "audience": {"users": envelope.recipients},
-        "payload": _fitting(_payload(envelope), kind, catalog),
+        "payload": _declared(_payload(envelope), type_, catalog),
         "idempotency_key": str(row.id),
         "trace_id": envelope.correlation_id,
-        "occurred_at": _moment(envelope.created_at),
+        "occurred_at": _as_utc(envelope.created_at),
     }
     return msgspec.convert(fields, Intent)
 
 
 def _payload(envelope: FisaEnvelope) -> dict[str, Any]:
-    """Lay out what a template may show: extras both as a whole and one by one."""
+    """Build the payload: the fields of the envelope, and its extras both as a whole and one by one."""
     extras = envelope.extras or {}
-    shown = {name: getattr(envelope, name) for name in _SHOWN}
-    offered = {**extras, "extras": extras or None, **shown}
-    return {name: value for name, value in offered.items() if value is not None}
+    fields = {**extras, "extras": extras or None, **{name: getattr(envelope, name) for name in _SHOWN}}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
-def _fitting(payload: dict[str, Any], kind: str, catalog: Catalog) -> dict[str, Any]:
-    """Leave out what the type has declared that it does not take."""
-    unknown = {fault.field for fault in catalog.faults(kind, None, payload) if fault.code == "unknown"}
+def _declared(payload: dict[str, Any], type_: str, catalog: Catalog) -> dict[str, Any]:
+    """Drop the fields that the payload schema of the type does not allow."""
+    unknown = {fault.field for fault in catalog.faults(type_, None, payload) if fault.code == "unknown"}
     return {name: value for name, value in payload.items() if f"payload.{name}" not in unknown}
 
 
-def _moment(written: datetime | None) -> datetime | None:
-    return written.replace(tzinfo=UTC) if written and written.tzinfo is None else written
+def _as_utc(time: datetime | None) -> datetime | None:
+    return time.replace(tzinfo=UTC) if time and time.tzinfo is None else time
 
 
 def _fault(error: Exception) -> Fault:
-    if isinstance(error, RecursionError):
-        return Fault(field="$", code="too_deep", message="is nested too deep")
-    if not isinstance(error, msgspec.ValidationError):
-        return Fault(field="$", code="malformed_json", message=f"is not JSON: {error}")
-    message, _, place = str(error).partition(" - at `$")
-    # Within what is of no declared type, places are not named.
-    field = place.strip(".`") if "[...]" not in place else ""
-    return Fault(field=field or "$", code="invalid", message=message.replace("`", ""))
+    match error:
+        case RecursionError():
+            return Fault(field="$", code="too_deep", message="is nested too deep")
+        case msgspec.ValidationError():
+            message, _, place = str(error).partition(" - at `$")
+            # Within a value of no declared type, msgspec does not name the place.
+            field = place.strip(".`") if "[...]" not in place else ""
+            return Fault(field=field or "$", code="invalid", message=message.replace("`", ""))
+        case msgspec.DecodeError() | UnicodeDecodeError():
+            return Fault(field="$", code="malformed_json", message=f"is not JSON: {error}")
+        case _:
+            message = f"cannot be read ({type(error).__name__})"
+            return Fault(field="$", code="unreadable", message=message)
 
 
 def _unreadable(row: Row, fault: Fault) -> Unreadable:

@@ -1,150 +1,114 @@
-"""Carries what waits in one application's outbox into Tocsin."""
+"""Relays the rows of one application's outbox into Tocsin."""
 
 import asyncio
+from collections.abc import Coroutine, Iterator
 from datetime import timedelta
+from functools import partial
+from typing import Any
 
 import asyncpg
 import structlog
 
-from tocsin.domain.errors import DatabaseError
+from tocsin.domain.delivery.backoff import Exponential
 from tocsin.engine.clock import Clock
-from tocsin.engine.wake import Bell
+from tocsin.engine.duty import RETRIED_FAULTS, repeat
+from tocsin.engine.listen import listen
 from tocsin.ingress.outbox import rows as outbox_rows
-from tocsin.ingress.outbox.handover import Handover, NotTakingError
+from tocsin.ingress.outbox.accept import AcceptFailedError, RowAcceptor
 from tocsin.ingress.outbox.install import channel
-from tocsin.ingress.outbox.rows import outbox_connection
 from tocsin.ingress.outbox.settings import OutboxSettings
-from tocsin.ingress.outbox.table import OutboxUnfitError, Table, inspect
-from tocsin.store.pool import DATABASE_FAULTS, PoolSettings
+from tocsin.ingress.outbox.table import OutboxUnfitError, Session, inspect, outbox_connection
+from tocsin.store.pool import PoolSettings
 
 LANES = 2
-FIRST_PAUSE = 0.25
-LONGEST_PAUSE = 15.0
+BACKOFF = Exponential(timedelta(milliseconds=250), timedelta(seconds=15), jitter=0)
+FAULTS = (AcceptFailedError, OutboxUnfitError, *RETRIED_FAULTS)
 STOP_SECONDS = 20.0
 PRUNE_SECONDS = 3_600.0
-PRUNE_AT_ONCE = 1_000
+PRUNE_BATCH = 1_000
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 class Relay:
-    """Reads one outbox until stopped; any number of them, in any number of processes, may share it.
+    """Reads one outbox until stopped; any number of relays, in any number of processes, may share it.
 
     The rows of a batch stay locked while they are accepted: one transaction in the application's database for
     the few milliseconds of one in Tocsin's. A lease would need a column that a table of somebody else's
-    does not have, two more writes a row, and its time to run out after a crash; a lock is gone at once.
+    does not have, two more writes per row, and time to expire after a crash; a lock ends with its connection.
     """
 
     def __init__(
-        self, name: str, settings: OutboxSettings, *, handover: Handover, pool: PoolSettings, clock: Clock
+        self, name: str, settings: OutboxSettings, *, rows: RowAcceptor, pool: PoolSettings, clock: Clock
     ) -> None:
         self._name = name
         self._settings = settings
+        self._rows = rows
         self._pool = pool
         self._clock = clock
-        # While one waits for a database the other works; in order there is only one at a time.
-        lanes = 1 if settings.order == "aggregate" else LANES
-        self._lanes = [Lane(name, settings, handover=handover, pool=pool, clock=clock) for _ in range(lanes)]
+        # While one lane waits for a database the other works; in order there is only one at a time.
+        self._wakes = [asyncio.Event() for _ in range(1 if settings.order == "aggregate" else LANES)]
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Relay until `stop`, then finish the batches at hand."""
+        """Relay until `stop` is set, then finish the batches under way."""
         async with asyncio.TaskGroup() as group:
-            upkeep = [group.create_task(self._listen()), group.create_task(self._prune())]
-            carrying = [group.create_task(lane.run(stop)) for lane in self._lanes]
+            upkeep = [group.create_task(duty) for duty in self._upkeep()]
+            lanes = [group.create_task(self._relay(wake, stop)) for wake in self._wakes]
             await stop.wait()
-            self._ring()
-            _, late = await asyncio.wait(carrying, timeout=STOP_SECONDS)
+            _, late = await asyncio.wait(lanes, timeout=STOP_SECONDS)
             for task in (*upkeep, *late):
                 task.cancel()
 
-    def _ring(self) -> None:
-        for lane in self._lanes:
-            lane.bell.set()
+    def _upkeep(self) -> Iterator[Coroutine[Any, Any, None]]:
+        run = partial(repeat, subject=self._name, faults=FAULTS)
+        if announced := channel(self._settings.schema, self._settings.table):
+            yield run(partial(self._listen, announced), name="outbox listener", every=1.0, backoff=BACKOFF)
+        if self._settings.kept_days:
+            yield run(self._prune, name="outbox prune", every=PRUNE_SECONDS)
 
-    async def _listen(self) -> None:
-        """Ring whenever a transaction that wrote into the outbox commits."""
-        announced = channel(self._settings.schema, self._settings.table)
-        while announced:
-            lost = asyncio.Event()
-            try:
-                async with outbox_connection(self._settings.url, self._pool) as connection:
-                    connection.add_termination_listener(lambda _, lost=lost: lost.set())
-                    await connection.add_listener(announced, lambda *_: self._ring())
-                    self._ring()
-                    _log.info("relaying", outbox=self._name)
-                    await lost.wait()
-            except (DatabaseError, *DATABASE_FAULTS) as error:
-                _log.debug("listening to an outbox failed", outbox=self._name, error=str(error))
-            await asyncio.sleep(1.0)
+    async def _listen(self, announced: str) -> None:
+        """Wake the lanes whenever a transaction that wrote into the outbox commits."""
+
+        async def notified(_: asyncpg.Connection) -> None:
+            for wake in self._wakes:
+                wake.set()
+
+        await listen(outbox_connection(self._settings.url, self._pool), announced, notified)
 
     async def _prune(self) -> None:
-        """Forget, at the start and every hour, what was published long ago."""
-        while self._settings.kept_days:
-            before = self._clock() - timedelta(days=self._settings.kept_days)
-            try:
-                async with outbox_connection(self._settings.url, self._pool) as connection:
-                    table = await inspect(connection, self._settings)
-                    pruned = 0
-                    while count := await outbox_rows.prune(connection, table, before, PRUNE_AT_ONCE):
-                        pruned += count
-                if pruned:
-                    _log.info("pruned an outbox", outbox=self._name, rows=pruned)
-            except (DatabaseError, OutboxUnfitError, *DATABASE_FAULTS) as error:
-                _log.warning("pruning an outbox failed, trying again", outbox=self._name, error=str(error))
-            await asyncio.sleep(PRUNE_SECONDS)
+        before = self._clock() - timedelta(days=self._settings.kept_days)
+        async with outbox_connection(self._settings.url, self._pool) as connection:
+            table = await inspect(connection, self._settings)
+            pruned = 0
+            while count := await outbox_rows.prune(connection, table, before, PRUNE_BATCH):
+                pruned += count
+        if pruned:
+            _log.info("outbox pruned", outbox=self._name, rows=pruned)
 
-
-class Lane:
-    """Carries one batch after the other over a connection of its own."""
-
-    def __init__(
-        self, name: str, settings: OutboxSettings, *, handover: Handover, pool: PoolSettings, clock: Clock
-    ) -> None:
-        self.bell = Bell()
-        self._name = name
-        self._settings = settings
-        self._handover = handover
-        self._pool = pool
-        self._clock = clock
-        self._pause = FIRST_PAUSE
-
-    async def run(self, stop: asyncio.Event) -> None:
-        """Carry until `stop`, connecting anew whenever a database was lost."""
-        while not stop.is_set():
-            try:
-                async with outbox_connection(self._settings.url, self._pool) as connection:
-                    table = await inspect(connection, self._settings)
-                    await self._carry(connection, table, stop)
-            except OutboxUnfitError as error:
-                _log.error("an outbox cannot be used", outbox=self._name, error=str(error))
-                self._pause = LONGEST_PAUSE
-            except NotTakingError as error:
-                _log.warning("nothing can be accepted, trying again", outbox=self._name, error=str(error))
-            except (DatabaseError, *DATABASE_FAULTS) as error:
-                _log.warning("an outbox does not answer, trying again", outbox=self._name, error=str(error))
-            await self._rest(stop)
-
-    async def _rest(self, stop: asyncio.Event) -> None:
+    async def _relay(self, wake: asyncio.Event, stop: asyncio.Event) -> None:
+        """Relay one batch after the other over a connection of its own."""
+        session = Session(self._settings, self._pool)
         try:
-            async with asyncio.timeout(self._pause):
-                await stop.wait()
-        except TimeoutError:
-            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+            await repeat(
+                partial(self._batch, session),
+                name="outbox relay",
+                subject=self._name,
+                every=self._settings.poll_seconds,
+                wake=wake,
+                stop=stop,
+                backoff=BACKOFF,
+                faults=FAULTS,
+            )
+        finally:
+            session.close()
 
-    async def _carry(self, connection: asyncpg.Connection, table: Table, stop: asyncio.Event) -> None:
-        while not stop.is_set():
-            more = await self._batch(connection, table)
-            self._pause = FIRST_PAUSE
-            if not more:
-                await self.bell.wait(self._settings.poll_seconds)
+    async def _batch(self, session: Session) -> bool:
+        """Lock rows, accept them, record their results, and return whether there may be more.
 
-    async def _batch(self, connection: asyncpg.Connection, table: Table) -> bool:
-        """Take rows, accept them, mark them, and tell whether there may be more.
-
-        Killed anywhere in between, it is as if the rows were never taken. Only what was accepted stays, and
-        is answered as a duplicate to whoever takes them next.
+        If the relay is killed in between, its locks end with its connection. Rows that were accepted by then
+        are answered as duplicates to the relay that takes them next.
         """
-        async with connection.transaction():
+        async with session as (connection, table), connection.transaction():
             held: list[str] = []
             now = self._clock()
             if self._settings.order == "aggregate":
@@ -154,6 +118,6 @@ class Lane:
             rows = await outbox_rows.take(connection, table, now=now, limit=self._settings.batch, held=held)
             if not rows:
                 return False
-            fates = await self._handover.hand_over(rows)
-            await outbox_rows.mark(connection, table, fates, self._clock())
-        return len(rows) == self._settings.batch or len(fates) < len(rows)
+            results = await self._rows.accept(rows)
+            await outbox_rows.record(connection, table, results, self._clock())
+        return len(rows) == self._settings.batch or len(results) < len(rows)

@@ -1,30 +1,93 @@
-"""The rows of an outbox: taking them, marking them, forgetting them."""
+"""The rows of an outbox: lock them, record their results, prune them, count them."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-import asyncpg
 import msgspec
 
-from tocsin.domain.errors import DatabaseError
-from tocsin.ingress.outbox.table import Row, Table
-from tocsin.store.pool import CONNECTING_FAILED, Connection, PoolSettings
+from tocsin.ingress.outbox.table import Table
+from tocsin.store.pool import Connection
 
-# Of everybody who keeps order in the same outbox only one reads at a time. The lock ends with the transaction
-# and is taken before the statement that reads, so that this sees all that the one before has marked.
+# Of all relays that keep the order of one outbox, only one reads at a time, until its transaction ends.
+# The lock is taken before the statement that reads, so that this sees what the previous relay recorded.
 KEEP_ORDER = "select pg_try_advisory_xact_lock(hashtextextended('tocsin relay ' || $1, 0))"
+
+# Held-back keys are passed as a list: a join would sort the whole backlog.
+TAKE = """
+select
+    {id} as id,
+    left(coalesce({payload}::text, ''), {cut}) as payload,
+    {type_text} as type,
+    coalesce({failed_attempts}, 0) as failed_attempts,
+    {key} as ordering_key
+from {table}
+where {published_at} is null
+    and ({next_retry_at} is null or {next_retry_at} <= $1::timestamptz)
+    and ({key} is null or {key} <> all($3::text[]))
+order by {order}
+limit $2
+for update skip locked
+"""
+
+HELD_BACK = """
+select distinct {key} as ordering_key
+from {table}
+where {published_at} is null and {next_retry_at} > $1::timestamptz and {key} is not null
+"""
+
+PUBLISH = """
+update {table}
+set {published_at} = $2::timestamptz, {last_error} = null
+where {id} = any($1)
+"""
+
+FAIL = """
+update {table}
+set {failed_attempts} = $2, {next_retry_at} = $3::timestamptz, {last_error} = $4
+where {id} = $1
+"""
+
+PRUNE = """
+delete from {table}
+where ctid = any(array(
+    select ctid
+    from {table}
+    where {published_at} < $1::timestamptz
+    limit $2
+    for update skip locked
+))
+"""
+
+STATUS = """
+select
+    count(*) as waiting,
+    {oldest} as oldest,
+    count(*) filter (where {failed_attempts} > 0) as failed,
+    count(*) filter (where {failed_attempts} >= $1) as alarming
+from {table}
+where {published_at} is null
+"""
+
+
+class Row(NamedTuple):
+    """One row that waits; rows with the same ordering key are accepted one after the other."""
+
+    id: Any
+    payload: str
+    type: str | None
+    failed_attempts: int
+    ordering_key: str | None
 
 
 class Published(msgspec.Struct, frozen=True):
-    """The row became a notification, now or before."""
+    """The row became a notification, now or earlier."""
 
     id: Any
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True):
-    """The row cannot be accepted as it is."""
+    """The row was refused and will be retried."""
 
     id: Any
     attempts: int
@@ -32,11 +95,11 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True):
     error: str
 
 
-Fate: TypeAlias = Published | Failed
+RowResult: TypeAlias = Published | Failed
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """How an outbox stands."""
+    """How many rows of an outbox wait, and how many of them failed."""
 
     waiting: int
     oldest: datetime | None
@@ -44,72 +107,40 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     alarming: int
 
 
-@asynccontextmanager
-async def outbox_connection(url: str, settings: PoolSettings) -> AsyncIterator[asyncpg.Connection]:
-    """Open a connection to an application's database; no word of the address is told when it fails."""
-    try:
-        connection = await asyncpg.connect(
-            url,
-            timeout=settings.connect_timeout,
-            command_timeout=settings.command_timeout,
-            server_settings={
-                "application_name": "tocsin relay",
-                "timezone": "UTC",
-                "jit": "off",
-                # The rows of a relay whose machine has gone away become free again.
-                "idle_in_transaction_session_timeout": "60s",
-                # The few rows that wait are found by their index, whatever was known when it was planned.
-                "enable_seqscan": "off",
-            },
-        )
-    except CONNECTING_FAILED as error:
-        # What an address cannot be read for may be a part of its password.
-        reason = type(error).__name__ if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-        raise DatabaseError(
-            f"The application's database does not answer ({reason}). "
-            "Check the url of the outbox, with special characters written as %XX, and that the server runs."
-        ) from None
-    try:
-        yield connection
-    finally:
-        # It may be in the middle of a statement, and nothing of it is to be kept.
-        connection.terminate()
-
-
 async def keep_order(connection: Connection, table: Table) -> bool:
-    """Become, until the transaction ends, the only one who reads; False if somebody else is."""
-    alone: bool = await connection.fetchval(KEEP_ORDER, table.name)
-    return alone
+    """Lock out other readers until the transaction ends; return False if another has the lock."""
+    locked: bool = await connection.fetchval(KEEP_ORDER, table.name)
+    return locked
 
 
 async def held_back(connection: Connection, table: Table, now: datetime) -> list[str]:
-    """Name the aggregates of which a row waits to be tried again."""
-    return [row[0] for row in await connection.fetch(table.held_back, now)]
+    """List the ordering keys of rows that wait for a retry."""
+    return [row["ordering_key"] for row in await connection.fetch(table.sql(HELD_BACK), now)]
 
 
 async def take(
     connection: Connection, table: Table, *, now: datetime, limit: int, held: Sequence[str] = ()
 ) -> list[Row]:
     """Lock rows that are due, for as long as the transaction lasts."""
-    return [Row(*row) for row in await connection.fetch(table.take, now, limit, held)]
+    return [Row(**row) for row in await connection.fetch(table.sql(TAKE), now, limit, held)]
 
 
-async def mark(connection: Connection, table: Table, fates: Sequence[Fate], now: datetime) -> None:
-    """Write down what became of rows."""
-    if published := [fate.id for fate in fates if isinstance(fate, Published)]:
-        await connection.execute(table.publish, published, now)
-    if failed := [fate for fate in fates if isinstance(fate, Failed)]:
+async def record(connection: Connection, table: Table, results: Sequence[RowResult], now: datetime) -> None:
+    """Record the results of rows."""
+    if published := [result.id for result in results if isinstance(result, Published)]:
+        await connection.execute(table.sql(PUBLISH), published, now)
+    if failed := [result for result in results if isinstance(result, Failed)]:
         await connection.executemany(
-            table.fail, [(fate.id, fate.attempts, fate.retry_at, fate.error) for fate in failed]
+            table.sql(FAIL), [(row.id, row.attempts, row.retry_at, row.error) for row in failed]
         )
 
 
 async def prune(connection: Connection, table: Table, before: datetime, limit: int) -> int:
-    """Delete some rows that were published long ago, and count them."""
-    done: str = await connection.execute(table.prune, before, limit)
+    """Delete some rows that were published before a time, and count them."""
+    done: str = await connection.execute(table.sql(PRUNE), before, limit)
     return int(done.rpartition(" ")[2])
 
 
 async def status(connection: Connection, table: Table, alarming: int) -> Status:
-    """Count what waits, what has failed, and what has failed so often that an alarm was raised."""
-    return Status(**await connection.fetchrow(table.status, alarming))
+    """Count the rows that wait, that failed, and that failed at least `alarming` times."""
+    return Status(**await connection.fetchrow(table.sql(STATUS), alarming))

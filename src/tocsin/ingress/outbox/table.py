@@ -1,181 +1,170 @@
-"""An outbox as it was found in the application's database: which columns it has, and its SQL."""
+"""An outbox table as found in the application's database: its columns, and connections to it."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 
+import asyncpg
 import msgspec
 
-from tocsin.domain.errors import FaultsError
+from tocsin.domain.errors import DatabaseError, FaultsError
 from tocsin.domain.faults import Fault
 from tocsin.ingress.outbox.settings import OutboxSettings
-from tocsin.store.pool import Connection
+from tocsin.store.pool import CONNECTING_FAILED, Connection, PoolSettings
 
 LARGEST_TEXT = 1_000_000
 
-_COUNTING = frozenset({"smallint", "integer", "bigint"})
+_INTEGERS = frozenset({"smallint", "integer", "bigint"})
 _PAYLOADS = {"intent": "intent", "fisa": "payload"}
-_USUAL = {
+_OPTIONAL = {
     "type": "event_type",
     "aggregate": "aggregate",
     "aggregate_id": "aggregate_id",
     "created_at": "created_at",
 }
-_NEEDED = ("id", "published_at", "failed_attempts", "next_retry_at", "last_error")
+_REQUIRED = ("id", "published_at", "failed_attempts", "next_retry_at", "last_error")
 
 COLUMNS = """
-select attname, format_type(atttypid, null)
+select attname as name, format_type(atttypid, null) as type
 from pg_attribute
 where attrelid = to_regclass($1) and attnum > 0 and not attisdropped
 """
 
-# What is held back comes as a list and not as a join, which would sort the whole backlog to keep its order.
-TAKE = """
-select {id}, left(coalesce({payload}::text, ''), {cut}), {kind}, coalesce({failed_attempts}, 0), {key}
-from {table}
-where {published_at} is null
-    and ({next_retry_at} is null or {next_retry_at} <= $1::timestamptz)
-    and ({key} is null or {key} <> all($3::text[]))
-order by {order}
-limit $2
-for update skip locked
-"""
-
-HELD_BACK = """
-select distinct {key}
-from {table}
-where {published_at} is null and {next_retry_at} > $1::timestamptz and {key} is not null
-"""
-
-PUBLISH = """
-update {table}
-set {published_at} = $2::timestamptz, {last_error} = null
-where {id} = any($1)
-"""
-
-FAIL = """
-update {table}
-set {failed_attempts} = $2, {next_retry_at} = $3::timestamptz, {last_error} = $4
-where {id} = $1
-"""
-
-PRUNE = """
-delete from {table}
-where ctid = any(array(
-    select ctid
-    from {table}
-    where {published_at} < $1::timestamptz
-    limit $2
-    for update skip locked
-))
-"""
-
-STATUS = """
-select
-    count(*) as waiting,
-    {oldest} as oldest,
-    count(*) filter (where {failed_attempts} > 0) as failed,
-    count(*) filter (where {failed_attempts} >= $1) as alarming
-from {table}
-where {published_at} is null
-"""
-
 
 class OutboxUnfitError(FaultsError):
-    """The table is not what the settings say."""
-
-
-class Row(NamedTuple):
-    """One row that waits; rows with the same ordering key follow each other."""
-
-    id: Any
-    payload: str
-    type: str | None
-    failed_attempts: int
-    ordering_key: str | None
+    """The table does not match the settings."""
 
 
 class Table(msgspec.Struct, frozen=True):
-    """The statements for one outbox, written for the columns it has."""
+    """An outbox table: its quoted name, and the SQL expressions that stand for its columns."""
 
     name: str
-    take: str
-    held_back: str
-    publish: str
-    fail: str
-    prune: str
-    status: str
+    expressions: Mapping[str, str]
+
+    def sql(self, statement: str) -> str:
+        """Write a statement for the columns of this table."""
+        return statement.format_map(self.expressions)
+
+
+class Session:
+    """A connection to an outbox, kept until something fails and opened again when it is next used."""
+
+    def __init__(self, settings: OutboxSettings, pool: PoolSettings) -> None:
+        self._settings = settings
+        self._pool = pool
+        self._connection: asyncpg.Connection | None = None
+        self._table: Table | None = None
+
+    async def __aenter__(self) -> tuple[asyncpg.Connection, Table]:
+        if self._connection is None or self._table is None:
+            self.close()
+            self._connection = await connect(self._settings.url, self._pool)
+            self._table = await inspect(self._connection, self._settings)
+        return self._connection, self._table
+
+    async def __aexit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is not None:
+            self.close()
+
+    def close(self) -> None:
+        """Drop the connection; a statement under way is rolled back."""
+        if self._connection is not None:
+            self._connection.terminate()
+        self._connection = self._table = None
+
+
+async def connect(url: str, settings: PoolSettings) -> asyncpg.Connection:
+    """Connect to an application's database, or raise without the address, which may hold a password."""
+    try:
+        return await asyncpg.connect(
+            url,
+            timeout=settings.connect_timeout,
+            command_timeout=settings.command_timeout,
+            server_settings={
+                "application_name": "tocsin relay",
+                "timezone": "UTC",
+                "jit": "off",
+                # Releases the locks of a relay whose machine is gone.
+                "idle_in_transaction_session_timeout": "60s",
+                # Waiting rows are few and found by their index, whatever the planner estimates.
+                "enable_seqscan": "off",
+            },
+        )
+    except CONNECTING_FAILED as error:
+        # A ValueError quotes the part of the address that cannot be parsed, maybe the password.
+        reason = type(error).__name__ if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        raise DatabaseError(
+            f"The application's database does not answer ({reason}). "
+            "Check the url of the outbox, with special characters written as %XX, and that the server runs."
+        ) from None
+
+
+@asynccontextmanager
+async def outbox_connection(url: str, settings: PoolSettings) -> AsyncIterator[asyncpg.Connection]:
+    """Open a connection to an application's database and drop it at the end."""
+    connection = await connect(url, settings)
+    try:
+        yield connection
+    finally:
+        connection.terminate()
 
 
 async def inspect(connection: Connection, settings: OutboxSettings) -> Table:
-    """Look at the table and write its statements, or raise with everything that is missing."""
+    """Find the columns of the table, or raise with everything that is missing."""
     name = f"{quoted(settings.schema)}.{quoted(settings.table)}"
-    there = dict(map(tuple, await connection.fetch(COLUMNS, name)))
-    columns, faults = _resolved(settings, there)
-    if not faults:
-        return _table(name, columns, there)
-    raise OutboxUnfitError(f"The outbox {settings.schema}.{settings.table} cannot be used:", faults)
+    types = {row["name"]: row["type"] for row in await connection.fetch(COLUMNS, name)}
+    columns, faults = _resolve(settings, types)
+    if faults:
+        raise OutboxUnfitError(f"The outbox {settings.schema}.{settings.table} cannot be used:", faults)
+    return Table(name, _expressions(name, columns, types))
 
 
 def quoted(identifier: str) -> str:
-    """Write a name so that it stands for itself in SQL."""
+    """Quote a name for SQL."""
     doubled = identifier.replace('"', '""')
     return f'"{doubled}"'
 
 
-def _resolved(settings: OutboxSettings, there: Mapping[str, str]) -> tuple[dict[str, str], list[Fault]]:
-    """Find the columns by what they mean; one that is not needed and not there is left out."""
-    if not there:
-        message = "is not there, or its schema may not be used; `tocsin outbox install` makes it"
+def _resolve(settings: OutboxSettings, types: Mapping[str, str]) -> tuple[dict[str, str], list[Fault]]:
+    """Return the column of each role, and what is wrong; an optional column that is missing is left out."""
+    if not types:
+        message = "does not exist, or its schema may not be used; `tocsin outbox install` creates it"
         return {}, [Fault(field="table", code="missing", message=message)]
     given = settings.columns
-    columns = {meaning: getattr(given, meaning) for meaning in _NEEDED}
+    columns = {role: getattr(given, role) for role in _REQUIRED}
     columns["payload"] = given.payload or _PAYLOADS[settings.envelope]
-    for meaning, usual in _USUAL.items():
-        column = getattr(given, meaning) or (usual if usual in there else None)
+    for role, usual in _OPTIONAL.items():
+        column = getattr(given, role) or (usual if usual in types else None)
         if column is not None:
-            columns[meaning] = column
+            columns[role] = column
     faults = [
-        Fault(field=f"columns.{meaning}", code="missing", message=f"there is no column {column}")
-        for meaning, column in columns.items()
-        if column not in there
+        Fault(field=f"columns.{role}", code="missing", message=f"there is no column {column}")
+        for role, column in columns.items()
+        if column not in types
     ]
     if settings.order == "aggregate" and "aggregate_id" not in columns:
         message = "is needed to keep order by aggregate"
         faults.append(Fault(field="columns.aggregate_id", code="missing", message=message))
-    if settings.order == "aggregate" and not faults and not _is_timely(columns, there):
-        message = f"is needed to keep order: {columns['id']} is no number that grows"
+    if settings.order == "aggregate" and not faults and not _has_order(columns, types):
+        message = f"is needed to keep order: {columns['id']} is not an increasing number"
         faults.append(Fault(field="columns.created_at", code="missing", message=message))
     return columns, faults
 
 
-def _is_timely(columns: Mapping[str, str], there: Mapping[str, str]) -> bool:
-    return "created_at" in columns or there[columns["id"]] in _COUNTING
+def _has_order(columns: Mapping[str, str], types: Mapping[str, str]) -> bool:
+    return "created_at" in columns or types[columns["id"]] in _INTEGERS
 
 
-def _table(name: str, columns: Mapping[str, str], there: Mapping[str, str]) -> Table:
-    words = {meaning: quoted(column) for meaning, column in columns.items()}
-    by_time = there[columns["id"]] not in _COUNTING and "created_at" in words
-    words["table"] = name
-    words["cut"] = str(LARGEST_TEXT + 1)
-    words["order"] = "{created_at}, {id}".format_map(words) if by_time else words["id"]
-    words["key"] = _ordering_key(words)
-    words["kind"] = f"{words['type']}::text" if "type" in words else "null::text"
-    words["oldest"] = (
-        f"min({words['created_at']}::timestamptz)" if "created_at" in words else "null::timestamptz"
-    )
-    return Table(
-        name=name,
-        take=TAKE.format_map(words),
-        held_back=HELD_BACK.format_map(words),
-        publish=PUBLISH.format_map(words),
-        fail=FAIL.format_map(words),
-        prune=PRUNE.format_map(words),
-        status=STATUS.format_map(words),
-    )
-
-
-def _ordering_key(words: Mapping[str, str]) -> str:
-    if "aggregate_id" not in words:
-        return "null::text"
-    kind = f"coalesce({words['aggregate']}::text, '')" if "aggregate" in words else "''"
-    return f"{kind} || chr(31) || {words['aggregate_id']}::text"
+def _expressions(name: str, columns: Mapping[str, str], types: Mapping[str, str]) -> dict[str, str]:
+    """Write the SQL expressions that the statements use; those of missing columns are null."""
+    found = {role: quoted(column) for role, column in columns.items()}
+    created_at, type_, aggregate_id = (found.get(role) for role in ("created_at", "type", "aggregate_id"))
+    by_time = created_at and types[columns["id"]] not in _INTEGERS
+    aggregate = f"coalesce({found['aggregate']}::text, '')" if "aggregate" in found else "''"
+    return found | {
+        "table": name,
+        "cut": str(LARGEST_TEXT + 1),
+        "order": f"{created_at}, {found['id']}" if by_time else found["id"],
+        "key": f"{aggregate} || chr(31) || {aggregate_id}::text" if aggregate_id else "null::text",
+        "type_text": f"{type_}::text" if type_ else "null::text",
+        "oldest": f"min({created_at}::timestamptz)" if created_at else "null::timestamptz",
+    }
