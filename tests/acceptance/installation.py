@@ -48,7 +48,7 @@ class Installation:
     async def start_api(self, **environment: str) -> "Producer":
         """Start the API and give a producer that knows its address and has a key."""
         process = await self.start("api", **environment)
-        address = (await process.logged("listening"))["address"]
+        address = (await process.logged("api started"))["address"]
         client = httpx.AsyncClient(base_url=address, timeout=60)
         http = await self._exits.enter_async_context(client)
         made = await create_key(self.pool, "shop", Role.PRODUCER, utc_now())

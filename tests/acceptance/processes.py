@@ -41,9 +41,10 @@ class Process:
     def ended(self) -> bool:
         return self._process.returncode is not None
 
-    async def logged(self, event: str, *, within: float = LONGEST_START) -> dict[str, Any]:
-        """Wait for a line of the log by its event and give its fields."""
-        return await self._heard(lambda: _entry(self.log, event), f"to log {event!r}", within)
+    async def logged(self, event: str, *, within: float = LONGEST_START, **fields: Any) -> dict[str, Any]:
+        """Wait for a line of the log by its event, and by some fields, and give all its fields."""
+        wanted = {"event": event, **fields}
+        return await self._heard(lambda: _entry(self.log, wanted), f"to log {wanted!r}", within)
 
     async def said(self, text: str, *, within: float = LONGEST_START) -> str:
         """Wait for a text on standard output and give all that was said."""
@@ -161,11 +162,11 @@ async def _read(stream: asyncio.StreamReader | None, lines: list[str]) -> None:
         lines.append(line.decode().rstrip("\n"))
 
 
-def _entry(log: Sequence[str], event: str) -> dict[str, Any] | None:
+def _entry(log: Sequence[str], wanted: Mapping[str, Any]) -> dict[str, Any] | None:
     for line in log:
-        if event in line:
+        if wanted["event"] in line:
             fields: dict[str, Any] = msgspec.json.decode(line)
-            if fields["event"] == event:
+            if wanted.items() <= fields.items():
                 return fields
     return None
 

@@ -99,7 +99,7 @@ async def test_relays_killed_at_random_lose_and_double_nothing(
 
 async def test_serve_relays_too(installation: Installation, shop: Shop) -> None:
     served = await installation.start("serve", TOCSIN_OUTBOXES__SHOP__URL=shop.url)
-    await served.logged("public.tocsin_outbox")
+    await served.logged("listener connected", channel="public.tocsin_outbox")
     await shop.publish()
     await shop.all_published()
     served.signal(signal.SIGTERM)
@@ -117,7 +117,7 @@ async def test_a_relay_without_outboxes_says_what_to_set(installation: Installat
 
 async def _started(installation: Installation, environment: dict[str, str]) -> Process:
     relay = await installation.start("relay", **environment)
-    await relay.logged("public.tocsin_outbox")
+    await relay.logged("listener connected", channel="public.tocsin_outbox")
     return relay
 
 

@@ -98,7 +98,7 @@ async def test_what_dies_is_started_again(served: Served) -> None:
 
     kill_postgres(served.data_dir)
     await until(lambda: postmaster(served.data_dir) is not None, within=LONGEST_RECOVERY)
-    await server.logged("the embedded database died and was started again")
+    await server.logged("embedded database restarted")
     await served.ready()
     await served.arrives(key)
 
@@ -110,7 +110,7 @@ async def test_the_children_end_with_their_parent_and_the_next_one_takes_over(se
     await first.kill()
 
     await until(lambda: not any(map(_is_alive, children)), within=LONGEST_RECOVERY)
-    assert await (await served.start()).logged("listening")
+    assert await (await served.start()).logged("api started")
 
 
 @pytest.mark.usefixtures("as_first_process")

@@ -47,7 +47,7 @@ async def test_processes_that_start_at_once_migrate_once(processes: Processes, e
         await processes.start(*arguments, environment=environment)
         for arguments in (["api"], ["migrate", "--json"], ["migrate", "--json"])
     ]
-    await api.logged("listening")
+    await api.logged("api started")
     codes = [await process.end(within=40) for process in migrating]
 
     assert codes == [0, 0]
@@ -75,7 +75,7 @@ async def test_nothing_listens_before_the_migrations_are_done(
             await asyncio.open_connection("127.0.0.1", port)
     finally:
         await holder.close()
-    await api.logged("listening")
+    await api.logged("api started")
 
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
         assert (await http.get("/readyz")).json() == {"status": "ready"}

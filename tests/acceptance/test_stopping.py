@@ -81,7 +81,7 @@ async def test_a_server_told_to_stop_takes_everything_down(tmp_path: Path) -> No
         environment = {"TOCSIN_DATA_DIR": str(data_dir), "TOCSIN_HTTP__PORT": str(free_port())}
         async with processes_in(tmp_path) as processes:
             server = await processes.start("serve", environment=environment)
-            await server.logged("listening")
+            await server.logged("api started")
             server.signal(signal.SIGINT)
 
             assert await server.end() == 0, server.log

@@ -3,20 +3,27 @@
 import getpass
 import os
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
+import msgspec
+import typer
 import uvloop
 
+from tocsin.cli.output import fail
 from tocsin.compose import database, migrated_pool
+from tocsin.domain.toggles import LONGEST_NOTE, Note
 from tocsin.logs import LogSettings, configure_logs
 from tocsin.settings import Settings, load_settings
-from tocsin.store.pool import Pool
+from tocsin.store.pool import Connection, Pool
 
 Result = TypeVar("Result")
 
+By = Annotated[str | None, typer.Option(help="Who does it; the system's user unless given.")]
+Reason = Annotated[str, typer.Option(help="Why; the next person will want to know.")]
+
 
 def with_pool(work: Callable[[Settings, Pool], Awaitable[Result]]) -> Result:
-    """Do one piece of work on the database that the settings name."""
+    """Run `work` on the database that the settings name."""
     settings = load_settings()
     configure_logs(LogSettings(level="warning"))
 
@@ -28,10 +35,33 @@ def with_pool(work: Callable[[Settings, Pool], Awaitable[Result]]) -> Result:
         return uvloop.run(body(url))
 
 
+def with_connection(work: Callable[[Connection], Awaitable[Result]]) -> Result:
+    """Run `work` on one connection to the database that the settings name."""
+
+    async def body(_: Settings, pool: Pool) -> Result:
+        async with pool.acquire() as connection:
+            return await work(connection)
+
+    return with_pool(body)
+
+
+def operator(by: str | None) -> str:
+    """Return who runs the command: as given by --by, or the system's user."""
+    return checked_note("--by", system_user() if by is None else by)
+
+
+def checked_note(option: str, text: str) -> str:
+    """Return the text of an option without surrounding blanks, or fail if it cannot be stored as a note."""
+    try:
+        return msgspec.convert(text.strip(), Note)
+    except msgspec.ValidationError:
+        fail(f"{option} must be 1 to {LONGEST_NOTE} characters, without line breaks.", code=2)
+
+
 def system_user() -> str:
-    """Name who runs the command."""
+    """Return the name of the system's user."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
-        # A container may run under a number that has no name.
+        # A container may run under a user id that has no name.
         return f"uid {os.getuid()}"

@@ -1,4 +1,4 @@
-"""All commands, put together."""
+"""The command line: all commands."""
 
 import sys
 from importlib.metadata import version
@@ -31,8 +31,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-serve.add_to(app)
-relay.add_to(app)
+for command in (serve.serve, serve.api, serve.worker, serve.migrate, relay.relay):
+    app.command()(command)
 send.add_to(app)
 show.add_to(app)
 explain.add_to(app)
@@ -66,7 +66,7 @@ def _options(
 
 
 def run() -> None:
-    """Run the command line; what an operator can mend is said in plain words, without a traceback."""
+    """Run the command line; an error that an operator can fix is printed without a traceback."""
     try:
         app()
     except TocsinError as error:

@@ -1,7 +1,8 @@
-"""What the command line shows: text for people, JSON for programs."""
+"""What the command line prints: text for people, JSON for programs."""
 
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import msgspec
 import typer
@@ -9,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+Row = TypeVar("Row")
 
 console = Console(highlight=False, emoji=False)
 errors = Console(stderr=True, highlight=False, emoji=False)
@@ -19,14 +22,52 @@ def print_json(value: Any) -> None:
     typer.echo(msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode())
 
 
+def print_lines(*lines: str) -> None:
+    """Print lines as they are, without markup and without breaking them."""
+    for line in lines:
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def print_result(value: Any, as_json: bool, *lines: str) -> None:
+    """Print a value as JSON, or the lines that describe it."""
+    if as_json:
+        print_json(value)
+    else:
+        print_lines(*lines)
+
+
+def print_rows(
+    rows: Sequence[Row],
+    as_json: bool,
+    *,
+    empty: str,
+    columns: Sequence[str],
+    cells: Callable[[Row], Sequence[str]],
+) -> None:
+    """Print rows as JSON or as a table; without rows, print the line `empty`."""
+    if as_json or not rows:
+        print_result(rows, as_json, empty)
+        return
+    shown = table(*columns)
+    for row in rows:
+        shown.add_row(*cells(row))
+    console.print(shown, markup=False)
+
+
 def complain(message: str) -> None:
-    """Say what went wrong on standard error."""
+    """Print an error on standard error."""
     errors.print("[bold red]error:[/] ", end="")
     errors.print(message, markup=False, soft_wrap=True)
 
 
+def fail(message: str, *, code: int = 1) -> NoReturn:
+    """Print an error and exit."""
+    complain(message)
+    raise typer.Exit(code)
+
+
 def table(*columns: str) -> Table:
-    """Start a table of eighty columns; its first column holds what people copy, so it is never broken."""
+    """Build a table for eighty columns; its first column, which people copy, is never wrapped."""
     first, *others = columns
     started = Table(box=None, pad_edge=False, header_style="bold")
     started.add_column(first, no_wrap=True)
@@ -36,10 +77,10 @@ def table(*columns: str) -> Table:
 
 
 def moment(at: datetime | None) -> str:
-    """Write a time down to the second, in UTC."""
+    """Format a time to the second, in UTC."""
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ") if at else "-"
 
 
 def clock_time(at: datetime) -> str:
-    """Write a time of day down to the millisecond, in UTC."""
+    """Format a time of day to the millisecond, in UTC."""
     return at.astimezone(UTC).strftime("%H:%M:%S.%f")[:-3]

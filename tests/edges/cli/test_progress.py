@@ -86,11 +86,11 @@ async def test_a_checkpoint_is_set_after_a_question(operator: Operator, pool: Po
 
     asked = await operator.runs(*to)
     assert asked.code == 1
-    assert "Let feed go on from 2026-02-01T03:00:00+03:00?" in asked.said
+    assert "Let feed continue from 2026-02-01T03:00:00+03:00?" in asked.said
     assert await pool.fetchval("select last_value from progress") == '"2026-01-01T00:00:00Z"'
     done = await operator.runs(*to, "--yes")
 
-    assert (done.code, done.said) == (0, "The next run of feed goes on from 2026-02-01T00:00:00Z.")
+    assert (done.code, done.said) == (0, "The next run of feed continues from 2026-02-01T00:00:00Z.")
     assert await pool.fetchval("select last_value from progress") == '"2026-02-01T00:00:00Z"'
 
 

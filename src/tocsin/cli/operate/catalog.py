@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from tocsin.catalog.check import Report
+from tocsin.catalog.check import Report, TypeReport
 from tocsin.catalog.check import check as check_folder
-from tocsin.cli.output import AsJson, complain, console, print_json, table
+from tocsin.cli.output import AsJson, console, fail, print_json, print_rows
 from tocsin.compose import catalog_folder
 from tocsin.settings import load_settings
 
@@ -24,11 +24,10 @@ def check(
     """Find every fault of a catalog, with file and line."""
     chosen = folder or catalog_folder(load_settings())
     if not chosen.is_dir():
-        complain(f"{chosen} is not a folder.")
-        raise typer.Exit(2)
+        fail(f"{chosen} is not a folder.", code=2)
     report = check_folder(chosen)
     if as_json:
-        print_json({"folder": str(chosen), **{name: getattr(report, name) for name in ("types", "faults")}})
+        print_json({"folder": str(chosen), "types": report.types, "faults": report.faults})
     else:
         _print(chosen, report)
     if report.faults:
@@ -37,20 +36,26 @@ def check(
 
 def _print(folder: Path, report: Report) -> None:
     console.print(f"Catalog {folder}", soft_wrap=True)
-    shown = table("type", "category", "channels", "versions", "locales")
-    for kind in report.types:
-        newest = kind.versions[0]
-        locales = sorted({locale for found in newest.locales.values() for locale in found})
-        shown.add_row(
-            kind.name,
-            kind.category,
-            ", ".join(kind.channels),
-            ", ".join(f"v{version.version}" for version in kind.versions),
-            ", ".join(locales),
-        )
-    console.print(shown)
+    print_rows(
+        report.types,
+        as_json=False,
+        empty="No types.",
+        columns=("type", "category", "channels", "versions", "locales"),
+        cells=_cells,
+    )
     for fault in report.faults:
         console.print(f"[red]{fault.field}[/]: ", end="")
         console.print(fault.message, markup=False, soft_wrap=True)
     count = len(report.faults)
     console.print("[green]No faults.[/]" if not count else f"[red]{count} fault{'s' * (count != 1)}.[/]")
+
+
+def _cells(declared: TypeReport) -> tuple[str, ...]:
+    locales = sorted({locale for found in declared.versions[0].locales.values() for locale in found})
+    return (
+        declared.name,
+        declared.category,
+        ", ".join(declared.channels),
+        ", ".join(f"v{version.version}" for version in declared.versions),
+        ", ".join(locales),
+    )

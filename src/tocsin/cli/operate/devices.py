@@ -5,13 +5,11 @@ from typing import Annotated
 import msgspec
 import typer
 
-from tocsin.cli.access import with_pool
-from tocsin.cli.output import AsJson, console, moment, print_json, table
+from tocsin.cli.access import with_connection
+from tocsin.cli.output import AsJson, moment, print_json, print_rows
 from tocsin.domain.people.devices import short_hash
-from tocsin.settings import Settings
 from tocsin.store.people import devices
 from tocsin.store.people.devices import DeviceRow
-from tocsin.store.pool import Pool
 
 app = typer.Typer(help="The devices of a person.", no_args_is_help=True)
 
@@ -23,34 +21,27 @@ def list_devices(
     as_json: AsJson = False,
 ) -> None:
     """List a person's devices; tokens are shown as the start of their hash."""
-
-    async def work(_: Settings, pool: Pool) -> list[DeviceRow]:
-        async with pool.acquire() as connection:
-            return await devices.of_user(connection, user_id, include_retired=retired)
-
-    rows = with_pool(work)
+    rows = with_connection(lambda connection: devices.of_user(connection, user_id, include_retired=retired))
     if as_json:
         print_json([_as_fields(row) for row in rows])
         return
-    if not rows:
-        console.print(f"User {user_id} has no {'' if retired else 'active '}devices.")
-        return
-    shown = table("device", "by", "seen", "state")
-    for row in rows:
-        shown.add_row(
-            f"{row.id}\n  token {short_hash(row.token_hash)}, {row.notification_count} sent",
-            f"{row.provider}/{row.platform}",
-            moment(row.last_seen_at),
-            _state(row),
-        )
-    console.print(shown)
+    print_rows(
+        rows,
+        as_json,
+        empty=f"User {user_id} has no {'' if retired else 'active '}devices.",
+        columns=("device", "by", "seen", "state"),
+        cells=_cells,
+    )
+
+
+def _cells(row: DeviceRow) -> tuple[str, ...]:
+    name = f"{row.id}\n  token {short_hash(row.token_hash)}, {row.notification_count} sent"
+    return name, f"{row.provider}/{row.platform}", moment(row.last_seen_at), _state(row)
 
 
 def _as_fields(row: DeviceRow) -> dict[str, object]:
     fields = msgspec.structs.asdict(row)
-    fields["token_hash"] = short_hash(row.token_hash)
-    fields["stale"] = row.stale_at is not None
-    return fields
+    return fields | {"token_hash": short_hash(row.token_hash), "stale": row.stale_at is not None}
 
 
 def _state(row: DeviceRow) -> str:

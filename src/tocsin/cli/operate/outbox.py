@@ -7,15 +7,24 @@ import asyncpg
 import typer
 import uvloop
 
-from tocsin.cli.output import AsJson, complain, console, moment, print_json, table
+from tocsin.cli.output import (
+    AsJson,
+    complain,
+    fail,
+    moment,
+    print_json,
+    print_lines,
+    print_result,
+    print_rows,
+)
 from tocsin.domain.errors import DatabaseError
 from tocsin.domain.faults import Fault
+from tocsin.ingress.outbox import check as outbox_check
 from tocsin.ingress.outbox import install as outbox_install
+from tocsin.ingress.outbox import rows as outbox_rows
 from tocsin.ingress.outbox.accept import ALARM_AFTER
 from tocsin.ingress.outbox.check import Findings
-from tocsin.ingress.outbox.check import check as look_over
 from tocsin.ingress.outbox.rows import Status
-from tocsin.ingress.outbox.rows import status as count
 from tocsin.ingress.outbox.settings import OutboxSettings
 from tocsin.ingress.outbox.table import inspect, outbox_connection
 from tocsin.settings import load_settings
@@ -42,30 +51,24 @@ def install(
     table_name: TableName = outbox_install.TABLE,
     as_json: AsJson = False,
 ) -> None:
-    """Put the table and the function tocsin_publish in place; done twice, it changes nothing."""
+    """Create the table and the function tocsin_publish; running it again changes nothing."""
     [(_, outbox)] = _chosen(name, url, schema, table_name, only_one=True).items()
     if outbox.envelope != "intent":
-        complain(f"{name} is set up for a table that is there already; there is nothing to install.")
-        raise typer.Exit(2)
-
-    async def work(connection: asyncpg.Connection, outbox: OutboxSettings) -> None:
-        try:
-            await outbox_install.install(connection, outbox.schema, outbox.table)
-        except (asyncpg.InsufficientPrivilegeError, asyncpg.InvalidSchemaNameError) as error:
-            raise DatabaseError(
-                f"The outbox cannot be installed: {error}. The role needs CREATE on schema {outbox.schema}; "
-                "`tocsin outbox sql` prints what to run as another."
-            ) from error
-
-    _on_each({"": outbox}, work)
+        fail(f"{name} is set up for an existing table; there is nothing to install.", code=2)
+    try:
+        uvloop.run(_on(outbox, _install))
+    except (asyncpg.InsufficientPrivilegeError, asyncpg.InvalidSchemaNameError) as error:
+        raise DatabaseError(
+            f"The outbox cannot be installed: {error}. The role needs CREATE on schema {outbox.schema}; "
+            "`tocsin outbox sql` prints what to run as another."
+        ) from error
     function = f"{outbox.schema}.{outbox_install.FUNCTION}"
-    if as_json:
-        print_json({"table": f"{outbox.schema}.{outbox.table}", "function": function})
-        return
-    console.print(
-        f"The outbox {outbox.schema}.{outbox.table} is in place. Within a transaction:", markup=False
+    print_result(
+        {"table": f"{outbox.schema}.{outbox.table}", "function": function},
+        as_json,
+        f"The outbox {outbox.schema}.{outbox.table} is in place. Within a transaction:",
+        f"  select {function}('{{…intent…}}'::jsonb)",
     )
-    console.print(f"  select {function}('{{…intent…}}'::jsonb)", markup=False)
 
 
 @app.command()
@@ -85,13 +88,13 @@ def check(
     table_name: TableName = outbox_install.TABLE,
     as_json: AsJson = False,
 ) -> None:
-    """Find out whether outboxes can be relayed: server, columns, rights, index, function."""
-    found = _on_each(_chosen(name, url, schema, table_name), look_over, _unreachable)
+    """Check whether outboxes can be relayed: server, columns, rights, index, function."""
+    found = _on_each(_chosen(name, url, schema, table_name), _check)
     if as_json:
         print_json(found)
     else:
         for outbox, findings in found.items():
-            _tell(outbox, findings)
+            _print(outbox, findings)
     if any(findings.faults for findings in found.values()):
         raise typer.Exit(1)
 
@@ -104,73 +107,76 @@ def status(
     table_name: TableName = outbox_install.TABLE,
     as_json: AsJson = False,
 ) -> None:
-    """Show how much waits in outboxes, since when, and how much of it was refused."""
-
-    async def work(connection: asyncpg.Connection, outbox: OutboxSettings) -> Status:
-        return await count(connection, await inspect(connection, outbox), ALARM_AFTER)
-
-    found = _on_each(_chosen(name, url, schema, table_name), work)
+    """Show how many rows wait in outboxes, since when, and how many were refused."""
+    found = _on_each(_chosen(name, url, schema, table_name), lambda outbox: _on(outbox, _count))
     if as_json:
         print_json(found)
         return
-    shown = table("outbox", "waiting", "oldest", "refused", f"{ALARM_AFTER} times or more")
-    for outbox, each in found.items():
-        shown.add_row(outbox, str(each.waiting), moment(each.oldest), str(each.failed), str(each.alarming))
-    console.print(shown, markup=False)
-
-
-def _unreachable(error: DatabaseError) -> Findings:
-    return Findings(faults=[Fault(field="url", code="unreachable", message=str(error))], hints=[])
-
-
-def _tell(outbox: str, findings: Findings) -> None:
-    if findings.faults:
-        complain(f"{outbox} cannot be relayed:")
-        for fault in findings.faults:
-            console.print(f"  {fault}", markup=False, soft_wrap=True)
-    else:
-        console.print(f"{outbox} can be relayed.", markup=False)
-    for hint in findings.hints:
-        console.print(f"  {hint}", markup=False, soft_wrap=True)
+    print_rows(
+        list(found.items()),
+        as_json,
+        empty="No outbox is set.",
+        columns=("outbox", "waiting", "oldest", "refused", f"{ALARM_AFTER} times or more"),
+        cells=_cells,
+    )
 
 
 def _chosen(
     name: str | None, url: str | None, schema: str, table_name: str, *, only_one: bool = False
 ) -> Mapping[str, OutboxSettings]:
-    """Give the outbox at an address, the one of a name, or all that are set."""
+    """Return the outbox at an address, the one of a name, or all that are set."""
     if url is not None and name is not None:
-        complain("Give the name of an outbox or --url, not both.")
-        raise typer.Exit(2)
+        fail("Give the name of an outbox or --url, not both.", code=2)
     if url is not None:
         return {f"{schema}.{table_name}": OutboxSettings(url=url, schema=schema, table=table_name)}
     known = load_settings().outboxes
     if name is not None and name not in known:
-        complain(f"No outbox {name} is set; those that are: {', '.join(known) or 'none'}.")
-        raise typer.Exit(2)
+        fail(f"No outbox {name} is set; those that are: {', '.join(known) or 'none'}.", code=2)
     chosen = known if name is None else {name: known[name]}
     if not chosen or (only_one and len(chosen) > 1):
-        complain("Give --url, or the name of an outbox that is set as [outboxes.NAME].")
-        raise typer.Exit(2)
+        fail("Give --url, or the name of an outbox that is set as [outboxes.NAME].", code=2)
     return chosen
 
 
 def _on_each(
-    outboxes: Mapping[str, OutboxSettings],
-    work: Callable[[asyncpg.Connection, OutboxSettings], Awaitable[Result]],
-    otherwise: Callable[[DatabaseError], Result] | None = None,
+    outboxes: Mapping[str, OutboxSettings], work: Callable[[OutboxSettings], Awaitable[Result]]
 ) -> dict[str, Result]:
-    """Do some work on each outbox; `otherwise` says what it comes to where none can be done."""
-
     async def body() -> dict[str, Result]:
-        done = {}
-        for name, outbox in outboxes.items():
-            try:
-                async with outbox_connection(outbox.url, PoolSettings()) as connection:
-                    done[name] = await work(connection, outbox)
-            except DatabaseError as error:
-                if otherwise is None:
-                    raise
-                done[name] = otherwise(error)
-        return done
+        return {name: await work(outbox) for name, outbox in outboxes.items()}
 
     return uvloop.run(body())
+
+
+async def _on(
+    outbox: OutboxSettings, work: Callable[[asyncpg.Connection, OutboxSettings], Awaitable[Result]]
+) -> Result:
+    async with outbox_connection(outbox.url, PoolSettings()) as connection:
+        return await work(connection, outbox)
+
+
+async def _install(connection: asyncpg.Connection, outbox: OutboxSettings) -> None:
+    await outbox_install.install(connection, outbox.schema, outbox.table)
+
+
+async def _count(connection: asyncpg.Connection, outbox: OutboxSettings) -> Status:
+    return await outbox_rows.status(connection, await inspect(connection, outbox), ALARM_AFTER)
+
+
+async def _check(outbox: OutboxSettings) -> Findings:
+    try:
+        return await _on(outbox, outbox_check.check)
+    except DatabaseError as error:
+        return Findings(faults=[Fault(field="url", code="unreachable", message=str(error))], hints=[])
+
+
+def _print(outbox: str, findings: Findings) -> None:
+    if findings.faults:
+        complain(f"{outbox} cannot be relayed:")
+    else:
+        print_lines(f"{outbox} can be relayed.")
+    print_lines(*(f"  {finding}" for finding in (*findings.faults, *findings.hints)))
+
+
+def _cells(counted: tuple[str, Status]) -> tuple[str, ...]:
+    outbox, status = counted
+    return outbox, str(status.waiting), moment(status.oldest), str(status.failed), str(status.alarming)

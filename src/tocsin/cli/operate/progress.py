@@ -1,21 +1,21 @@
 """`tocsin progress`."""
 
-from collections.abc import Iterator
-from typing import Annotated, Any
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Annotated
 
 import msgspec
 import typer
 
-from tocsin.cli.access import with_pool
-from tocsin.cli.output import AsJson, complain, console, moment, print_json, table
+from tocsin.cli.access import with_connection
+from tocsin.cli.output import AsJson, fail, moment, print_lines, print_result, print_rows
 from tocsin.engine.clock import utc_now
 from tocsin.engine.periodic import progress as periodic_progress
 from tocsin.engine.periodic.progress import ProgressRecord, UnknownProducerError, WrongCheckpointError
-from tocsin.settings import Settings
-from tocsin.store.pool import Pool
+from tocsin.store.pool import Connection
 
 app = typer.Typer(
-    help="How far periodic producers are; run one now, or set its checkpoint.", invoke_without_command=True
+    help="The progress of periodic producers; run one now, or set its checkpoint.",
+    invoke_without_command=True,
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A producer that `tocsin progress` lists.")]
@@ -23,50 +23,27 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="A producer that `tocs
 
 @app.callback()
 def list_progress(context: typer.Context, as_json: AsJson = False) -> None:
-    """List the periodic producers: state, last success, next run, what was accepted."""
+    """List the periodic producers: state, last success, next run, accepted intents."""
     if context.invoked_subcommand is not None:
         return
-
-    async def work(_: Settings, pool: Pool) -> list[ProgressRecord]:
-        async with pool.acquire() as connection:
-            return await periodic_progress.list_records(connection, utc_now())
-
-    records = with_pool(work)
-    if as_json:
-        print_json(records)
-        return
-    if not records:
-        console.print("No periodic producer is known yet: a worker makes them known when it starts.")
-        return
-    shown = table("producer", "state", "last success", "next run", "accepted")
-    for record in records:
-        shown.add_row(
-            record.name,
-            record.state,
-            moment(record.last_success_at),
-            "now" if record.run_requested else moment(record.next_run_at),
-            str(record.accepted) if record.kind != "upkeep" else "-",
-        )
-    console.print(shown, markup=False)
-    for line in (line for record in records for line in _remarks(record)):
-        console.print(line, markup=False, soft_wrap=True)
+    records = with_connection(lambda connection: periodic_progress.list_records(connection, utc_now()))
+    print_rows(
+        records,
+        as_json,
+        empty="No periodic producer is known yet: a worker registers them when it starts.",
+        columns=("producer", "state", "last success", "next run", "accepted"),
+        cells=_cells,
+    )
+    if not as_json:
+        print_lines(*(line for record in records for line in _remarks(record)))
 
 
 @app.command()
 def run(name: Name, as_json: AsJson = False) -> None:
     """Run a producer now; its schedule stays as it is."""
-
-    async def work(_: Settings, pool: Pool) -> ProgressRecord:
-        async with pool.acquire() as connection:
-            return await periodic_progress.request_run(connection, name, utc_now())
-
-    record = _told(work)
-    if as_json:
-        print_json(record)
-        return
-    console.print(f"A worker runs {name} within a second or so: tocsin progress", markup=False)
-    for line in _remarks(record):
-        console.print(line, markup=False, soft_wrap=True)
+    record = _changed(lambda connection: periodic_progress.request_run(connection, name, utc_now()))
+    note = f"A worker runs {name} within a second or so: tocsin progress"
+    print_result(record, as_json, note, *_remarks(record))
 
 
 @app.command()
@@ -76,43 +53,36 @@ def rewind(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Set the checkpoint of a producer; what was accepted before stays accepted once."""
+    """Set the checkpoint of a producer; what was accepted before is not accepted twice."""
     if not yes:
-        typer.confirm(f"Let {name} go on from {to}?", abort=True, err=True)
-
-    async def work(_: Settings, pool: Pool) -> ProgressRecord:
-        async with pool.acquire() as connection:
-            return await periodic_progress.rewind_to_text(connection, name, to, utc_now())
-
-    record = _told(work)
-    if as_json:
-        print_json(record)
-    else:
-        console.print(f"The next run of {name} goes on from {_written(record.checkpoint)}.", markup=False)
+        typer.confirm(f"Let {name} continue from {to}?", abort=True, err=True)
+    record = _changed(lambda connection: periodic_progress.rewind_to_text(connection, name, to, utc_now()))
+    value = record.checkpoint
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    print_result(record, as_json, f"The next run of {name} continues from {text}.")
 
 
-def _told(work: Any) -> ProgressRecord:
-    """Do the work; what is wrong with the request is said without a traceback."""
+def _changed(change: Callable[[Connection], Awaitable[ProgressRecord]]) -> ProgressRecord:
+    """Change a producer, or fail with what is wrong with the request."""
     try:
-        record: ProgressRecord = with_pool(work)
+        return with_connection(change)
     except UnknownProducerError as error:
-        complain(str(error))
-        raise typer.Exit(1) from None
+        fail(str(error))
     except WrongCheckpointError as error:
-        complain(f"--to {error}")
-        raise typer.Exit(2) from None
-    return record
+        fail(f"--to {error}", code=2)
 
 
-def _written(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+def _cells(record: ProgressRecord) -> tuple[str, ...]:
+    next_run = "now" if record.run_requested else moment(record.next_run_at)
+    accepted = str(record.accepted) if record.kind != "upkeep" else "-"
+    return record.name, record.state, moment(record.last_success_at), next_run, accepted
 
 
 def _remarks(record: ProgressRecord) -> Iterator[str]:
     if record.state == "unknown":
         yield f"{record.name}: no worker can run it; is it still in the settings, and does one run?"
     if record.state == "interrupted":
-        yield f"{record.name}: its worker is gone; another one goes on with the run"
+        yield f"{record.name}: its worker died; another one continues the run"
     if record.last_error:
         yield f"{record.name}: failed {record.failures} times in a row: {record.last_error}"
     if record.refused:

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from tocsin.cli.access import with_pool
+from tocsin.cli.access import By, Reason, with_connection
 from tocsin.cli.operate import toggle
-from tocsin.cli.operate.toggle import By
-from tocsin.cli.output import AsJson, complain, console, moment, print_json, table
+from tocsin.cli.operate.toggle import OptionalReason
+from tocsin.cli.output import AsJson, fail, moment, print_lines, print_result, print_rows
 from tocsin.compose import provider_summaries
 from tocsin.domain.toggles import toggle_of
 from tocsin.engine.clock import utc_now
@@ -19,12 +19,11 @@ from tocsin.engine.health.provider_health import (
     not_in_use,
     providers_health,
 )
-from tocsin.settings import Settings, load_settings
+from tocsin.settings import load_settings
 from tocsin.store.health.circuit_breakers import end_rests
-from tocsin.store.pool import Pool
 
 app = typer.Typer(
-    help="How the providers in use do; pause one, resume it, try it.", invoke_without_command=True
+    help="The health of the providers in use; pause one, resume it, try it.", invoke_without_command=True
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A provider in use, e.g. fcm.")]
@@ -32,101 +31,73 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="A provider in use, e.
 
 @app.callback()
 def list_providers(context: typer.Context, as_json: AsJson = False) -> None:
-    """List the providers in use: state, rate, errors of the last five minutes, what waits, alarms."""
+    """List the providers in use: state, rate, errors of the last five minutes, backlog, alarms."""
     if context.invoked_subcommand is not None:
         return
-
-    async def work(settings: Settings, pool: Pool) -> list[ProviderHealth]:
-        async with pool.acquire() as connection:
-            return await providers_health(connection, provider_summaries(settings), utc_now())
-
-    providers = with_pool(work)
-    if as_json:
-        print_json(providers)
-        return
-    if not providers:
-        console.print("No provider is set up. Name the credentials of one in the settings.")
-        return
-    shown = table("provider", "channel", "state", "sent/s", "errors", "waiting", "alarm")
-    for provider in providers:
-        shown.add_row(
-            provider.name,
-            provider.channel,
-            provider.state,
-            _rate(provider.rate),
-            _errors(provider),
-            _waiting(provider.waiting),
-            ", ".join(alarm.code for alarm in provider.alarms) or "-",
-        )
-    console.print(shown, markup=False)
+    print_rows(
+        _health(),
+        as_json,
+        empty="No provider is set up. Name the credentials of one in the settings.",
+        columns=("provider", "channel", "state", "sent/s", "errors", "waiting", "alarm"),
+        cells=_cells,
+    )
 
 
 @app.command()
 def show(name: Name, as_json: AsJson = False) -> None:
-    """Show one provider with its circuits, outcomes and alarms."""
-    _check_in_use(name, load_settings())
-
-    async def work(settings: Settings, pool: Pool) -> ProviderHealth:
-        asked_for = [provider for provider in provider_summaries(settings) if provider.name == name]
-        async with pool.acquire() as connection:
-            (found,) = await providers_health(connection, asked_for, utc_now())
-        return found
-
-    provider = with_pool(work)
-    if as_json:
-        print_json(provider)
-    else:
-        _print(provider)
+    """Show one provider with its circuit breakers, outcomes and alarms."""
+    _check_in_use(name)
+    [provider] = _health(name)
+    print_result(provider, as_json, *_lines(provider))
 
 
 @app.command()
-def pause(
-    name: Name,
-    reason: Annotated[str, typer.Option(help="Why; the next person will want to know.")],
-    by: By = None,
-    as_json: AsJson = False,
-) -> None:
-    """Pause a provider: nothing leaves for it within a second, what is for it waits."""
-    _check_in_use(name, load_settings())
-    toggle.off(toggle_of(name), reason=reason, by=by, as_json=as_json)
+def pause(name: Name, reason: Reason, by: By = None, as_json: AsJson = False) -> None:
+    """Pause a provider: within a second nothing is sent by it, and its deliveries wait."""
+    _check_in_use(name)
+    toggle.switch(toggle_of(name), enabled=False, reason=reason, by=by, as_json=as_json)
     if not as_json:
-        console.print(f"What is for {name} waits until: tocsin providers resume {name}")
+        print_lines(f"What is for {name} waits until: tocsin providers resume {name}")
 
 
 @app.command()
-def resume(
-    name: Name,
-    reason: Annotated[str | None, typer.Option(help="Why.")] = None,
-    by: By = None,
-    as_json: AsJson = False,
-) -> None:
-    """Resume a paused provider: what waited goes on."""
-    _check_in_use(name, load_settings())
-    toggle.on(toggle_of(name), reason=reason, by=by, as_json=as_json)
+def resume(name: Name, reason: OptionalReason = None, by: By = None, as_json: AsJson = False) -> None:
+    """Resume a paused provider: its deliveries continue."""
+    _check_in_use(name)
+    toggle.switch(toggle_of(name), enabled=True, reason=reason, by=by, as_json=as_json)
 
 
 @app.command("try")
 def try_now(name: Name, as_json: AsJson = False) -> None:
-    """Let a provider that is left alone be tried now, when what was wrong with it is mended."""
-    _check_in_use(name, load_settings())
-
-    async def work(_: Settings, pool: Pool) -> list[str]:
-        async with pool.acquire() as connection:
-            return await end_rests(connection, name, utc_now())
-
-    tried = with_pool(work)
-    if as_json:
-        print_json({"provider": name, "circuits": tried})
-    elif tried:
-        console.print(f"Tried with the next message: {', '.join(tried)}", markup=False, soft_wrap=True)
-    else:
-        console.print(f"No circuit of {name} is open.", markup=False)
+    """Try a provider whose circuit breaker is open now, once its fault is fixed."""
+    _check_in_use(name)
+    tried = with_connection(lambda connection: end_rests(connection, name, utc_now()))
+    names = ", ".join(tried)
+    line = f"Tried with the next message: {names}" if tried else f"No circuit of {name} is open."
+    print_result({"provider": name, "circuits": tried}, as_json, line)
 
 
-def _check_in_use(name: str, settings: Settings) -> None:
-    if unknown := not_in_use(name, provider_summaries(settings)):
-        complain(unknown)
-        raise typer.Exit(1)
+def _health(name: str | None = None) -> list[ProviderHealth]:
+    """Load the health of one provider in use, or of all."""
+    wanted = [one for one in provider_summaries(load_settings()) if name is None or one.name == name]
+    return with_connection(lambda connection: providers_health(connection, wanted, utc_now()))
+
+
+def _check_in_use(name: str) -> None:
+    if unknown := not_in_use(name, provider_summaries(load_settings())):
+        fail(unknown)
+
+
+def _cells(provider: ProviderHealth) -> tuple[str, ...]:
+    return (
+        provider.name,
+        provider.channel,
+        provider.state,
+        _rate(provider.rate),
+        _errors(provider),
+        _waiting(provider.waiting),
+        ", ".join(alarm.code for alarm in provider.alarms) or "-",
+    )
 
 
 def _rate(rate: Rate) -> str:
@@ -136,7 +107,7 @@ def _rate(rate: Rate) -> str:
 
 
 def _errors(provider: ProviderHealth) -> str:
-    """Tell the share of attempts that were not sent, and what they came to most often."""
+    """Return the share of attempts that were not sent, and their most frequent code."""
     if not provider.outcomes:
         return "-"
     failed = [each for each in provider.outcomes if each.outcome != "sent"]
@@ -148,7 +119,7 @@ def _waiting(waiting: Waiting) -> str:
     return f"{waiting.count}{'+' if waiting.or_more else ''}"
 
 
-def _print(provider: ProviderHealth) -> None:
+def _lines(provider: ProviderHealth) -> list[str]:
     rate, paused = provider.rate, provider.paused
     limit = "no limit" if rate.limit is None else f"at most {rate.limit:g}"
     lines = [f"{provider.name} ({provider.channel}) is {provider.state}"]
@@ -177,7 +148,7 @@ def _print(provider: ProviderHealth) -> None:
             f"    {alarm.alarm_id}  {alarm.code}, {alarm.count} times",
             f"      since {moment(alarm.raised_at)}: {alarm.detail or 'no detail given'}",
         ]
-    console.print("\n".join(lines), markup=False, soft_wrap=True)
+    return lines
 
 
 def _circuit(circuit: CircuitHealth) -> list[str]:

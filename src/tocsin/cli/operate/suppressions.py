@@ -5,15 +5,12 @@ from typing import Annotated
 import msgspec
 import typer
 
-from tocsin.cli.access import with_pool
-from tocsin.cli.output import AsJson, complain, console, moment, print_json, table
+from tocsin.cli.access import Reason, checked_note, with_connection
+from tocsin.cli.output import AsJson, fail, moment, print_result, print_rows
 from tocsin.domain.intent import EmailAddress
-from tocsin.domain.toggles import LONGEST_NOTE, Note
 from tocsin.engine.clock import utc_now
-from tocsin.settings import Settings
 from tocsin.store.people import suppressions
 from tocsin.store.people.suppressions import Suppression
-from tocsin.store.pool import Pool
 
 app = typer.Typer(help="Addresses that are sent no mail.", no_args_is_help=True)
 
@@ -25,71 +22,41 @@ def list_suppressions(
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many, at most.")] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """List addresses that are sent nothing and why, newest first."""
-
-    async def work(_: Settings, pool: Pool) -> list[Suppression]:
-        return await suppressions.page(pool, limit=limit)
-
-    rows = with_pool(work)
-    if as_json:
-        print_json(rows)
-        return
-    if not rows:
-        console.print("No address is suppressed.")
-        return
-    shown = table("address", "since", "reason", "detail")
-    for row in rows:
-        shown.add_row(row.address, moment(row.suppressed_at), row.reason, row.detail or "-")
-    console.print(shown, markup=False)
+    """List suppressed addresses and why, newest first."""
+    print_rows(
+        with_connection(lambda connection: suppressions.page(connection, limit=limit)),
+        as_json,
+        empty="No address is suppressed.",
+        columns=("address", "since", "reason", "detail"),
+        cells=_cells,
+    )
 
 
 @app.command()
-def add(
-    address: Address,
-    reason: Annotated[str, typer.Option(help="Why; the next person will want to know.")] = "manual",
-    as_json: AsJson = False,
-) -> None:
-    """Send an address nothing from now on."""
-    wanted, why = _address(address), _reason(reason)
-
-    async def work(_: Settings, pool: Pool) -> Suppression:
-        return await suppressions.suppress(pool, wanted, reason=why, now=utc_now())
-
-    row = with_pool(work)
-    if as_json:
-        print_json(row)
-        return
-    console.print(f"{row.address} is sent no mail.", markup=False, soft_wrap=True)
+def add(address: Address, reason: Reason = "manual", as_json: AsJson = False) -> None:
+    """Suppress an address: send it no mail from now on."""
+    wanted, why = _address(address), checked_note("--reason", reason)
+    row = with_connection(
+        lambda connection: suppressions.suppress(connection, wanted, reason=why, now=utc_now())
+    )
+    print_result(row, as_json, f"{row.address} is sent no mail.")
 
 
 @app.command()
 def remove(address: Address, as_json: AsJson = False) -> None:
     """Send an address mail again."""
     wanted = _address(address)
+    if not with_connection(lambda connection: suppressions.remove(connection, wanted)):
+        fail(f"{wanted} is not suppressed.")
+    print_result({"address": wanted.lower()}, as_json, f"{wanted.lower()} is sent mail again.")
 
-    async def work(_: Settings, pool: Pool) -> bool:
-        return await suppressions.remove(pool, wanted)
 
-    if not with_pool(work):
-        complain(f"{wanted} is not suppressed.")
-        raise typer.Exit(1)
-    if as_json:
-        print_json({"address": wanted.lower()})
-        return
-    console.print(f"{wanted.lower()} is sent mail again.", markup=False, soft_wrap=True)
+def _cells(row: Suppression) -> tuple[str, ...]:
+    return row.address, moment(row.suppressed_at), row.reason, row.detail or "-"
 
 
 def _address(text: str) -> str:
     try:
         return msgspec.convert(text.strip(), EmailAddress)
     except msgspec.ValidationError:
-        complain(f"{text!r} is not a mail address, such as ada@example.org.")
-        raise typer.Exit(2) from None
-
-
-def _reason(text: str) -> str:
-    try:
-        return msgspec.convert(text.strip(), Note)
-    except msgspec.ValidationError:
-        complain(f"--reason must be 1 to {LONGEST_NOTE} characters, without line breaks.")
-        raise typer.Exit(2) from None
+        fail(f"{text!r} is not a mail address, such as ada@example.org.", code=2)

@@ -16,16 +16,16 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 def prepared_settings() -> Settings:
-    """Read the settings and set the logs up by them."""
+    """Load the settings and configure the logs by them."""
     settings = load_settings()
     configure_logs(settings.log)
     return settings
 
 
 def run_until_stopped(main: Callable[[asyncio.Event], Awaitable[None]], *, tied: bool = False) -> None:
-    """Run until a signal sets `stop` and the work has ended; a second signal ends it at once.
+    """Run until a signal sets `stop` and the work has ended; a second signal exits at once.
 
-    A process that is `tied` also stops when its standard input ends, that is, with its parent.
+    A process that is `tied` also stops when its standard input closes, that is, with its parent.
     """
 
     async def body() -> None:
@@ -42,13 +42,13 @@ def run_until_stopped(main: Callable[[asyncio.Event], Awaitable[None]], *, tied:
 
 def _stop_or_end(stop: asyncio.Event, number: int, tied: bool) -> None:
     if stop.is_set() and tied:
-        # A signal to the whole group reaches a child twice, the second time through its parent,
-        # who will kill it when patience is at an end.
+        # A signal to the whole process group reaches a child twice, the second time from its parent, which
+        # kills the child when its grace period is over.
         return
     if stop.is_set():
-        _log.warning("second signal: ending at once")
+        _log.warning("process exited at once", reason="second signal")
         os._exit(128 + number)
-    _log.info("stopping", signal=signal.Signals(number).name)
+    _log.info("stop requested", signal=signal.Signals(number).name)
     stop.set()
 
 

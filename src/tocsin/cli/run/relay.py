@@ -1,7 +1,5 @@
 """`tocsin relay`."""
 
-import typer
-
 from tocsin.cli.run.process import prepared_settings, run_until_stopped
 from tocsin.cli.run.serve import Tied
 from tocsin.compose import database, run_relays
@@ -10,13 +8,8 @@ from tocsin.domain.faults import Fault
 from tocsin.settings import setting_name
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("relay")(relay)
-
-
 def relay(tied: Tied = False) -> None:
-    """Carry what applications put into their outboxes into Tocsin."""
+    """Relay the outboxes of applications into Tocsin."""
     settings = prepared_settings()
     if not settings.outboxes:
         example = setting_name(("outboxes", "shop", "url"))

@@ -9,7 +9,7 @@ import typer
 import uvloop
 
 from tocsin.api.server import serve_api
-from tocsin.cli.output import AsJson, console, print_json
+from tocsin.cli.output import AsJson, print_result
 from tocsin.cli.run.process import prepared_settings, run_until_stopped
 from tocsin.cli.run.supervisor import Child, run_tree
 from tocsin.compose import data_dir, database, open_api, run_worker, tune_gc
@@ -22,14 +22,6 @@ GRACE_BEYOND = 5.0
 _log = structlog.stdlib.get_logger(__name__)
 
 Tied = Annotated[bool, typer.Option("--tied", hidden=True)]
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands that run processes."""
-    app.command("serve")(serve)
-    app.command("api")(api)
-    app.command("worker")(worker)
-    app.command("migrate")(migrate)
 
 
 def serve() -> None:
@@ -59,7 +51,7 @@ def server_children(settings: Settings, url: str, **environment: str) -> list[Ch
 
 
 def grace(settings: Settings) -> float:
-    """Give how long a process may take to stop before it is killed."""
+    """Return how many seconds a process may take to stop before it is killed."""
     return max(settings.dispatch.stop_seconds, settings.http.drain_seconds) + GRACE_BEYOND
 
 
@@ -71,7 +63,7 @@ def api(tied: Tied = False) -> None:
         async def main(stop: asyncio.Event) -> None:
             async with open_api(settings, url) as app:
                 tune_gc()
-                await serve_api(app, settings.http, stop, _announce)
+                await serve_api(app, settings.http, stop, lambda at: _log.info("api started", address=at))
 
         run_until_stopped(main, tied=tied)
 
@@ -81,8 +73,9 @@ def worker(tied: Tied = False) -> None:
     settings = prepared_settings()
     if not providers_in_use(settings):
         _log.warning(
-            "no provider is set up: everything will be skipped as channel_unavailable; "
-            "set TOCSIN_FCM__CREDENTIALS_FILE, or the settings of another provider"
+            "no provider configured",
+            detail="everything will be skipped as channel_unavailable; set TOCSIN_FCM__CREDENTIALS_FILE, "
+            "or the settings of another provider",
         )
     with database(settings) as url:
         run_until_stopped(lambda stop: run_worker(settings, url, stop), tied=tied)
@@ -93,13 +86,6 @@ def migrate(as_json: AsJson = False) -> None:
     settings = prepared_settings()
     with database(settings) as url:
         applied = uvloop.run(migrate_schema(url, settings.schema, settings.pool))
-    if as_json:
-        print_json({"schema": settings.schema, "applied": applied})
-    elif applied:
-        console.print(f"Applied to schema {settings.schema}: {', '.join(applied)}")
-    else:
-        console.print(f"Schema {settings.schema} is up to date.")
-
-
-def _announce(address: str) -> None:
-    _log.info("listening", address=address)
+    changed = f"Applied to schema {settings.schema}: {', '.join(applied)}"
+    line = changed if applied else f"Schema {settings.schema} is up to date."
+    print_result({"schema": settings.schema, "applied": applied}, as_json, line)

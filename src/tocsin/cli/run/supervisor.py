@@ -1,4 +1,4 @@
-"""A process tree: children are watched, started again when they die, and stopped together."""
+"""A process tree: children are supervised, restarted when they die, and stopped together."""
 
 import asyncio
 import os
@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from tocsin.domain.errors import TocsinError
+from tocsin.engine.duty import pause, repeat
 from tocsin.store.embedded import EmbeddedPostgres
 
 CANNOT_START = 2
@@ -18,7 +19,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 class ChildCannotStartError(TocsinError):
-    """A child ended at once because of its settings; it has said why itself."""
+    """A child exited at once because of its settings; it has printed why."""
 
 
 class Child:
@@ -30,23 +31,27 @@ class Child:
         self._environment = environment
 
     async def run(self, stop: asyncio.Event, grace: float) -> None:
-        """Keep the process running until `stop`, then let it finish, at most for `grace` seconds."""
-        pause, loop = 0.5, asyncio.get_running_loop()
+        """Keep the process running until `stop`, then let it drain, at most for `grace` seconds."""
+        wait, loop = 0.5, asyncio.get_running_loop()
         while not stop.is_set():
             started = loop.time()
             process = await self._start()
-            if await _first(process.wait(), stop.wait()) == "second":
+            exited = asyncio.create_task(process.wait())
+            stopping = asyncio.create_task(stop.wait())
+            await asyncio.wait([exited, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if not exited.done():
                 await self._end(process, grace)
                 return
+            stopping.cancel()
             if process.returncode == CANNOT_START:
                 raise ChildCannotStartError(f"{self.name} could not start; see above for the reason")
-            pause = 0.5 if loop.time() - started > STEADY_AFTER else min(pause * 2, LONGEST_PAUSE)
-            _log.error("process died, starting it again", process=self.name, code=process.returncode)
-            await _first(asyncio.sleep(pause), stop.wait())
+            wait = 0.5 if loop.time() - started > STEADY_AFTER else min(wait * 2, LONGEST_PAUSE)
+            _log.error("process died", process=self.name, code=process.returncode, restart_in_seconds=wait)
+            await pause(wait, stop)
 
     async def _start(self) -> asyncio.subprocess.Process:
-        # A session of its own keeps Ctrl-C with the parent; the pipe ends with the parent,
-        # however it ends, and the child with the pipe.
+        # In a session of its own the child does not get the parent's Ctrl-C. The pipe closes when the parent
+        # ends, however it ends, and the child stops with it.
         return await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -64,7 +69,7 @@ class Child:
             async with asyncio.timeout(grace):
                 await process.wait()
         except TimeoutError:
-            _log.warning("process did not stop in time, killing it", process=self.name)
+            _log.warning("process killed", process=self.name, reason=f"did not stop within {grace:g} s")
             process.kill()
             await process.wait()
 
@@ -80,7 +85,7 @@ async def run_tree(
             running = [group.create_task(child.run(ended, grace)) for child in children]
             for task in running:
                 task.add_done_callback(lambda _: ended.set())
-            await _first(stop.wait(), ended.wait())
+            await pause(None, stop, ended)
             ended.set()
     except* ChildCannotStartError as group_error:
         raise group_error.exceptions[0] from None
@@ -90,22 +95,10 @@ async def run_tree(
 
 
 async def _watch(embedded: EmbeddedPostgres) -> None:
-    """Start the embedded database again when it dies."""
-    while True:
-        await asyncio.sleep(1)
-        try:
-            if await asyncio.to_thread(embedded.ensure_running):
-                _log.error("the embedded database died and was started again")
-        except Exception as error:  # noqa: BLE001 - whatever keeps it from starting, try again
-            _log.warning("the embedded database does not start yet", error=str(error))
+    """Restart the embedded database when it dies; whatever keeps it from starting, try again."""
 
+    async def ensure_running() -> None:
+        if await asyncio.to_thread(embedded.ensure_running):
+            _log.error("embedded database restarted")
 
-async def _first(first: object, second: object) -> str:
-    """Wait for whichever comes first and cancel the other."""
-    tasks = [asyncio.ensure_future(first), asyncio.ensure_future(second)]  # type: ignore[call-overload]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-    return "first" if tasks[0] in done else "second"
+    await repeat(ensure_running, name="embedded database", every=1.0, faults=(Exception,))
