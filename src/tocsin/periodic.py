@@ -1,4 +1,4 @@
-"""Periodic producers in Python: an async generator that runs by a schedule and goes on from its checkpoint.
+"""Periodic producers in Python: an async generator that runs by a schedule, from its checkpoint on.
 
 @periodic("*/15 * * * *", timezone="Europe/Istanbul")
 async def new_customers(checkpoint: Checkpoint) -> AsyncIterator[Yielded]:
@@ -29,19 +29,19 @@ None in the place of the intent moves the checkpoint alone.
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a producer goes on from.
+    """Where a run starts.
 
-    `value` is what was yielded last, as JSON; None before the first run. `scheduled_for` is the time of
-    the schedule that this run is for.
+    `value` is the checkpoint that was yielded last, as JSON; None before the first run. `scheduled_for` is
+    the time of the schedule that this run is for.
     """
 
     value: Any
     scheduled_for: datetime
     last_success_at: datetime | None = None
 
-    def read(self, kind: type[T], default: T) -> T:
-        """Give the value as a type, such as datetime; the default before the first run."""
-        return default if self.value is None else msgspec.convert(self.value, kind, strict=False)
+    def read(self, type_: type[T], default: T) -> T:
+        """Return the value as a type, such as datetime; the default before the first run."""
+        return default if self.value is None else msgspec.convert(self.value, type_, strict=False)
 
 
 Body: TypeAlias = Callable[[Checkpoint], AsyncIterator[Yielded]]
@@ -70,10 +70,10 @@ def periodic(
     catch_up: CatchUp = "last",
     timeout_seconds: float = 600.0,
 ) -> Callable[[Body], Periodic]:
-    """Run an async generator of intents by a schedule in the notation of cron.
+    """Run an async generator of intents by a cron schedule.
 
-    The name, by which the checkpoint is kept, is that of the function unless given; the producer, whose
-    idempotency keys the intents carry, is the name unless given. `timeout_seconds` is the longest wait
+    The checkpoint is stored under the name, which is that of the function unless given; the producer, which
+    owns the idempotency keys of the intents, is the name unless given. `timeout_seconds` is the longest wait
     for one intent.
     """
 

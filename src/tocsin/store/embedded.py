@@ -31,54 +31,54 @@ track_io_timing = off
 
 
 LONGEST_RECOVERY = 300.0
-RECOVERY_GLANCE = 0.5
+RETRY_SECONDS = 0.5
 
 
 class EmbeddedPostgres:
-    """The server under the data directory, shared by every process that uses the directory."""
+    """The server of a data directory, shared by every process that uses the directory."""
 
     def __init__(self, data_dir: Path) -> None:
         self._folder = data_dir / "postgres"
         self._server: PostgresServer | None = None
 
     def start(self) -> str:
-        """Start the server, or join the one that runs, and give its address."""
+        """Start the server, or join the one that runs, and return its address."""
         _refuse_private_parents(self._folder)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            with self._alone():
+            with self._locked():
                 server = get_server(self._folder, start=False)
                 server.ensure_pgdata_inited()
                 self._write_configuration()
-                _patiently(server.start)
+                _retry(server.start)
         except (OSError, AssertionError, RuntimeError, subprocess.SubprocessError) as error:
             raise DatabaseError(
                 f"The embedded Postgres in {self._folder} did not start: {error}. "
-                "Give another folder by TOCSIN_DATA_DIR or a server of your own by TOCSIN_DATABASE_URL."
+                "Set another folder by TOCSIN_DATA_DIR or a server of your own by TOCSIN_DATABASE_URL."
             ) from error
         self._server = server
         return str(server.get_uri())
 
     def ensure_running(self) -> bool:
-        """Start the server again if it died; tell whether that was needed."""
+        """Restart the server if it died; return whether it did."""
         if self._server is None:
             return False
         _reap(self._server)
         if self._server.get_postmaster_info().is_running():
             return False
-        _patiently(self._server.ensure_postgres_running)
+        _retry(self._server.ensure_postgres_running)
         return True
 
     def stop(self) -> None:
-        """Let go; the last process to do so stops the server."""
+        """Leave the server; the last process to do so stops it."""
         if self._server is not None:
             _reap(self._server)
             self._server.cleanup()
             self._server = None
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Keep a second process from preparing the same folder at the same time."""
+    def _locked(self) -> Iterator[None]:
+        """Lock the folder against a second process that prepares it."""
         with (self._folder.parent / "postgres.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -96,20 +96,20 @@ class EmbeddedPostgres:
             main.write_text(text + line)
 
 
-def _patiently(start: Callable[[], None]) -> None:
-    """Start the server, or join it while it starts: after a crash it takes longer than the wheel waits."""
-    give_up_at = time.monotonic() + LONGEST_RECOVERY
+def _retry(start: Callable[[], None]) -> None:
+    """Retry the start: recovery after a crash takes longer than the wheel waits for."""
+    deadline = time.monotonic() + LONGEST_RECOVERY
     while True:
         try:
             return start()
         except (subprocess.TimeoutExpired, AssertionError):
-            if time.monotonic() > give_up_at:
+            if time.monotonic() > deadline:
                 raise
-            time.sleep(RECOVERY_GLANCE)
+            time.sleep(RETRY_SECONDS)
 
 
 def _reap(server: PostgresServer) -> None:
-    """Wait for the server if it is dead and ours: till then it looks alive.
+    """Reap the server if it is a dead child of this process: until then it looks alive.
 
     The first process of a container inherits it as an orphan.
     """
@@ -118,7 +118,7 @@ def _reap(server: PostgresServer) -> None:
 
 
 def _refuse_private_parents(folder: Path) -> None:
-    """Refuse a folder that the server's own user could enter only if a private one were opened to all."""
+    """Refuse a folder below one that the server's own user may not enter."""
     if os.geteuid() != 0:
         return
     for parent in folder.resolve().parents:

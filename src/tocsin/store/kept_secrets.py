@@ -1,4 +1,4 @@
-"""Secrets that an installation makes for itself and keeps, such as the key that signs Web Push."""
+"""Secrets that an installation generates and keeps, such as the key that signs Web Push."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -11,7 +11,7 @@ from kept_secrets
 where name = $1
 """
 
-# Whoever comes second waits for the first and then reads what it wrote.
+# A second caller waits for the first and then reads the secret that it stored.
 KEEP = """
 insert into kept_secrets (name, value, created_at)
 values ($1, $2, $3)
@@ -20,13 +20,13 @@ on conflict (name) do nothing
 
 
 async def find(connection: Connection, name: str) -> str | None:
-    """Read a secret, if it was made."""
+    """Return a secret, or None if there is none yet."""
     value: str | None = await connection.fetchval(FIND, name)
     return value
 
 
 async def get_or_make(connection: Connection, name: str, make: Callable[[], str], now: datetime) -> str:
-    """Read a secret, or make and keep it; all who ask, even at the same time, get the same one."""
+    """Return a secret, generating and storing it if there is none; concurrent callers get the same one."""
     value = await find(connection, name)
     if value is not None:
         return value

@@ -12,7 +12,7 @@ LONGEST_LIST = 1_000
 
 
 class KeyRow(msgspec.Struct, frozen=True, kw_only=True):
-    """An API key as it is stored; `hint` is its last characters, to tell keys apart."""
+    """An API key; `hint` is its last characters, by which people recognize it."""
 
     id: UUID
     producer: str
@@ -61,22 +61,22 @@ async def create(connection: Connection, key: KeyRow, key_hash: bytes) -> None:
 
 
 async def find_live(connection: Connection, key_hash: bytes) -> KeyRow | None:
-    """Find a key that was not revoked by its digest."""
+    """Return the key with this digest, unless it was revoked."""
     row = await connection.fetchrow(LIVE, key_hash)
     return KeyRow(**row) if row else None
 
 
 async def list_all(connection: Connection) -> list[KeyRow]:
-    """Read the keys, newest first, revoked ones too."""
+    """List the keys, newest first, including revoked ones."""
     return [KeyRow(**row) for row in await connection.fetch(LIST, LONGEST_LIST)]
 
 
 async def revoke(connection: Connection, key_id: UUID, now: datetime) -> KeyRow | None:
-    """Take a key back; one revoked before keeps its time."""
+    """Revoke a key; one that was revoked before keeps its time."""
     row = await connection.fetchrow(REVOKE, key_id, now)
     return KeyRow(**row) if row else None
 
 
 async def touch(connection: Connection, key_ids: Sequence[UUID], now: datetime) -> None:
-    """Note that keys were used."""
+    """Record that keys were used."""
     await connection.execute(TOUCH, key_ids, now)

@@ -1,4 +1,4 @@
-"""Brings the schema up to date, one process at a time."""
+"""Migrates the schema, one process at a time."""
 
 import logging
 from pathlib import Path
@@ -14,19 +14,19 @@ from tocsin.store.pool import OLDEST_SERVER, PoolSettings, connect
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 _log = structlog.stdlib.get_logger(__name__)
-# The library announces each step as a warning; what was done is logged below, as what it is.
+# The library logs each step as a warning; the result is logged below at the right level.
 _silent = logging.getLogger("tocsin.store.migrate.steps")
 _silent.setLevel(logging.CRITICAL)
 _LOCK_CLASS = 0x70C5
 
 
 async def migrate(url: str, schema: str, settings: PoolSettings) -> list[str]:
-    """Apply what is missing and name it; a process that comes second waits and finds nothing to do."""
+    """Apply missing migrations and return their names; a second process waits and finds nothing to do."""
     connection = await connect(url, schema, settings)
     try:
         await _refuse_old_server(connection)
         await connection.execute("select pg_advisory_lock($1, 0)", _LOCK_CLASS)
-        # With nothing to do, nothing is tried that needs more rights than the server itself.
+        # Without pending migrations, nothing runs that needs more rights than Tocsin itself.
         new = await pending_migrations(connection, schema)
         if new:
             await connection.execute(f'create schema if not exists "{schema}"')
@@ -37,7 +37,7 @@ async def migrate(url: str, schema: str, settings: PoolSettings) -> list[str]:
             "and on schema public, where the list of applied migrations is kept."
         ) from error
     finally:
-        # Closing the session gives the lock back, whatever happened above.
+        # Closing the session releases the lock, whatever happened above.
         await connection.close()
     if new:
         _log.info("schema migrated", schema=schema, applied=new)
@@ -45,7 +45,7 @@ async def migrate(url: str, schema: str, settings: PoolSettings) -> list[str]:
 
 
 async def pending_migrations(connection: asyncpg.Connection, schema: str) -> list[str]:
-    """Name the migrations this version has and the database lacks."""
+    """List the migrations that this version has and the database lacks."""
     known = {path.stem for path in MIGRATIONS.glob("*.sql")}
     return sorted(known - await _applied(connection, schema))
 

@@ -1,4 +1,4 @@
-"""Intents that were refused, kept so that a producer's mistake can be seen."""
+"""Intents that were refused, stored so that a producer's mistake can be inspected."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -12,7 +12,7 @@ LONGEST_CONTENT = 16_384
 
 
 class RefusedIntent(msgspec.Struct, frozen=True, kw_only=True):
-    """An intent that was not accepted, and why."""
+    """A refused intent, with its faults."""
 
     id: UUID
     producer: str
@@ -44,11 +44,11 @@ limit $2
 
 
 async def record(connection: Connection, refused: Sequence[RefusedIntent]) -> None:
-    """Keep refused intents."""
+    """Store refused intents."""
     columns = [[getattr(intent, name) for intent in refused] for name in RefusedIntent.__struct_fields__]
     await connection.execute(RECORD, *columns)
 
 
 async def list_recent(connection: Connection, before: UUID, limit: int) -> list[RefusedIntent]:
-    """Read the intents refused last, newest first."""
+    """List refused intents before an id, newest first."""
     return [RefusedIntent(**row) for row in await connection.fetch(LIST, before, limit)]

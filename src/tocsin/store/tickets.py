@@ -1,4 +1,4 @@
-"""Tickets: messages whose provider says later what became of them."""
+"""Tickets: sent messages whose provider has a receipt for them later."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,7 +10,7 @@ from tocsin.store.pool import Connection
 
 
 class Ticket(NamedTuple):
-    """A message to ask about."""
+    """A sent message whose receipt is due."""
 
     delivery_id: UUID
     message_id: str
@@ -48,7 +48,7 @@ set ask_at = $3, lease = null, leased_until = null
 where delivery_id = any($1::uuid[]) and lease = $2
 """
 
-# A receipt speaks of the message it was given for: of a delivery that was sent anew it says nothing.
+# A receipt is for one message: it does not apply to a delivery that was sent again since.
 CONFIRM = """
 with confirmed as (
     delete from tickets
@@ -66,7 +66,7 @@ delete from tickets
 where delivery_id = any($1::uuid[]) and lease = $2
 """
 
-# What a receipt takes back is under lease again, as after a claim, and is settled like any attempt.
+# A delivery whose receipt reports a failure is leased again, as after a claim, and settled like any attempt.
 # The attempt was counted when it was sent.
 REOPEN = """
 with refused as (
@@ -85,29 +85,29 @@ returning d.id
 async def take_tickets(
     connection: Connection, provider: str, *, lease: LeaseId, now: datetime, until: datetime, limit: int
 ) -> list[Ticket]:
-    """Take a lease on tickets whose time to ask has come."""
-    return [Ticket(*row) for row in await connection.fetch(TAKE, provider, now, lease, until, limit)]
+    """Claim tickets whose receipt is due."""
+    return [Ticket(**row) for row in await connection.fetch(TAKE, provider, now, lease, until, limit)]
 
 
 async def ask_again(
     connection: Connection, delivery_ids: Sequence[UUID], lease: LeaseId, at: datetime
 ) -> None:
-    """Keep tickets for a later time."""
+    """Release tickets until a later time."""
     await connection.execute(ASK_AGAIN, delivery_ids, lease, at)
 
 
 async def confirm(connection: Connection, delivery_ids: Sequence[UUID], lease: LeaseId) -> None:
-    """Mark deliveries as confirmed by their receipts."""
+    """Mark deliveries as delivered and delete their tickets."""
     await connection.execute(CONFIRM, delivery_ids, lease)
 
 
 async def drop_tickets(connection: Connection, delivery_ids: Sequence[UUID], lease: LeaseId) -> None:
-    """Ask no more."""
+    """Delete tickets."""
     await connection.execute(DROP, delivery_ids, lease)
 
 
 async def reopen(
     connection: Connection, delivery_ids: Sequence[UUID], lease: LeaseId, until: datetime
 ) -> set[UUID]:
-    """Take back that deliveries were sent, so that they can be settled anew under this lease."""
-    return {row[0] for row in await connection.fetch(REOPEN, delivery_ids, lease, until)}
+    """Reopen sent deliveries under this lease, to be settled again; return their ids."""
+    return {row["id"] for row in await connection.fetch(REOPEN, delivery_ids, lease, until)}

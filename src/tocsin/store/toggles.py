@@ -10,7 +10,7 @@ LONGEST_LIST = 1_000
 
 
 class ToggleRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A toggle that was switched at least once, as the last switch left it."""
+    """The state of a toggle that was switched at least once."""
 
     name: str
     enabled: bool
@@ -20,7 +20,7 @@ class ToggleRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToggleChange(msgspec.Struct, frozen=True, kw_only=True):
-    """One time a toggle was switched; ids grow in the order of the changes."""
+    """One change of a toggle; ids increase in the order of the changes."""
 
     id: int
     name: str
@@ -31,7 +31,7 @@ class ToggleChange(msgspec.Struct, frozen=True, kw_only=True):
     changed_at: datetime
 
 
-# Changes wait for each other, so that each records what the one before it left. Reading goes on.
+# Changes are serialized, so that each records the state before it. Reads are not blocked.
 LOCK = "lock table toggles in share row exclusive mode"
 
 CHANGE = """
@@ -47,14 +47,14 @@ written as (
         updated_at = excluded.updated_at
     returning name, enabled, updated_by, updated_at
 ),
-noted as (
+recorded as (
     insert into toggle_changes (name, was_enabled, enabled, reason, changed_by, changed_at)
     select $1, before.enabled, $2, $3, $4, $5
     from before
     returning reason
 )
-select written.name, written.enabled, noted.reason, written.updated_by, written.updated_at
-from written, noted, pg_notify(current_schema() || '_toggles', '')
+select written.name, written.enabled, recorded.reason, written.updated_by, written.updated_at
+from written, recorded, pg_notify(current_schema() || '_toggles', '')
 """
 
 OFF = """
@@ -80,15 +80,7 @@ limit $1
 HISTORY = """
 select id, name, was_enabled, enabled, reason, changed_by, changed_at
 from toggle_changes
-where id < $1
-order by id desc
-limit $2
-"""
-
-HISTORY_OF_ONE = """
-select id, name, was_enabled, enabled, reason, changed_by, changed_at
-from toggle_changes
-where name = $3 and id < $1
+where id < $1 and ($3::text is null or name = $3)
 order by id desc
 limit $2
 """
@@ -99,28 +91,24 @@ LAST = (1 << 63) - 1
 async def change(
     connection: Connection, name: str, *, enabled: bool, reason: str | None, by: str, now: datetime
 ) -> ToggleRow:
-    """Switch a toggle, note who did it and tell every process."""
+    """Switch a toggle, record who did it, and notify every process."""
     async with connection.transaction():
         await connection.execute(LOCK)
         return ToggleRow(**await connection.fetchrow(CHANGE, name, enabled, reason, by, now))
 
 
 async def off(connection: Connection) -> frozenset[str]:
-    """Name the toggles that are off; every other is on."""
+    """List the toggles that are off; every other is on."""
     return frozenset(row["name"] for row in await connection.fetch(OFF))
 
 
 async def list_all(connection: Connection) -> list[ToggleRow]:
-    """Read the toggles that were ever switched, those that are off first."""
+    """List the toggles that were ever switched, those that are off first."""
     return [ToggleRow(**row) for row in await connection.fetch(LIST, LONGEST_LIST)]
 
 
 async def history(
     connection: Connection, name: str | None = None, *, before: int = LAST, limit: int = LONGEST_LIST
 ) -> list[ToggleChange]:
-    """Read the changes of one toggle or of all, newest first."""
-    if name is None:
-        rows = await connection.fetch(HISTORY, before, limit)
-    else:
-        rows = await connection.fetch(HISTORY_OF_ONE, before, limit, name)
-    return [ToggleChange(**row) for row in rows]
+    """List the changes of one toggle or of all, newest first."""
+    return [ToggleChange(**row) for row in await connection.fetch(HISTORY, before, limit, name)]

@@ -11,7 +11,7 @@ from tocsin.engine.clock import utc_now
 from tocsin.engine.health.provider_health import NEWEST, AlarmRecord, alarm_record
 from tocsin.store.health import provider_health as health
 
-app = typer.Typer(help="Faults that an operator has to act on.", invoke_without_command=True)
+app = typer.Typer(name="alarms", help="Faults that an operator has to act on.", invoke_without_command=True)
 
 
 @app.callback()

@@ -11,7 +11,7 @@ from tocsin.cli.output import AsJson, console, fail, print_json, print_rows
 from tocsin.compose import catalog_folder
 from tocsin.settings import load_settings
 
-app = typer.Typer(help="The declared types of notifications.", no_args_is_help=True)
+app = typer.Typer(name="catalog", help="The declared types of notifications.", no_args_is_help=True)
 
 
 @app.command()

@@ -11,7 +11,7 @@ from tocsin.domain.people.devices import short_hash
 from tocsin.store.people import devices
 from tocsin.store.people.devices import DeviceRow
 
-app = typer.Typer(help="The devices of a person.", no_args_is_help=True)
+app = typer.Typer(name="devices", help="The devices of a person.", no_args_is_help=True)
 
 
 @app.command("list")

@@ -17,7 +17,7 @@ from tocsin.engine.clock import utc_now
 from tocsin.store import keys
 from tocsin.store.keys import KeyRow
 
-app = typer.Typer(help="API keys for producers and operators.", no_args_is_help=True)
+app = typer.Typer(name="keys", help="API keys for producers and operators.", no_args_is_help=True)
 
 
 @app.command()

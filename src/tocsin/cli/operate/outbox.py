@@ -31,6 +31,7 @@ from tocsin.settings import load_settings
 from tocsin.store.pool import PoolSettings
 
 app = typer.Typer(
+    name="outbox",
     help="The outbox in an application's own database: its transaction commits, its notification is sent.",
     no_args_is_help=True,
 )

@@ -14,6 +14,7 @@ from tocsin.engine.periodic.progress import ProgressRecord, UnknownProducerError
 from tocsin.store.pool import Connection
 
 app = typer.Typer(
+    name="progress",
     help="The progress of periodic producers; run one now, or set its checkpoint.",
     invoke_without_command=True,
 )

@@ -23,7 +23,9 @@ from tocsin.settings import load_settings
 from tocsin.store.health.circuit_breakers import end_rests
 
 app = typer.Typer(
-    help="The health of the providers in use; pause one, resume it, try it.", invoke_without_command=True
+    name="providers",
+    help="The health of the providers in use; pause one, resume it, try it.",
+    invoke_without_command=True,
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A provider in use, e.g. fcm.")]

@@ -12,7 +12,7 @@ from tocsin.engine.clock import utc_now
 from tocsin.store.people import suppressions
 from tocsin.store.people.suppressions import Suppression
 
-app = typer.Typer(help="Addresses that are sent no mail.", no_args_is_help=True)
+app = typer.Typer(name="suppressions", help="Addresses that are sent no mail.", no_args_is_help=True)
 
 Address = Annotated[str, typer.Argument(metavar="ADDRESS", help="A mail address.")]
 

@@ -16,7 +16,9 @@ from tocsin.settings import load_settings
 from tocsin.store import toggles
 from tocsin.store.toggles import ToggleChange, ToggleRow
 
-app = typer.Typer(help="Switch types, channels and providers off and on.", no_args_is_help=True)
+app = typer.Typer(
+    name="toggle", help="Switch types, channels and providers off and on.", no_args_is_help=True
+)
 
 Name = Annotated[
     str,

@@ -98,7 +98,7 @@ class Sweep:
         overdue = await find_overdue(
             connection, _CHANNELS, due_before=now - LATE_AFTER, now=now, most=MOST_COUNTED
         )
-        findings = list(judge(overdue, claimed.begun.last_value or {}, self._served, now))
+        findings = list(judge(overdue, claimed.checkpoint.value or {}, self._served, now))
         for finding in findings:
             _report(finding)
         late = {finding.channel for finding in findings}

@@ -9,17 +9,17 @@ import msgspec
 from tocsin.domain.ids import LeaseId, new_lease_id
 from tocsin.domain.timing.schedule import CatchUp, RunFor, Schedule, SkipTo, choose_run
 from tocsin.engine.periodic.times import following, latest
+from tocsin.periodic import Checkpoint
 from tocsin.store import progress
 from tocsin.store.pool import Connection
-from tocsin.store.progress import Begun, ProgressRow, Scheduled
+from tocsin.store.progress import ProgressRow, Scheduled
 
 
 class ClaimedRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run under lease; `next_run_at` is when the one after it is due."""
 
     lease: LeaseId
-    begun: Begun
-    scheduled_for: datetime
+    checkpoint: Checkpoint
     next_run_at: datetime
 
 
@@ -57,7 +57,10 @@ async def claim_run(
     )
     if begun is None:
         return None
-    return ClaimedRun(lease=lease, begun=begun, scheduled_for=scheduled_for, next_run_at=next_run_at)
+    checkpoint = Checkpoint(
+        value=begun.last_value, scheduled_for=scheduled_for, last_success_at=begun.last_success_at
+    )
+    return ClaimedRun(lease=lease, checkpoint=checkpoint, next_run_at=next_run_at)
 
 
 def _is_due(row: ProgressRow, now: datetime) -> bool:

@@ -52,13 +52,7 @@ class PythonSource(Source, frozen=True, kw_only=True):
 
 def python_source(declared: Periodic) -> PythonSource:
     """Build the source of a declared producer."""
-    return PythonSource(
-        name=declared.name,
-        producer=declared.producer,
-        schedule=declared.schedule,
-        body=declared.body,
-        timeout_seconds=declared.timeout_seconds,
-    )
+    return PythonSource(**msgspec.structs.asdict(declared))
 
 
 def import_producers(modules: Sequence[str], faults: list[Fault]) -> list[PythonSource]:

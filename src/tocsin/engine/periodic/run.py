@@ -23,7 +23,6 @@ from tocsin.engine.clock import Clock
 from tocsin.engine.duty import repeat
 from tocsin.engine.periodic.claim import ClaimedRun
 from tocsin.engine.periodic.source import Source, Step
-from tocsin.periodic import Checkpoint
 from tocsin.store import progress
 from tocsin.store.health.provider_health import Alarm, raise_alarms
 from tocsin.store.pool import DATABASE_FAULTS, Connection, Pool
@@ -96,14 +95,9 @@ class Run:
             _log.warning("periodic run not recorded", producer=self._name, error=repr(error))
 
     async def _work(self) -> None:
-        checkpoint = Checkpoint(
-            value=self._claimed.begun.last_value,
-            scheduled_for=self._claimed.scheduled_for,
-            last_success_at=self._claimed.begun.last_success_at,
-        )
         batch: list[Step] = []
         opened = self._tools.clock()
-        async with aclosing(self._source.steps(checkpoint)) as steps:
+        async with aclosing(self._source.steps(self._claimed.checkpoint)) as steps:
             async for step in steps:
                 if not batch:
                     opened = self._tools.clock()
@@ -170,7 +164,7 @@ class Run:
             _log.info(
                 "periodic run completed",
                 producer=self._name,
-                scheduled_for=self._claimed.scheduled_for.isoformat(),
+                scheduled_for=self._claimed.checkpoint.scheduled_for.isoformat(),
                 accepted=self._counts["accepted"],
                 duplicates=self._counts["duplicates"],
                 refused=self._counts["refused"],
@@ -205,10 +199,6 @@ class Run:
 
 
 def _counted_as(answer: Answer) -> str:
-    match answer:
-        case Accepted():
-            return "accepted"
-        case Duplicate():
-            return "duplicates"
-        case _:
-            return "refused"
+    if isinstance(answer, Accepted):
+        return "accepted"
+    return "duplicates" if isinstance(answer, Duplicate) else "refused"

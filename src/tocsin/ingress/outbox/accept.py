@@ -3,14 +3,13 @@
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import assert_never
 
 import asyncpg
 import structlog
 
 from tocsin.catalog.catalog import Catalog
-from tocsin.domain.delivery.backoff import Ladder, delay
+from tocsin.domain.delivery.backoff import delay, parse_backoff
 from tocsin.domain.errors import TocsinError
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
@@ -23,16 +22,7 @@ from tocsin.ingress.outbox.settings import OutboxSettings, producer_of
 from tocsin.store.health.provider_health import Alarm, raise_alarms, storable
 from tocsin.store.pool import DATABASE_FAULTS, Pool
 
-BACKOFF = Ladder(
-    (
-        timedelta(minutes=1),
-        timedelta(minutes=5),
-        timedelta(minutes=15),
-        timedelta(hours=1),
-        timedelta(hours=6),
-        timedelta(days=1),
-    )
-)
+BACKOFF = parse_backoff("ladder(1m, 5m, 15m, 1h, 6h, 1d)")
 ALARM_AFTER = 5
 LONGEST_ERROR = 1_000
 MOST_WAVES = 100

@@ -1,14 +1,14 @@
-"""Finds out whether an outbox can be relayed, before a relay has to."""
+"""Checks whether an outbox can be relayed."""
 
 from collections.abc import Iterator
 
 import msgspec
 
 from tocsin.domain.faults import Fault
-from tocsin.ingress.outbox.install import OLDEST_SERVER, function_state, name_fault
+from tocsin.ingress.outbox.install import function_state, name_fault
 from tocsin.ingress.outbox.settings import OutboxSettings
 from tocsin.ingress.outbox.table import OutboxUnfitError, inspect, quoted
-from tocsin.store.pool import Connection
+from tocsin.store.pool import OLDEST_SERVER, Connection
 
 MAY = """
 select
@@ -17,7 +17,7 @@ select
     has_table_privilege($1::regclass, 'delete') as may_delete
 """
 
-# Whether some index holds just the rows that wait, and so stays small however many were published.
+# Whether a partial index covers the waiting rows; it stays small however many were published.
 HAS_WAITING_INDEX = """
 select exists (
     select
@@ -29,14 +29,14 @@ select exists (
 
 
 class Findings(msgspec.Struct, frozen=True, kw_only=True):
-    """What keeps an outbox from working, and what only makes it slow or late."""
+    """Faults that keep an outbox from working, and hints about what makes it slow."""
 
     faults: list[Fault]
     hints: list[str]
 
 
 async def check(connection: Connection, settings: OutboxSettings) -> Findings:
-    """Look at the server, the table, the rights of the role and the function."""
+    """Check the server, the table, the rights of the role and the function."""
     faults = []
     version = await connection.fetchval("select current_setting('server_version_num')::integer")
     if version < OLDEST_SERVER:
@@ -52,15 +52,13 @@ async def check(connection: Connection, settings: OutboxSettings) -> Findings:
     if not await connection.fetchval(HAS_WAITING_INDEX, table.name, f"\\y{settings.columns.published_at}\\y"):
         column, order = quoted(settings.columns.published_at), quoted(settings.columns.id)
         hints.append(
-            "No index holds the rows that wait, so each look reads the whole table: "
+            "No index covers the waiting rows, so each poll reads the whole table: "
             f"create index concurrently on {table.name} ({order}) where {column} is null"
         )
     if settings.envelope == "intent" and name_fault(settings.schema, settings.table) is None:
         state = await function_state(connection, settings.schema, settings.table)
         if state != "current":
-            hints.append(
-                f"The function tocsin_publish is {state}; `tocsin outbox install` brings it up to date"
-            )
+            hints.append(f"The function tocsin_publish is {state}; `tocsin outbox install` updates it")
     return Findings(faults=faults, hints=hints)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 import structlog
 
-from tocsin.domain.delivery.backoff import Exponential
+from tocsin.domain.delivery.backoff import parse_backoff
 from tocsin.engine.clock import Clock
 from tocsin.engine.duty import RETRIED_FAULTS, repeat
 from tocsin.engine.listen import listen
@@ -21,7 +21,7 @@ from tocsin.ingress.outbox.table import OutboxUnfitError, Session, inspect, outb
 from tocsin.store.pool import PoolSettings
 
 LANES = 2
-BACKOFF = Exponential(timedelta(milliseconds=250), timedelta(seconds=15), jitter=0)
+BACKOFF = parse_backoff("exponential(250ms, 15s, 2, 0)")
 FAULTS = (AcceptFailedError, OutboxUnfitError, *RETRIED_FAULTS)
 STOP_SECONDS = 20.0
 PRUNE_SECONDS = 3_600.0

@@ -1,4 +1,4 @@
-"""What is set about each application's outbox."""
+"""The settings of each application's outbox."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 
 
 class OutboxColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the columns of an outbox are called; one left out has its usual name, if the table has it."""
+    """The column names of an outbox; an optional one that is left out has its usual name."""
 
     id: Identifier = "id"
     payload: Identifier | None = None
@@ -33,10 +33,10 @@ class OutboxColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class OutboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One outbox: where it is, how it is read and what its rows hold.
+    """One outbox: its address, how it is read, and the envelope of its rows.
 
-    Published rows are pruned after `keep_days`, 0 meaning never. Left out, that is a week for intents and
-    never for another envelope: a table that was there before may be somebody's record.
+    Published rows are pruned after `keep_days`, 0 meaning never. The default is a week for intents and never
+    for another envelope: a table that existed before may serve as a record.
     """
 
     url: str = ""
@@ -54,24 +54,24 @@ class OutboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     columns: OutboxColumns = OutboxColumns()
 
     def __repr__(self) -> str:
-        """Tell no address: it may hold a password."""
+        """Show no address: it may hold a password."""
         return f"OutboxSettings({self.schema}.{self.table})"
 
     @property
     def kept_days(self) -> int:
-        """How long a published row is kept; 0 means for good."""
+        """For how many days a published row is kept; 0 means forever."""
         if self.keep_days is not None:
             return self.keep_days
         return KEPT_DAYS if self.envelope == "intent" else 0
 
 
 def producer_of(name: str, settings: OutboxSettings) -> str:
-    """Give the producer under which an outbox's intents are accepted."""
+    """Return the producer of an outbox's intents."""
     return settings.producer or name
 
 
 def outbox_settings_faults(outboxes: Mapping[str, OutboxSettings]) -> Iterator[Fault]:
-    """Find what the types of the settings cannot rule out."""
+    """Check names, addresses and producers of the outboxes."""
     holders: dict[str, str] = {}
     for name, settings in outboxes.items():
         where = f"outboxes.{name}"
@@ -88,5 +88,5 @@ def outbox_settings_faults(outboxes: Mapping[str, OutboxSettings]) -> Iterator[F
             yield Fault(field=f"{where}.types", code="contradiction", message=message)
         producer = producer_of(name, settings)
         if (holder := holders.setdefault(producer, name)) != name:
-            message = f"{producer} is that of outboxes.{holder} too; their ids would be taken for each other"
+            message = f"{producer} is that of outboxes.{holder} too; their idempotency keys would collide"
             yield Fault(field=f"{where}.producer", code="contradiction", message=message)
