@@ -3,7 +3,7 @@
 import getpass
 import os
 from collections.abc import Awaitable, Callable
-from typing import Annotated, TypeVar
+from typing import Annotated, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 import typer
@@ -16,6 +16,7 @@ from tocsin.logs import LogSettings, configure_logs
 from tocsin.settings import Settings, load_settings
 from tocsin.store.pool import Connection, Pool
 
+Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 By = Annotated[str | None, typer.Option(help="Who does it; the system's user unless given.")]
@@ -35,12 +36,16 @@ def with_pool(work: Callable[[Settings, Pool], Awaitable[Result]]) -> Result:
         return uvloop.run(body(url))
 
 
-def with_connection(work: Callable[[Connection], Awaitable[Result]]) -> Result:
-    """Run `work` on one connection to the database that the settings name."""
+def with_connection(
+    work: Callable[Concatenate[Connection, Arguments], Awaitable[Result]],
+    *args: Arguments.args,
+    **kwargs: Arguments.kwargs,
+) -> Result:
+    """Call `work` with a connection to the database that the settings name, and with the arguments."""
 
     async def body(_: Settings, pool: Pool) -> Result:
         async with pool.acquire() as connection:
-            return await work(connection)
+            return await work(connection, *args, **kwargs)
 
     return with_pool(body)
 

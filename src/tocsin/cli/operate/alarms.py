@@ -24,9 +24,7 @@ def list_alarms(
     """List the alarms that stand, newest first."""
     if context.invoked_subcommand is not None:
         return
-    rows = with_connection(
-        lambda connection: health.list_alarms(connection, cleared=every, before=NEWEST, limit=limit)
-    )
+    rows = with_connection(health.list_alarms, cleared=every, before=NEWEST, limit=limit)
     print_rows(
         [alarm_record(row) for row in rows],
         as_json,
@@ -43,8 +41,7 @@ def clear(
     as_json: AsJson = False,
 ) -> None:
     """Clear an alarm; it is raised again if its cause persists."""
-    who = operator(by)
-    row = with_connection(lambda connection: health.clear_alarm(connection, alarm_id, who, utc_now()))
+    row = with_connection(health.clear_alarm, alarm_id, operator(by), utc_now())
     if row is None:
         fail(f"No alarm {alarm_id} stands; `tocsin alarms --all` lists those that were cleared.")
     print_result(alarm_record(row), as_json, f"Cleared {row.code} of {row.provider}.")

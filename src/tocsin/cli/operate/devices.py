@@ -21,7 +21,7 @@ def list_devices(
     as_json: AsJson = False,
 ) -> None:
     """List a person's devices; tokens are shown as the start of their hash."""
-    rows = with_connection(lambda connection: devices.of_user(connection, user_id, include_retired=retired))
+    rows = with_connection(devices.of_user, user_id, include_retired=retired)
     if as_json:
         print_json([_as_fields(row) for row in rows])
         return

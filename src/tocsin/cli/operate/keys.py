@@ -34,7 +34,7 @@ def create(
         message = f"{producer[:80]!r} is no name for a producer: {allowed}"
         fault = Fault(field="PRODUCER", code="invalid", message=message)
         raise FaultsError("The key cannot be created:", [fault]) from error
-    made = with_connection(lambda connection: create_key(connection, producer, role, utc_now()))
+    made = with_connection(create_key, producer, role, utc_now())
     print_result(
         {"id": made.row.id, "producer": producer, "role": role, "key": made.secret},
         as_json,
@@ -61,7 +61,7 @@ def revoke(
     as_json: AsJson = False,
 ) -> None:
     """Revoke a key; it stops working within five seconds."""
-    row = with_connection(lambda connection: keys.revoke(connection, key_id, utc_now()))
+    row = with_connection(keys.revoke, key_id, utc_now())
     if row is None:
         fail(f"There is no key {key_id}.")
     print_result(row, as_json, f"Revoked the key of {row.producer} that ends in {row.hint}.")

@@ -1,7 +1,7 @@
 """`tocsin progress`."""
 
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -11,7 +11,6 @@ from tocsin.cli.output import AsJson, fail, moment, print_lines, print_result, p
 from tocsin.engine.clock import utc_now
 from tocsin.engine.periodic import progress as periodic_progress
 from tocsin.engine.periodic.progress import ProgressRecord, UnknownProducerError, WrongCheckpointError
-from tocsin.store.pool import Connection
 
 app = typer.Typer(
     name="progress",
@@ -27,7 +26,7 @@ def list_progress(context: typer.Context, as_json: AsJson = False) -> None:
     """List the periodic producers: state, last success, next run, accepted intents."""
     if context.invoked_subcommand is not None:
         return
-    records = with_connection(lambda connection: periodic_progress.list_records(connection, utc_now()))
+    records = with_connection(periodic_progress.list_records, utc_now())
     print_rows(
         records,
         as_json,
@@ -42,7 +41,7 @@ def list_progress(context: typer.Context, as_json: AsJson = False) -> None:
 @app.command()
 def run(name: Name, as_json: AsJson = False) -> None:
     """Run a producer now; its schedule stays as it is."""
-    record = _changed(lambda connection: periodic_progress.request_run(connection, name, utc_now()))
+    record = _changed(periodic_progress.request_run, name, utc_now())
     note = f"A worker runs {name} within a second or so: tocsin progress"
     print_result(record, as_json, note, *_remarks(record))
 
@@ -57,16 +56,16 @@ def rewind(
     """Set the checkpoint of a producer; what was accepted before is not accepted twice."""
     if not yes:
         typer.confirm(f"Let {name} continue from {to}?", abort=True, err=True)
-    record = _changed(lambda connection: periodic_progress.rewind_to_text(connection, name, to, utc_now()))
+    record = _changed(periodic_progress.rewind_to_text, name, to, utc_now())
     value = record.checkpoint
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     print_result(record, as_json, f"The next run of {name} continues from {text}.")
 
 
-def _changed(change: Callable[[Connection], Awaitable[ProgressRecord]]) -> ProgressRecord:
+def _changed(change: Callable[..., Awaitable[ProgressRecord]], *args: Any) -> ProgressRecord:
     """Change a producer, or fail with what is wrong with the request."""
     try:
-        return with_connection(change)
+        return with_connection(change, *args)
     except UnknownProducerError as error:
         fail(str(error))
     except WrongCheckpointError as error:

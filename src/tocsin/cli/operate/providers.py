@@ -73,7 +73,7 @@ def resume(name: Name, reason: OptionalReason = None, by: By = None, as_json: As
 def try_now(name: Name, as_json: AsJson = False) -> None:
     """Try a provider whose circuit breaker is open now, once its fault is fixed."""
     _check_in_use(name)
-    tried = with_connection(lambda connection: end_rests(connection, name, utc_now()))
+    tried = with_connection(end_rests, name, utc_now())
     names = ", ".join(tried)
     line = f"Tried with the next message: {names}" if tried else f"No circuit of {name} is open."
     print_result({"provider": name, "circuits": tried}, as_json, line)
@@ -82,7 +82,7 @@ def try_now(name: Name, as_json: AsJson = False) -> None:
 def _health(name: str | None = None) -> list[ProviderHealth]:
     """Load the health of one provider in use, or of all."""
     wanted = [one for one in provider_summaries(load_settings()) if name is None or one.name == name]
-    return with_connection(lambda connection: providers_health(connection, wanted, utc_now()))
+    return with_connection(providers_health, wanted, utc_now())
 
 
 def _check_in_use(name: str) -> None:

@@ -24,7 +24,7 @@ def list_suppressions(
 ) -> None:
     """List suppressed addresses and why, newest first."""
     print_rows(
-        with_connection(lambda connection: suppressions.page(connection, limit=limit)),
+        with_connection(suppressions.page, limit=limit),
         as_json,
         empty="No address is suppressed.",
         columns=("address", "since", "reason", "detail"),
@@ -36,9 +36,7 @@ def list_suppressions(
 def add(address: Address, reason: Reason = "manual", as_json: AsJson = False) -> None:
     """Suppress an address: send it no mail from now on."""
     wanted, why = _address(address), checked_note("--reason", reason)
-    row = with_connection(
-        lambda connection: suppressions.suppress(connection, wanted, reason=why, now=utc_now())
-    )
+    row = with_connection(suppressions.suppress, wanted, reason=why, now=utc_now())
     print_result(row, as_json, f"{row.address} is sent no mail.")
 
 
@@ -46,7 +44,7 @@ def add(address: Address, reason: Reason = "manual", as_json: AsJson = False) ->
 def remove(address: Address, as_json: AsJson = False) -> None:
     """Send an address mail again."""
     wanted = _address(address)
-    if not with_connection(lambda connection: suppressions.remove(connection, wanted)):
+    if not with_connection(suppressions.remove, wanted):
         fail(f"{wanted} is not suppressed.")
     print_result({"address": wanted.lower()}, as_json, f"{wanted.lower()} is sent mail again.")
 

@@ -60,7 +60,7 @@ def history(
     """List who switched what and why, newest first."""
     wanted = None if name is None else str(_read(name))
     print_rows(
-        with_connection(lambda connection: toggles.history(connection, wanted, limit=limit)),
+        with_connection(toggles.history, wanted, limit=limit),
         as_json,
         empty=f"{wanted} was never switched." if wanted else "Nothing was ever switched.",
         columns=("at", "toggle", "change", "by", "reason"),
@@ -72,11 +72,7 @@ def switch(name: str, *, enabled: bool, reason: str | None, by: str | None, as_j
     """Switch a toggle and print its state; a name that the catalog does not have is a warning."""
     toggle, who = _read(name), operator(by)
     why = None if reason is None else checked_note("--reason", reason)
-    row = with_connection(
-        lambda connection: toggles.change(
-            connection, str(toggle), enabled=enabled, reason=why, by=who, now=utc_now()
-        )
-    )
+    row = with_connection(toggles.change, str(toggle), enabled=enabled, reason=why, by=who, now=utc_now())
     warnings = _warnings(toggle)
     fields = msgspec.structs.asdict(row) | {"warnings": warnings}
     print_result(fields, as_json, f"{row.name} is {_state(row.enabled)}.")

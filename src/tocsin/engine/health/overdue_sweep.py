@@ -37,12 +37,10 @@ _CHANNELS: tuple[str, ...] = get_args(Channel)
 _log = structlog.stdlib.get_logger(__name__)
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class Finding(msgspec.Struct, frozen=True):
     """The overdue deliveries of one channel; if `code` is set, an operator has to act."""
 
-    channel: str
-    count: int
-    late_by: timedelta
+    overdue: Overdue
     detail: str
     code: str | None
 
@@ -56,15 +54,14 @@ def judge(
     nothing is claimed. A channel that this worker does not serve is reported as such.
     """
     for late in overdue:
-        late_by = now - late.due_at
-        stalled = late_by > STALLED_AFTER and before.get(late.channel) == str(late.oldest)
+        stalled = now - late.due_at > STALLED_AFTER and before.get(late.channel) == str(late.oldest)
         count = f"{late.count}{'+' if late.count >= MOST_COUNTED else ''}"
         detail = f"{count} overdue by {late.channel}, the oldest since {late.due_at:%Y-%m-%d %H:%M:%SZ}"
         code = OVERDUE if stalled else None
         if late.channel not in served:
             detail += f"; no provider for {late.channel} is set up: set one up or cancel them"
             code = UNSERVED if stalled else None
-        yield Finding(channel=late.channel, count=late.count, late_by=late_by, detail=detail, code=code)
+        yield Finding(late, detail, code)
 
 
 class Sweep:
@@ -100,11 +97,13 @@ class Sweep:
         )
         findings = list(judge(overdue, claimed.checkpoint.value or {}, self._served, now))
         for finding in findings:
-            _report(finding)
-        late = {finding.channel for finding in findings}
+            _report(finding, now)
+        late = {each.channel for each in overdue}
         on_time = [_subject(channel) for channel in _CHANNELS if channel not in late]
-        alarms = {Alarm(_subject(each.channel), each.code, each.detail): 1 for each in findings if each.code}
-        oldest = {late.channel: str(late.oldest) for late in overdue}
+        alarms = {
+            Alarm(_subject(each.overdue.channel), each.code, each.detail): 1 for each in findings if each.code
+        }
+        oldest = {each.channel: str(each.oldest) for each in overdue}
         note = "; ".join(finding.detail for finding in findings) or "no delivery is overdue"
         async with connection.transaction():
             if findings:
@@ -123,13 +122,13 @@ def _subject(channel: str) -> str:
     return f"channel:{channel}"
 
 
-def _report(finding: Finding) -> None:
+def _report(finding: Finding, now: datetime) -> None:
     log = _log.error if finding.code else _log.warning
     log(
         "overdue deliveries found",
-        channel=finding.channel,
-        deliveries=finding.count,
-        oldest_late_seconds=round(finding.late_by.total_seconds()),
+        channel=finding.overdue.channel,
+        deliveries=finding.overdue.count,
+        oldest_late_seconds=round((now - finding.overdue.due_at).total_seconds()),
         code=finding.code,
         detail=finding.detail,
         alarm=True if finding.code else None,
