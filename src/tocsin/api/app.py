@@ -21,6 +21,7 @@ from tocsin.api.producer import decisions, notifications, users, webhooks
 from tocsin.api.routes import PUBLIC, Routes, Tag
 from tocsin.api.services import Services
 from tocsin.catalog.catalog import Catalog
+from tocsin.wire.people import RegisterDevice
 
 routes = Routes(Tag.PROBES)
 
@@ -79,6 +80,6 @@ def create_app(services: Services, catalog: Catalog | None = None) -> Litestar:
         state=State({"services": services, "catalog": catalog}),
     )
     app.state.registration = devices.registration_type(services.device_rules)
-    app.state.openapi = openapi_document(app, {devices.RegisterDevice: app.state.registration})
+    app.state.openapi = openapi_document(app, {RegisterDevice: app.state.registration})
     app.asgi_handler = AccessLog(app.asgi_handler)
     return app
