@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 
 import asyncpg
 
@@ -17,7 +18,7 @@ with accepted as (
         id, producer, idempotency_key, fingerprint, type, version, audience, payload, accepted_at, expires_at
     )
     select
-        uuid7(), 'bench', 'key-' || number, '\\x00', 'new_customer', 2,
+        uuidv7(), 'bench', 'key-' || number, '\\x00', 'new_customer', 2,
         jsonb_build_object('users', jsonb_build_array('user-' || number % $3)),
         jsonb_build_object('customer_name', 'Customer ' || number),
         now(), now() + interval '1 day'
@@ -25,26 +26,33 @@ with accepted as (
     returning id, audience -> 'users' ->> 0 as user_id, accepted_at
 ),
 planned as (
-    insert into deliveries (id, notification_id, channel, user_id, state, due_at, created_at)
-    select uuid7(), id, 'push', user_id, 'pending', accepted_at, accepted_at
+    insert into deliveries (id, notification_id, channel, lane, user_id, state, due_at, created_at)
+    select
+        uuidv7(), id, 'push',
+        (select provider from devices where devices.user_id = accepted.user_id limit 1),
+        user_id, 'pending', accepted_at, accepted_at
     from accepted
-    returning id
+    returning lane
 )
-select count(*), pg_notify(current_schema() || '_due', '')
+select count(*), pg_notify(current_schema() || '_due', string_agg(distinct lane, ','))
 from planned
 """
 
-WAITING = """
-select count(*)
-from (
-    select
-    from deliveries
-    where channel = 'push'
-        and state in ('scheduled', 'pending', 'retrying')
-        and due_at <= now()
-        and leased_until is null
-    limit $1
-) as due
+# A provider that is down leaves its own lane full: each lane is counted by itself.
+FEWEST_DUE = """
+select min((
+    select count(*)
+    from (
+        select
+        from deliveries
+        where deliveries.lane = lanes.lane
+            and state in ('scheduled', 'pending', 'retrying')
+            and due_at <= now()
+            and leased_until is null
+        limit $2
+    ) as due
+))
+from unnest($1::text[]) as lanes (lane)
 """
 
 UNSETTLED = "select count(*) from deliveries where state in ('scheduled', 'pending', 'retrying')"
@@ -67,12 +75,12 @@ class Backlog:
             await self._connection.fetchval(ADD, self.accepted, count, self._people)
         self.accepted += count
 
-    async def keep_full(self, floor: int) -> None:
-        """Keep about a number of deliveries due, until told that it is enough."""
+    async def keep_full(self, lanes: Sequence[str], floor: int) -> None:
+        """Keep about a number of deliveries due in each lane, until told that it is enough."""
         self._enough.clear()
         while not self._enough.is_set():
             async with self._turn:
-                due = int(await self._connection.fetchval(WAITING, floor))
+                due = int(await self._connection.fetchval(FEWEST_DUE, lanes, floor))
             self._looks.append(due)
             if due < floor:
                 await self.add(CHUNK)
@@ -94,7 +102,7 @@ class Backlog:
         self._enough.set()
 
     def shortest(self) -> int | None:
-        """Tell the fewest deliveries that were found due since this was asked before, if it was looked."""
+        """Return the fewest deliveries found due in any lane since the last call, if any were counted."""
         looks, self._looks = self._looks, []
         return min(looks, default=None)
 

@@ -44,6 +44,7 @@ async def add_delivery(connection: Connection | Pool, user_id: str | None = "ada
         "id": uuid7(),
         "notification_id": notification_id,
         "channel": "push",
+        "lane": "fcm",
         "user_id": user_id,
         "state": "pending",
         "due_at": NOW,
@@ -73,14 +74,15 @@ async def add_waiting(connection: Connection | Pool, count: int, user_id: str = 
     notification_id = await add_notification(connection)
     await connection.execute(
         """
-        insert into deliveries (id, notification_id, channel, user_id, state, due_at, created_at)
-        select uuid7(), $1, 'push', $2, 'pending', $3::timestamptz + number * interval '1 microsecond', $3
-        from generate_series(1, $4::integer) as number
+        insert into deliveries (id, notification_id, channel, lane, user_id, state, due_at, created_at)
+        select
+            id, $1, 'push', 'fcm', $2, 'pending', $3::timestamptz + number * interval '1 microsecond', $3
+        from unnest($4::uuid[]) with ordinality as given (id, number)
         """,
         notification_id,
         user_id,
         NOW,
-        count,
+        [uuid7() for _ in range(count)],
     )
 
 
@@ -92,12 +94,12 @@ async def take(
     after: Position = START,
     limit: int = 100,
     lease: LeaseId | None = None,
-    channel: str = "push",
+    lane: str = "fcm",
 ) -> list[ClaimedDelivery]:
     """Claim as a worker does; leases last until `until`, by default the end of the day."""
     return await claim(
         connection,
-        channel,
+        lane,
         lease=lease or new_lease_id(),
         now=now,
         until=until or now.replace(hour=23),

@@ -17,6 +17,7 @@ from tocsin.store.migrate import migrate
 from tocsin.store.pool import LOOKUPS_ONLY, PoolSettings, connection_settings
 
 BACKLOGS = {"short": 10_000, "long": 1_000_000}
+LANE = "fcm"
 BATCH = 100
 TURNS = 80
 WARM_UP = 10
@@ -26,21 +27,21 @@ insert into users (user_id, updated_at)
 select 'user-' || number, now() from generate_series(1, 10000) as number;
 
 insert into devices (id, user_id, provider, platform, token, token_hash, registered_at, last_seen_at)
-select uuid7(), 'user-' || number, 'fcm', 'android', 'token-' || number, int4send(number), now(), now()
+select uuidv7(), 'user-' || number, 'fcm', 'android', 'token-' || number, int4send(number), now(), now()
 from generate_series(1, 10000) as number;
 
 insert into notifications (
     id, producer, idempotency_key, fingerprint, type, version, audience, payload, accepted_at
 )
 select
-    uuid7(), 'bench', 'key-' || number, '\\x00', 'new_customer', 2, '{"users": ["user-1"]}',
+    uuidv7(), 'bench', 'key-' || number, '\\x00', 'new_customer', 2, '{"users": ["user-1"]}',
     '{"customer_name": "Ali Veli"}', now() - interval '1 hour' + number * interval '1 millisecond'
 from generate_series(1, :count) as number;
 
-insert into deliveries (id, notification_id, channel, user_id, state, due_at, created_at)
+insert into deliveries (id, notification_id, channel, lane, user_id, state, due_at, created_at)
 select
-    uuid7(), id, 'push', 'user-' || (1 + row_number() over (order by id) % 10000), 'pending', accepted_at,
-    accepted_at
+    uuidv7(), id, 'push', 'fcm', 'user-' || (1 + row_number() over (order by id) % 10000), 'pending',
+    accepted_at, accepted_at
 from notifications
 order by id;
 
@@ -64,7 +65,7 @@ class _Backlog:
         cpu, wall = _busy(self._backend), time.perf_counter()
         claimed = await claim(
             self._connection,
-            "push",
+            LANE,
             lease=lease,
             now=now,
             until=now + timedelta(minutes=1),
@@ -80,7 +81,7 @@ class _Backlog:
         # What was claimed is settled, uncounted, so that dead index entries pile up as they do in life.
         await settle_sent(
             self._connection,
-            [SentDelivery(id=row.id, lease=lease, provider="fcm", message_id="m") for row in claimed],
+            [SentDelivery(id=row.id, lease=lease, provider=LANE, message_id="m") for row in claimed],
             now,
         )
 

@@ -23,7 +23,8 @@ from tocsin.store.pool import connection_settings
 WORKERS = 2
 CONCURRENCY = 200
 """Messages under way to each provider from each worker."""
-BACKLOG = 20_000
+BACKLOG = 10_000
+"""Messages that wait for each provider at full load."""
 WARM_UP = 5_000
 CATCHING_UP_LOAD = 0.5
 """Share of the full load that goes on coming while the messages held back are sent as well."""
@@ -137,7 +138,7 @@ class _Run:
     async def full_load(self) -> AsyncIterator[None]:
         """Keep a backlog for both, and wait until both get their share of it."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.backlog.keep_full(BACKLOG))
+            group.create_task(self.backlog.keep_full((DOWN, OTHER), BACKLOG))
             for provider in (DOWN, OTHER):
                 await self._takes(provider, WARM_UP)
             yield

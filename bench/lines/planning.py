@@ -9,17 +9,19 @@ import psutil
 from bench.contract import Arena, Goal, Reading
 from bench.tocsin_server import SCHEMA, database
 from tocsin.catalog.load import load_catalog, shipped_catalog
+from tocsin.domain.decide import Go
 from tocsin.domain.ids import new_lease_id
 from tocsin.domain.limits import LimitsSettings
 from tocsin.domain.timing.quiet_hours import QuietHours, QuietHoursSettings
 from tocsin.engine.clock import utc_now
-from tocsin.engine.dispatch.claimer import Claim
-from tocsin.engine.dispatch.fan_out import Gate
-from tocsin.engine.dispatch.rules import Admitted, Triage
+from tocsin.engine.dispatch.attempt import Attempt
+from tocsin.engine.dispatch.fan_out import FanOut
+from tocsin.engine.dispatch.rules import DeliveryRules
 from tocsin.engine.toggles.toggles import Toggles
 from tocsin.store.deliveries.claim import START, Position, claim
 from tocsin.store.pool import Pool, PoolSettings, open_pool
 
+LANE = "fcm"
 BATCH = 100
 ALWAYS_OPEN = QuietHoursSettings(start="00:00", end="24:00")
 
@@ -36,19 +38,21 @@ select 'user-' || number, '{"customers": {"push": true}}', now()
 from generate_series(1, 20000) as number;
 
 insert into devices (id, user_id, provider, platform, token, token_hash, registered_at, last_seen_at)
-select uuid7(), 'user-' || number, 'fcm', 'android', 'token-' || number, int4send(number), now(), now()
+select uuidv7(), 'user-' || number, 'fcm', 'android', 'token-' || number, int4send(number), now(), now()
 from generate_series(1, 20000) as number;
 
 insert into notifications (
     id, producer, idempotency_key, fingerprint, type, version, audience, payload, accepted_at
 )
 select
-    uuid7(), 'bench', 'key-' || number, '\\x00', 'new_customer', 2, '{}', '{"customer_name": "Ali"}',
+    uuidv7(), 'bench', 'key-' || number, '\\x00', 'new_customer', 2, '{}', '{"customer_name": "Ali"}',
     now()
 from generate_series(1, 20000) as number;
 
-insert into deliveries (id, notification_id, channel, user_id, state, due_at, created_at)
-select uuid7(), id, 'push', 'user-' || row_number() over (order by id), 'pending', accepted_at, accepted_at
+insert into deliveries (id, notification_id, channel, lane, user_id, state, due_at, created_at)
+select
+    uuidv7(), id, 'push', 'fcm', 'user-' || row_number() over (order by id), 'pending', accepted_at,
+    accepted_at
 from notifications
 order by id;
 
@@ -77,14 +81,14 @@ class Planning:
 
 
 async def _cost(pool: Pool, limits: LimitsSettings) -> float:
-    triage = Triage(
+    rules = DeliveryRules(
         catalog=load_catalog(shipped_catalog()),
-        providers=frozenset({"fcm"}),
+        providers=frozenset({LANE}),
         toggles=Toggles(),
         quiet=QuietHours.compile(ALWAYS_OPEN),
         limits=limits,
     )
-    gate = Gate(pool, triage)
+    fan_out = FanOut(pool, rules, LANE)
     async with pool.acquire() as connection:
         backend = psutil.Process(await connection.fetchval("select pg_backend_pid()"))
         others = [child for child in backend.parent().children() if child.pid != backend.pid]  # type: ignore[union-attr]
@@ -94,7 +98,7 @@ async def _cost(pool: Pool, limits: LimitsSettings) -> float:
         async with pool.acquire() as connection:
             claimed = await claim(
                 connection,
-                "push",
+                LANE,
                 lease=lease,
                 now=now,
                 until=now + timedelta(minutes=5),
@@ -105,10 +109,11 @@ async def _cost(pool: Pool, limits: LimitsSettings) -> float:
             return busy / decided * 1e6
         after = Position(claimed[-1].due_at, claimed[-1].id)
         began = time.process_time() + _busy([backend, *others])
-        verdicts = [triage.decide(each, Claim(lease, claimed), now) for each in claimed]
-        passed = await gate.open([each for each in verdicts if isinstance(each, Admitted)], lease, now)
+        attempts = [Attempt.of(each, lease, now) for each in claimed]
+        admitted = [each for each in attempts if isinstance(rules.decide_attempt(each, now), Go)]
+        fanned_out = await fan_out.place(admitted, lease, now)
         busy += time.process_time() + _busy([backend, *others]) - began
-        decided += len(passed.targets)
+        decided += len(fanned_out.attempts)
 
 
 def _busy(processes: Sequence[psutil.Process]) -> float:

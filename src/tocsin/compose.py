@@ -2,8 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +18,7 @@ from tocsin.domain.timing.quiet_hours import QuietHours
 from tocsin.engine.accept.acceptor import Acceptor
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.clock import utc_now
-from tocsin.engine.dispatch.rules import Triage
+from tocsin.engine.dispatch.rules import DeliveryRules
 from tocsin.engine.health.provider_health import ProviderInUse
 from tocsin.engine.inspect.explain import Explainer
 from tocsin.engine.periodic.load import load_sources
@@ -86,9 +85,12 @@ class Secrets(dict[str, str]):
         return "Secrets(…)"
 
 
-def channels(settings: Settings) -> frozenset[str]:
-    """Return the channels that have a provider."""
-    return frozenset(entry.channel for entry in providers_in_use(settings).values())
+def providers_by_channel(settings: Settings) -> dict[str, list[str]]:
+    """Return the configured providers of each channel."""
+    by_channel: dict[str, list[str]] = {}
+    for name, entry in providers_in_use(settings).items():
+        by_channel.setdefault(entry.channel, []).append(name)
+    return by_channel
 
 
 async def kept_secrets(settings: Settings, pool: Pool) -> Secrets:
@@ -114,19 +116,16 @@ def provider_summaries(settings: Settings) -> tuple[ProviderInUse, ...]:
 
 
 @asynccontextmanager
-async def open_providers(
-    settings: Settings, secrets: Secrets
-) -> AsyncIterator[Mapping[str, Mapping[str, Provider]]]:
-    """Build every provider in use, by channel and name, and close them afterwards."""
+async def open_providers(settings: Settings, secrets: Secrets) -> AsyncIterator[Mapping[str, Provider]]:
+    """Build every provider in use, by name, and close them afterwards."""
     async with AsyncExitStack() as exits:
-        by_channel: dict[str, dict[str, Provider]] = {}
+        by_name: dict[str, Provider] = {}
         for name, entry in providers_in_use(settings).items():
             of_entry = [secrets[name]] if entry.secret else []
-            provider = entry.build(settings.provider(entry.settings), *of_entry)
+            provider = by_name[name] = entry.build(settings.provider(entry.settings), *of_entry)
             exits.push_async_callback(provider.aclose)
-            by_channel.setdefault(entry.channel, {})[name] = provider
             await provider.prepare()
-        yield by_channel
+        yield by_name
 
 
 @asynccontextmanager
@@ -141,11 +140,11 @@ async def known_toggles(settings: Settings, pool: Pool) -> AsyncIterator[Toggles
         toggles.close()
 
 
-def triage(settings: Settings, catalog: Catalog, toggles: Toggles, providers: AbstractSet[str]) -> Triage:
-    """Build what decides about each person."""
-    return Triage(
+def delivery_rules(settings: Settings, catalog: Catalog, toggles: Toggles) -> DeliveryRules:
+    """Build the rules that decide about deliveries."""
+    return DeliveryRules(
         catalog=catalog,
-        providers=providers,
+        providers=frozenset(providers_in_use(settings)),
         toggles=toggles,
         quiet=QuietHours.compile(settings.quiet_hours),
         limits=settings.limits,
@@ -153,14 +152,13 @@ def triage(settings: Settings, catalog: Catalog, toggles: Toggles, providers: Ab
 
 
 def planner(settings: Settings, catalog: Catalog, toggles: Toggles) -> Planner:
-    """Build what turns intents into plans."""
-    return Planner(catalog, channels(settings), settings.admin_emails, toggles)
+    """Build the planner of intents."""
+    return Planner(catalog, providers_by_channel(settings), settings.admin_emails, toggles)
 
 
 def explainer(settings: Settings, catalog: Catalog, toggles: Toggles) -> Explainer:
-    """Build what tells beforehand what would happen."""
-    named = frozenset(providers_in_use(settings))
-    return Explainer(planner(settings, catalog, toggles), triage(settings, catalog, toggles, named))
+    """Build the explainer of intents."""
+    return Explainer(planner(settings, catalog, toggles), delivery_rules(settings, catalog, toggles))
 
 
 @asynccontextmanager
@@ -191,8 +189,10 @@ async def open_api(settings: Settings, url: str) -> AsyncIterator[Litestar]:
         watching.cancel()
 
 
-async def run_worker(settings: Settings, url: str, stop: asyncio.Event) -> None:
-    """Dispatch, and run what is periodic, until told to stop."""
+async def run_worker(
+    settings: Settings, url: str, stop: asyncio.Event, lanes: Collection[str] | None = None
+) -> None:
+    """Dispatch some lanes, or all, and run what is periodic, until stopped."""
     catalog = read_catalog(settings)
     sources = load_sources(settings.periodic, catalog, utc_now())
     async with (
@@ -212,8 +212,8 @@ async def run_worker(settings: Settings, url: str, stop: asyncio.Event) -> None:
             pool=pool,
             wake=Wake(url, settings.schema, settings.pool),
             watch=ToggleWatch(toggles, url, settings.schema, settings.pool),
-            triage=triage(settings, catalog, toggles, frozenset(providers_in_use(settings))),
-            channels=providers,
+            rules=delivery_rules(settings, catalog, toggles),
+            providers=providers,
             settings=WorkerSettings(
                 dispatch=settings.dispatch,
                 health=settings.health,
@@ -222,6 +222,7 @@ async def run_worker(settings: Settings, url: str, stop: asyncio.Event) -> None:
                 rates=settings.rates,
             ),
             clock=utc_now,
+            lanes=lanes,
             more=[Scheduler(sources, run_tools)],
         )
         tune_gc()

@@ -20,7 +20,7 @@ from tocsin.domain.limits import LimitsSettings
 from tocsin.domain.people.devices import DeviceSettings, device_settings_faults
 from tocsin.domain.people.unsubscribe import UnsubscribeSettings, unsubscribe_settings_faults
 from tocsin.domain.timing.quiet_hours import QuietHoursSettings, quiet_hours_faults
-from tocsin.engine.dispatch.dispatcher import DispatchSettings
+from tocsin.engine.dispatch.lane import DispatchSettings
 from tocsin.engine.health.circuit_breakers import HealthSettings, health_settings_faults
 from tocsin.engine.health.rate_limits import RatesSettings, rates_type
 from tocsin.engine.periodic.load import PeriodicSettings, periodic_settings_faults

@@ -24,7 +24,7 @@ from tocsin.domain.timing.quiet_hours import QuietHours, QuietHoursSettings
 from tocsin.engine.accept.acceptor import Acceptor
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.clock import utc_now
-from tocsin.engine.dispatch.rules import Triage
+from tocsin.engine.dispatch.rules import DeliveryRules
 from tocsin.engine.inspect.explain import Explainer
 from tocsin.engine.toggles.toggles import Toggles
 from tocsin.providers.registry import device_rules, load_registry
@@ -54,8 +54,8 @@ def person(user_id: str | int, **claims: Any) -> dict[str, str]:
 
 def services(pool: Pool, **changes: Any) -> Services:
     catalog, toggles = load_catalog(shipped_catalog()), Toggles()
-    planner = Planner(catalog, frozenset({"push"}), {}, toggles)
-    triage = Triage(
+    planner = Planner(catalog, {"push": ("fcm",)}, {}, toggles)
+    rules = DeliveryRules(
         catalog=catalog,
         providers=frozenset({"fcm"}),
         toggles=toggles,
@@ -65,7 +65,7 @@ def services(pool: Pool, **changes: Any) -> Services:
     parts = Services(
         pool=pool,
         acceptor=Acceptor(pool, planner, utc_now),
-        explainer=Explainer(planner, triage),
+        explainer=Explainer(planner, rules),
         clock=utc_now,
         schema=SCHEMA,
         device_rules=device_rules(load_registry()),

@@ -66,7 +66,9 @@ TEXTS_OF = {
 # Types that go by push alone and differ only in how they are treated.
 POLICIES = {
     "plain": "backoff: 'ladder(10s)'",
-    "step": "{ordered: true, attempts: {push: 100}, backoff: 'exponential(10ms, 50ms, 2, 0)'}",
+    "step": "{ordered: true, ordering_group: steps, attempts: {push: 100},"
+    " backoff: 'exponential(10ms, 50ms, 2, 0)'}",
+    "grouped_step": "{ordered: true, ordering_group: steps}",
     "brittle_step": "{ordered: true, attempts: {push: 2}, backoff: 'exponential(10ms, 50ms, 2, 0)'}",
     "urgent": "urgent: true",
     "critical": "critical: true",

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
@@ -20,13 +20,15 @@ from tocsin.domain.timing.quiet_hours import QuietHours, QuietHoursSettings
 from tocsin.engine.accept.acceptor import Acceptor
 from tocsin.engine.accept.answers import Accepted
 from tocsin.engine.accept.planner import Planner
-from tocsin.engine.dispatch.dispatcher import DispatchSettings
-from tocsin.engine.dispatch.rules import Triage
+from tocsin.engine.clock import Clock
+from tocsin.engine.dispatch.lane import DispatchSettings
+from tocsin.engine.dispatch.rules import DeliveryRules
 from tocsin.engine.toggles.toggles import Toggles, ToggleWatch
 from tocsin.engine.wake import Wake
 from tocsin.engine.worker import Worker, WorkerSettings
 from tocsin.store.pool import Pool, PoolSettings
 
+PUSH = {"push": ("fcm", "apns", "expo", "webpush")}
 QUICK = DispatchSettings(poll_seconds=0.02, lease_seconds=30.0, stop_seconds=10.0)
 
 
@@ -136,10 +138,12 @@ class Stage:
 
     def an_acceptor(
         self,
-        available: frozenset[str] = frozenset({"push"}),
+        providers: Mapping[str, Sequence[str]] = PUSH,
         admins: Mapping[str, Sequence[str]] | None = None,
+        clock: Clock | None = None,
     ) -> Acceptor:
-        return Acceptor(self.pool, Planner(self.catalog, available, admins or {}, self.toggles), self.clock)
+        planner = Planner(self.catalog, providers, admins or {}, self.toggles)
+        return Acceptor(self.pool, planner, clock or self.clock)
 
     async def accept(self, *users: str, **changes: Any) -> UUID:
         """Accept one intent for some people and give the notification."""
@@ -160,32 +164,29 @@ class Stage:
         self,
         *providers: Provider,
         settings: DispatchSettings = QUICK,
-        channel: str = "push",
-        others: Mapping[str, Sequence[Provider]] | None = None,
+        lanes: Collection[str] | None = None,
         **more: Any,
     ) -> AsyncIterator[asyncio.Event]:
         """Run a worker until the block ends; the event given stops it sooner."""
         toggles = Toggles()
         async with self.pool.acquire() as connection:
             await toggles.load(connection)
-        channels = {
-            name: {provider.name: provider for provider in by_name}
-            for name, by_name in {channel: providers, **(others or {})}.items()
-        }
+        by_name = {provider.name: provider for provider in providers}
         worker = Worker(
             pool=self._worker_pool,
             wake=Wake(self.database_url, SCHEMA, PoolSettings()),
             watch=ToggleWatch(toggles, self.database_url, SCHEMA, PoolSettings()),
-            triage=Triage(
+            rules=DeliveryRules(
                 catalog=self.catalog,
-                providers=frozenset(name for named in channels.values() for name in named),
+                providers=frozenset(by_name),
                 toggles=toggles,
                 quiet=QuietHours.compile(self.quiet),
                 limits=self.limits,
             ),
-            channels=channels,
+            providers=by_name,
             settings=WorkerSettings(dispatch=settings, **more),
             clock=self.clock,
+            lanes=lanes,
         )
         stop = asyncio.Event()
         running = asyncio.create_task(worker.run(stop))

@@ -175,7 +175,7 @@ async def test_a_deferral_spends_no_attempt_however_often_it_comes(
         notification_id = await stage.accept("ada")
         for times in (1, 2, 3):
             await recorded(stage, times)
-            (waiting,) = await stage.settled(notification_id, "scheduled")
+            (waiting,) = await stage.settled(notification_id, "retrying")
             assert (waiting["attempts"], waiting["last_error_code"]) == (0, "QUOTA_EXCEEDED")
             stage.clock.advance(67 * SECOND)
         (sent,) = await stage.settled(notification_id, "sent")
@@ -190,7 +190,7 @@ async def test_nothing_leaves_while_the_provider_rests(stage: Stage, provider: S
     provider.script("ada", Defer("UNAUTHENTICATED", 5 * MINUTE, alarm=True))
     async with stage.working(provider):
         first = await stage.accept("ada", idempotency_key="1")
-        await stage.settled(first, "scheduled")
+        await stage.settled(first, "retrying")
         second = await stage.accept("bob", idempotency_key="2")
         stage.clock.advance(4 * MINUTE)
         (row,) = await stage.deliveries(second)
@@ -208,7 +208,7 @@ async def test_the_quota_of_one_device_holds_back_that_device_alone(
     provider.script("ada", Defer("QUOTA_EXCEEDED", MINUTE, pauses=False))
     async with stage.working(provider):
         held = await stage.accept("ada", idempotency_key="1")
-        await stage.settled(held, "scheduled")
+        await stage.settled(held, "retrying")
         await stage.settled(await stage.accept("bob", idempotency_key="2"), "sent")
 
 
@@ -494,7 +494,7 @@ async def test_what_cannot_be_settled_now_is_settled_once_it_can(
         await stage.pool.execute(FULL_DISK)
         provider.let_go.set()
         with structlog.testing.capture_logs() as lines:
-            await until(lambda: any(line["event"] == "settling failed, trying again" for line in lines))
+            await until(lambda: any(line["event"] == "settling failed" for line in lines))
         assert await stage.states() == Counter(pending=5)
         await stage.pool.execute("drop trigger full_disk on devices")
         await all_in(stage, sent=5)

@@ -38,6 +38,9 @@ def policy_violations(name: str, entry: Mapping[str, Any]) -> Iterator[SchemaVio
         yield from _digest_violations(name, entry, (*section, "digest"))
     if "failover" in policies:
         yield from _failover_violations(name, entry, (*section, "failover"))
+    if "ordering_group" in policies and not policies.get("ordered"):
+        message = "only ordered types have an ordering group; add ordered: true"
+        yield SchemaViolation((*section, "ordering_group"), "ordering_group", message)
     for channel in policies.get("attempts", {}):
         if channel not in entry["channels"]:
             yield SchemaViolation(

@@ -63,6 +63,7 @@ class Policies(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     ttl_seconds: int | None = None
     ordered: bool = False
+    ordering_group: str | None = None
     urgent: bool = False
     critical: bool = False
     attempts: Mapping[Channel, int] = {}

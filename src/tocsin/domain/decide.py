@@ -1,24 +1,33 @@
-"""Whether and when one person hears of one notification by one channel, and why."""
+"""Decides whether, when and where one recipient gets one notification by one channel, and records why."""
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, assert_never
+from uuid import UUID
 
 import msgspec
 
 from tocsin.domain.catalog import Channel, NotificationType
-from tocsin.domain.delivery.reasons import Reason, Rule
-from tocsin.domain.people.preferences import Choice, StoredChoices, allows
-from tocsin.domain.plan import due_time
+from tocsin.domain.delivery.held_by import HeldBy, HeldByOrder, HeldByToggle
+from tocsin.domain.delivery.reasons import MEANING, Reason, Rule
+from tocsin.domain.people.preferences import Choice, allows
+from tocsin.domain.people.profile import UNKNOWN_RECIPIENT, Destination, RecipientProfile
+from tocsin.domain.people.recipient import Broadcast, ConditionRecipient, TopicRecipient, broadcast_at
+from tocsin.domain.plan import BROADCAST_PROVIDER, due_time
 from tocsin.domain.timing.quiet_hours import QuietHours, WindowChoice
 from tocsin.domain.timing.wall_clock import instant_of
 from tocsin.domain.timing.windows import hold_until
 from tocsin.domain.timing.zones import ZoneChoice, choose_zone
+from tocsin.domain.toggles import Toggle
+
+MAIL_PROVIDER = "smtp"
+WEBHOOK = "webhook"
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One rule, asked once, and what it said."""
+    """The result of one rule for one delivery."""
 
     rule: Rule
     result: Literal["pass", "hold", "skip"]
@@ -28,46 +37,53 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Go(msgspec.Struct, frozen=True):
-    """Nothing stands against it."""
+    """Every rule passed: it may be sent to these destinations."""
 
     steps: tuple[Step, ...]
+    destinations: tuple[Destination, ...]
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """Decide again at `until`."""
+
+    steps: tuple[Step, ...]
+    until: datetime
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """Not now: at `until`, or when what `held_by` names lets it go."""
+    """Decide again when `held_by` is released."""
 
     steps: tuple[Step, ...]
-    until: datetime | None = None
-    held_by: str | None = None
+    held_by: HeldBy
 
 
 class Skip(msgspec.Struct, frozen=True):
-    """Never, and why; what was cancelled or expired has states of its own."""
+    """Never send it, for this reason."""
 
     steps: tuple[Step, ...]
-    reason: Reason | Literal["cancelled", "expired"]
+    reason: Reason
 
 
-Verdict: TypeAlias = Go | Hold | Skip
+class Cancel(msgspec.Struct, frozen=True):
+    """Its producer cancelled it."""
+
+    steps: tuple[Step, ...]
 
 
-class Person(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a person, as far as it decides anything."""
+class Expire(msgspec.Struct, frozen=True):
+    """Its time to live is over."""
 
-    timezone: str | None = None
-    gmt_offset_seconds: int | None = None
-    allowed_window: str | None = None
-    choices: StoredChoices | None = None
+    steps: tuple[Step, ...]
 
 
-NOBODY = Person()
+Refusal: TypeAlias = Wait | Hold | Skip | Cancel | Expire
+Verdict: TypeAlias = Go | Refusal
 
 
 class FailoverState(msgspec.Struct, frozen=True):
-    """How it is with the channel that a delivery stands in for.
+    """The state of the channel that this delivery is the fallback for.
 
-    `confirmed` tells that it has reached the person, `awaited_at` when it will be tried first, if it
-    waits for its time.
+    `confirmed` means that it was sent; `awaited_at` is when it is due first, where that is still ahead.
     """
 
     channel: Channel
@@ -76,21 +92,23 @@ class FailoverState(msgspec.Struct, frozen=True):
     awaited_at: datetime | None
 
 
-class Case(msgspec.Struct, frozen=True, kw_only=True):
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a decision depends on.
 
-    The zone is that of the device the person used last: it tells where they are.
+    `order_blockers` are the devices that earlier deliveries of the ordering group still wait for, None for
+    one that has no device yet. `newer` are the facts of a newer message with the same collapse key.
     """
 
-    kind: NotificationType
+    type: NotificationType
     channel: Channel
     now: datetime
-    person: Person = NOBODY
-    device_timezone: str | None = None
-    off_by: str | None = None
-    behind: bool = False
-    superseded: bool = False
-    stands_in: FailoverState | None = None
+    profile: RecipientProfile = UNKNOWN_RECIPIENT
+    address: str | None = None
+    device_id: UUID | None = None
+    switched_off: Toggle | None = None
+    order_blockers: AbstractSet[UUID | None] = frozenset()
+    newer: "Facts | None" = None
+    failover: FailoverState | None = None
     cancelled: bool = False
     expires_at: datetime | None = None
     send_at_local: datetime | None = None
@@ -98,67 +116,88 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     random: float = 0.0
 
 
-def decide(case: Case, quiet: QuietHours) -> Verdict:
-    """Ask every rule in turn; the first that objects decides."""
+def decide(facts: Facts, quiet: QuietHours, providers: AbstractSet[str]) -> Verdict:
+    """Apply every rule in turn; the first that objects decides."""
     steps: list[Step] = []
-    zone = zone_of(case, quiet)
-    for step, verdict in _rules(case, quiet, zone):
+    zone = zone_of(facts, quiet)
+    for step, refusal in _rules(facts, quiet, zone):
         steps.append(step)
-        if verdict is not None:
-            return msgspec.structs.replace(verdict, steps=tuple(steps))
-    return Go(tuple(steps))
-
-
-def zone_of(case: Case, quiet: QuietHours) -> ZoneChoice:
-    """Choose the zone in which a person's day is reckoned."""
-    person = case.person
-    return choose_zone(
-        case.device_timezone, person.timezone, person.gmt_offset_seconds, quiet.default_timezone
+        if refusal is not None:
+            return msgspec.structs.replace(refusal, steps=tuple(steps))
+    found = destinations(
+        facts.channel,
+        facts.profile,
+        address=facts.address,
+        device_id=facts.device_id,
+        providers=providers,
     )
+    if isinstance(found, Reason):
+        steps.append(Step(rule="device", result="skip", detail=MEANING[found], at=facts.now))
+        return Skip(tuple(steps), found)
+    if facts.newer is not None and isinstance(decide(facts.newer, quiet, providers), Go):
+        detail = "a newer one with the same collapse key is due"
+        steps.append(Step(rule="collapse_key", result="skip", detail=detail, at=facts.now))
+        return Skip(tuple(steps), Reason.COLLAPSED)
+    return Go(tuple(steps), found)
 
 
-def expiry_of(case: Case, zone: ZoneChoice) -> datetime | None:
-    """Tell when it is too late.
+def zone_of(facts: Facts, quiet: QuietHours) -> ZoneChoice:
+    """Choose the zone of a person's day: that of the device used last comes first."""
+    profile = facts.profile
+    phones = (device for device in profile.devices if device.provider != WEBHOOK)
+    last_used = next(phones, None)
+    device_timezone = last_used.timezone if last_used else profile.device_timezone
+    return choose_zone(device_timezone, profile.timezone, profile.gmt_offset_seconds, quiet.default_timezone)
 
-    A time to live begins when a person can first get it: for a wall time, when their own clock shows it.
+
+def expiry_of(facts: Facts, zone: ZoneChoice) -> datetime | None:
+    """Return when the time to live ends.
+
+    It begins when a person can first get it: for a wall time, when their own clock shows it.
     """
-    if case.expires_at is None or case.send_at_local is None or case.accepted_at is None:
-        return case.expires_at
-    starts = due_time(None, case.send_at_local, case.accepted_at)
-    return case.expires_at + (max(instant_of(case.send_at_local, zone.zone), starts) - starts)
+    if facts.expires_at is None or facts.send_at_local is None or facts.accepted_at is None:
+        return facts.expires_at
+    starts = due_time(None, facts.send_at_local, facts.accepted_at)
+    return facts.expires_at + (max(instant_of(facts.send_at_local, zone.zone), starts) - starts)
 
 
-def _rules(case: Case, quiet: QuietHours, zone: ZoneChoice) -> Iterator[tuple[Step, Hold | Skip | None]]:
-    now = case.now
-    if case.cancelled:
-        yield _skip("cancelled", "taken back by its producer", now, "cancelled")
-    expires_at = expiry_of(case, zone)
+def _rules(facts: Facts, quiet: QuietHours, zone: ZoneChoice) -> Iterator[tuple[Step, Refusal | None]]:
+    now = facts.now
+    if facts.cancelled:
+        step = Step(rule="cancelled", result="skip", detail="cancelled by its producer", at=now)
+        yield step, Cancel(())
+    expires_at = expiry_of(facts, zone)
     if expires_at is not None and expires_at <= now:
-        yield _skip("time_to_live", f"its time to live ended {_shown(expires_at)}", now, "expired")
-    if case.superseded:
-        yield _skip("collapse_key", "a newer one with the same collapse key waits", now, Reason.COLLAPSED)
-    yield _preference(case)
-    yield _toggle(case)
-    if case.stands_in is not None:
-        yield _failover(case.stands_in, now)
-    if case.behind:
-        step = Step(rule="order", result="hold", detail="an earlier one is not settled yet", at=now)
-        yield step, Hold((), held_by="order")
-    if case.send_at_local is not None:
-        yield _local_time(case, zone, case.send_at_local)
-    yield _quiet_hours(case, quiet, zone)
+        detail = f"its time to live ended {expires_at:%Y-%m-%d %H:%M:%S %Z}"
+        yield Step(rule="time_to_live", result="skip", detail=detail, at=now), Expire(())
+    yield _preference(facts)
+    yield _toggle(facts)
+    if facts.failover is not None:
+        yield _failover(facts.failover, now)
+    # One that has its device waits for earlier ones to that device; one without is fanned out first.
+    if None in facts.order_blockers or (facts.device_id and facts.device_id in facts.order_blockers):
+        yield order_step(now), Hold((), HeldByOrder())
+    if facts.send_at_local is not None:
+        yield _local_time(facts, zone, facts.send_at_local)
+    yield _quiet_hours(facts, quiet, zone)
 
 
-def _preference(case: Case) -> tuple[Step, Skip | None]:
-    category = case.kind.category
-    choice = allows(case.person.choices, category, case.channel)
-    if case.kind.policies.critical:
+def order_step(now: datetime) -> Step:
+    """Build the step of a delivery that waits for an earlier one of its ordering group."""
+    return Step(rule="order", result="hold", detail="an earlier one of its group is not settled yet", at=now)
+
+
+def _preference(facts: Facts) -> tuple[Step, Skip | None]:
+    category = facts.type.category
+    choice = allows(facts.profile.choices, category, facts.channel)
+    if facts.type.policies.critical:
         detail = f"critical: preferences for {category!r} do not count"
     elif choice is Choice.NO:
-        return _skip("preference", f"opted out of {category!r} by {case.channel}", case.now, Reason.OPTED_OUT)
+        detail = f"opted out of {category!r} by {facts.channel}"
+        return Step(rule="preference", result="skip", detail=detail, at=facts.now), Skip((), Reason.OPTED_OUT)
     else:
-        detail = _allowed(category, case.channel, choice)
-    return Step(rule="preference", result="pass", detail=detail, at=case.now), None
+        detail = _allowed(category, facts.channel, choice)
+    return Step(rule="preference", result="pass", detail=detail, at=facts.now), None
 
 
 _CHOICES = {
@@ -168,47 +207,46 @@ _CHOICES = {
 }
 
 
-def _toggle(case: Case) -> tuple[Step, Hold | None]:
-    if case.off_by is None:
-        return Step(rule="toggle", result="pass", detail="switched on", at=case.now), None
-    step = Step(rule="toggle", result="hold", detail=f"{case.off_by} is switched off", at=case.now)
-    return step, Hold((), held_by=case.off_by)
+def _toggle(facts: Facts) -> tuple[Step, Hold | None]:
+    toggle = facts.switched_off
+    if toggle is None:
+        return Step(rule="toggle", result="pass", detail="switched on", at=facts.now), None
+    step = Step(rule="toggle", result="hold", detail=f"{toggle} is switched off", at=facts.now)
+    return step, Hold((), HeldByToggle(toggle))
 
 
-def _failover(first: FailoverState, now: datetime) -> tuple[Step, Hold | Skip | None]:
+def _failover(first: FailoverState, now: datetime) -> tuple[Step, Wait | Skip | None]:
     if first.confirmed:
         detail = f"the {first.channel} was sent in time"
-        return _skip("failover", detail, now, Reason.FAILOVER_NOT_NEEDED)
+        step = Step(rule="failover", result="skip", detail=detail, at=now)
+        return step, Skip((), Reason.FAILOVER_NOT_NEEDED)
     if first.awaited_at is not None and first.awaited_at + first.after > now:
         until = first.awaited_at + first.after
         detail = f"the {first.channel} has its own time first"
-        return Step(rule="failover", result="hold", detail=detail, at=now, until=until), Hold((), until=until)
-    return Step(
-        rule="failover", result="pass", detail=f"the {first.channel} was not sent in time", at=now
-    ), None
+        return Step(rule="failover", result="hold", detail=detail, at=now, until=until), Wait((), until)
+    detail = f"the {first.channel} was not sent in time"
+    return Step(rule="failover", result="pass", detail=detail, at=now), None
 
 
-def _local_time(case: Case, zone: ZoneChoice, wall: datetime) -> tuple[Step, Hold | None]:
+def _local_time(facts: Facts, zone: ZoneChoice, wall: datetime) -> tuple[Step, Wait | None]:
     due = instant_of(wall, zone.zone)
     detail = f"asked for {wall:%Y-%m-%d %H:%M} {_placed(zone)}"
-    if due <= case.now:
-        return Step(rule="local_time", result="pass", detail=detail, at=case.now), None
-    return Step(rule="local_time", result="hold", detail=detail, at=case.now, until=due), Hold((), until=due)
+    if due <= facts.now:
+        return Step(rule="local_time", result="pass", detail=detail, at=facts.now), None
+    return Step(rule="local_time", result="hold", detail=detail, at=facts.now, until=due), Wait((), due)
 
 
-def _quiet_hours(case: Case, quiet: QuietHours, zone: ZoneChoice) -> tuple[Step, Hold | None]:
-    if case.kind.policies.urgent:
-        return Step(
-            rule="quiet_hours", result="pass", detail="urgent: quiet hours do not count", at=case.now
-        ), None
-    choice = quiet.window_for(case.kind.category, case.person.allowed_window)
-    until = hold_until(case.now, zone.zone, choice.window, spread=quiet.spread, random=case.random)
+def _quiet_hours(facts: Facts, quiet: QuietHours, zone: ZoneChoice) -> tuple[Step, Wait | None]:
+    if facts.type.policies.urgent:
+        detail = "urgent: quiet hours do not count"
+        return Step(rule="quiet_hours", result="pass", detail=detail, at=facts.now), None
+    choice = quiet.window_for(facts.type.category, facts.profile.allowed_window)
+    until = hold_until(facts.now, zone.zone, choice.window, spread=quiet.spread, random=facts.random)
     if until is None:
-        return Step(rule="quiet_hours", result="pass", detail=_open(choice, zone), at=case.now), None
+        return Step(rule="quiet_hours", result="pass", detail=_open(choice, zone), at=facts.now), None
     detail = f"quiet hours {choice.window.quiet} {_placed(zone)}, of the {choice.source}{_doubt(choice)}"
-    return Step(rule="quiet_hours", result="hold", detail=detail, at=case.now, until=until), Hold(
-        (), until=until
-    )
+    step = Step(rule="quiet_hours", result="hold", detail=detail, at=facts.now, until=until)
+    return step, Wait((), until)
 
 
 @lru_cache(maxsize=4096)
@@ -226,16 +264,53 @@ def _allowed(category: str, channel: Channel, choice: Choice) -> str:
 
 
 def _placed(zone: ZoneChoice) -> str:
-    """Say which zone, where it came from, and what could not be used."""
+    """Describe the zone, where it came from, and what could not be used."""
     unknown = f"; unknown: {', '.join(zone.unknown)}" if zone.unknown else ""
     return f"{zone.name} (from the {zone.source}{unknown})"
 
 
-def _skip(
-    rule: Rule, detail: str, now: datetime, reason: Reason | Literal["cancelled", "expired"]
-) -> tuple[Step, Skip]:
-    return Step(rule=rule, result="skip", detail=detail, at=now), Skip((), reason)
+def destinations(
+    channel: Channel,
+    profile: RecipientProfile,
+    *,
+    address: str | None,
+    device_id: UUID | None,
+    providers: AbstractSet[str],
+) -> tuple[Destination, ...] | Reason:
+    """List where a delivery can be sent by the configured providers, or return why it cannot."""
+    found = _reachable(channel, profile, address, device_id)
+    if isinstance(found, Reason):
+        return found
+    return tuple(each for each in found if each.provider in providers) or Reason.PROVIDER_UNAVAILABLE
 
 
-def _shown(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S %Z}"
+def _reachable(
+    channel: Channel, profile: RecipientProfile, address: str | None, device_id: UUID | None
+) -> tuple[Destination, ...] | Reason:
+    if channel == "email":
+        return _mailbox(profile)
+    if (broadcast := broadcast_at(address)) is not None:
+        return (_topic(broadcast),)
+    if found := tuple(each for each in profile.devices if (each.provider == WEBHOOK) == (channel == WEBHOOK)):
+        return found
+    if device_id is not None:
+        return Reason.DEVICE_LOST
+    return Reason.NO_ENDPOINT if channel == "webhook" else Reason.NO_DEVICE
+
+
+def _mailbox(profile: RecipientProfile) -> tuple[Destination, ...] | Reason:
+    if profile.mailbox is None:
+        return Reason.NO_ADDRESS
+    if profile.suppressed:
+        return Reason.ADDRESS_SUPPRESSED
+    return (Destination(None, profile.mailbox, MAIL_PROVIDER, "email"),)
+
+
+def _topic(broadcast: Broadcast) -> Destination:
+    match broadcast:
+        case TopicRecipient(topic=topic):
+            return Destination(None, topic, BROADCAST_PROVIDER, "topic", token_kind="topic")  # noqa: S106 - no secret
+        case ConditionRecipient(condition=condition):
+            return Destination(None, condition, BROADCAST_PROVIDER, "topic", token_kind="condition")  # noqa: S106 - no secret
+        case _:
+            assert_never(broadcast)

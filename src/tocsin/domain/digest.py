@@ -1,4 +1,4 @@
-"""Several notifications told as one: what they are collected by, and what their texts can speak of."""
+"""Digests: several notifications in one message."""
 
 import hashlib
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ _LONGEST_VALUE = 64
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
-def collected_by(kind: NotificationType, payload: Payload) -> str | None:
-    """Name what notifications of a type are collected by, besides the recipient and the channel.
+def digest_group(notification_type: NotificationType, payload: Payload) -> str | None:
+    """Return what separates digests of a type, besides the recipient and the channel; None without a digest.
 
-    A version that keeps its own texts is collected by itself.
+    A version that keeps its own texts has digests of its own.
     """
-    digest = kind.policies.digest
+    digest = notification_type.policies.digest
     if digest is None:
         return None
-    name = f"{kind.name}@{kind.version}"
+    name = f"{notification_type.name}@{notification_type.version}"
     if digest.by is None:
         return name
     value = _encoder.encode(payload.get(digest.by))
@@ -33,9 +33,9 @@ def collected_by(kind: NotificationType, payload: Payload) -> str | None:
 
 
 def digest_payload(payloads: Sequence[Payload], count: int | None = None) -> Payload:
-    """Give what the texts of a digest see: the newest payload, the newest ones as a list, and how many.
+    """Build the payload of a digest: the newest one's fields, the newest ones as a list, and their number.
 
-    Payloads come oldest first; `count` is given where there are more of them.
+    Payloads come oldest first; `count` is the number where there are more of them.
     """
     shown = payloads[-MOST_ITEMS:]
     return {**payloads[-1], ITEMS: shown, COUNT: len(payloads) if count is None else count}

@@ -1,4 +1,4 @@
-"""How much a person is told: by day, by category, by type."""
+"""Limits: how many messages a person and a device get, by day, category and type."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta, tzinfo
@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from tocsin.domain.catalog import NotificationType
+from tocsin.domain.decide import Skip, Step, Wait
 from tocsin.domain.delivery.reasons import Reason
 from tocsin.domain.timing.days import next_local_day, throttle_window
 
@@ -20,7 +21,7 @@ DailyCount = Annotated[int, Meta(ge=1, le=100_000)]
 class LimitsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The most a person, a device and a category get in the person's own day; nothing set means no limit.
 
-    `beyond` tells what becomes of the rest: skipped with the reason, or deferred to the next day.
+    `beyond` is what becomes of the rest: skipped with the reason, or deferred to the next day.
     """
 
     per_person_per_day: DailyCount | None = None
@@ -30,7 +31,7 @@ class LimitsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class Allowance(msgspec.Struct, frozen=True, kw_only=True):
-    """How many of something a window takes, and what becomes of the one too many."""
+    """How many messages one window allows, and what becomes of the one too many."""
 
     key: str
     limit: int
@@ -43,7 +44,7 @@ class Allowance(msgspec.Struct, frozen=True, kw_only=True):
 def person_allowances(
     settings: LimitsSettings, kind: NotificationType, user_id: str, zone: tzinfo, now: datetime
 ) -> Iterator[Allowance]:
-    """List what a notification to a person counts against."""
+    """List the limits that a notification to a person counts against."""
     limit = settings.categories.get(kind.category)
     if settings.per_person_per_day is not None or limit is not None:
         day_ends = _day_end(now, zone)
@@ -68,20 +69,28 @@ def person_allowances(
 def device_allowances(
     settings: LimitsSettings, device_id: UUID, zone: tzinfo, now: datetime
 ) -> Iterator[Allowance]:
-    """List what a push to a device counts against besides."""
+    """List the limits that a push to a device counts against besides."""
     if settings.per_device_per_day is not None:
         day_ends = _day_end(now, zone)
         yield _daily(f"device:{device_id}", settings.per_device_per_day, day_ends, settings, "a device")
 
 
+def limit_verdict(full: Allowance, now: datetime) -> Wait | Skip:
+    """Return the verdict on a delivery for which a limit has no place left, by the policy of the limit."""
+    if full.beyond == "defer":
+        step = Step(rule="limit", result="hold", detail=full.detail, at=now, until=full.ends_at)
+        return Wait((step,), full.ends_at)
+    return Skip((Step(rule="limit", result="skip", detail=full.detail, at=now),), full.reason)
+
+
 def _day_end(now: datetime, zone: tzinfo) -> datetime:
-    """Tell when a person's day ends, reckoned once for each zone and quarter of an hour."""
+    """Return when a person's day ends, computed once for each zone and quarter of an hour."""
     quarter = now.replace(minute=now.minute // 15 * 15, second=0, microsecond=0)
-    end = _reckoned(quarter, zone)
+    end = _computed_day_end(quarter, zone)
     return end if end > now else next_local_day(now, zone)
 
 
-_reckoned = lru_cache(maxsize=4096)(next_local_day)
+_computed_day_end = lru_cache(maxsize=4096)(next_local_day)
 
 
 def _daily(key: str, limit: int, ends_at: datetime, settings: LimitsSettings, whose: str) -> Allowance:

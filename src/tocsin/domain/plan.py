@@ -1,6 +1,6 @@
-"""Deciding which deliveries a notification becomes."""
+"""Plans the deliveries of a notification."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime, timedelta
 from typing import assert_never
@@ -8,6 +8,7 @@ from typing import assert_never
 import msgspec
 
 from tocsin.domain.catalog import Channel, NotificationType
+from tocsin.domain.delivery.held_by import DIGEST
 from tocsin.domain.delivery.reasons import Reason
 from tocsin.domain.delivery.states import State
 from tocsin.domain.ids import DeliveryId, new_delivery_id
@@ -22,23 +23,29 @@ from tocsin.domain.people.recipient import (
     route_id,
 )
 
+BROADCAST_PROVIDER = "fcm"
 FURTHEST_AHEAD = timedelta(hours=14)
+FAN_OUT = "fanout"
+"""The lane of a delivery whose provider is not known yet, or that goes to several."""
 _FAILING: Channel = "push"
 
 
 class PlannedDelivery(msgspec.Struct, frozen=True, kw_only=True):
     """A delivery before it has a row.
 
-    `fallback_for` names the channel that has to fail first.
+    `fallback_for` is the channel that has to fail first. One with a `digest_key` becomes a member of the open
+    digest of that key, which is due at `due_at`.
     """
 
     id: DeliveryId
     channel: Channel
     user_id: str | None = None
     address: str | None = None
+    lane: str = FAN_OUT
     state: State
     reason: Reason | None = None
     due_at: datetime
+    held_by: str | None = None
     ordering_key: str | None = None
     collapse_key: str | None = None
     digest_key: str | None = None
@@ -46,24 +53,24 @@ class PlannedDelivery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Conditions(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for all deliveries of a notification.
+    """What applies to all deliveries of a notification.
 
-    `off` names the channels that are switched off for its type; `collected_by` what it is collected by
-    in a digest, besides the recipient and the channel.
+    `providers` are those configured for each channel, `off` the channels that are switched off for its type;
+    `digest_group` separates digests besides the recipient and the channel.
     """
 
-    available: AbstractSet[str]
+    providers: Mapping[str, Sequence[str]]
     off: AbstractSet[str] = frozenset()
     due_at: datetime
     now: datetime
     collapse_key: str | None = None
-    collected_by: str | None = None
+    digest_group: str | None = None
 
 
 def due_time(send_at: datetime | None, send_at_local: datetime | None, now: datetime) -> datetime:
-    """Tell when a notification can fall due at the earliest.
+    """Return when a notification is due at the earliest.
 
-    A wall time comes first where clocks are furthest ahead; each person's own is found then.
+    A wall time comes first in the zone furthest ahead; each person's own zone is applied then.
     """
     if send_at_local is not None:
         return max(send_at_local.replace(tzinfo=UTC) - FURTHEST_AHEAD, now)
@@ -71,22 +78,28 @@ def due_time(send_at: datetime | None, send_at_local: datetime | None, now: date
 
 
 def plan(
-    kind: NotificationType,
+    notification_type: NotificationType,
     recipients: Iterable[Recipient],
     *,
     conditions: Conditions,
 ) -> list[PlannedDelivery]:
-    """Give every recipient one delivery by each channel of the type, if only to say why not."""
-    return [delivery for recipient in recipients for delivery in _for_recipient(kind, recipient, conditions)]
+    """Plan one delivery for each recipient and channel; one that cannot be sent has the reason."""
+    return [
+        delivery
+        for recipient in recipients
+        for delivery in _for_recipient(notification_type, recipient, conditions)
+    ]
 
 
 def _for_recipient(
-    kind: NotificationType, recipient: Recipient, conditions: Conditions
+    notification_type: NotificationType, recipient: Recipient, conditions: Conditions
 ) -> Iterator[PlannedDelivery]:
     user_id = recipient.user_id if isinstance(recipient, UserRecipient) else None
     address = address_of(recipient)
-    failover = kind.policies.failover
-    for channel in kind.channels:
+    policies = notification_type.policies
+    group = policies.ordering_group or notification_type.name
+    failover = policies.failover
+    for channel in notification_type.channels:
         reason = _obstacle(recipient, channel, conditions)
         slot = route_id(channel, recipient)
         due_at, fallback_for = conditions.due_at, None
@@ -94,21 +107,31 @@ def _for_recipient(
         if failover and channel == failover.to and not (reason or _obstacle(recipient, _FAILING, conditions)):
             due_at, fallback_for = due_at + failover.after, _FAILING
         waiting = State.SCHEDULED if due_at > conditions.now else State.PENDING
+        in_digest = conditions.digest_group is not None and reason is None
         yield PlannedDelivery(
             id=new_delivery_id(),
             channel=channel,
             user_id=user_id,
             address=address,
+            lane=_lane(recipient, channel, conditions.providers.get(channel, ())),
             state=State.SKIPPED if reason else waiting,
             reason=reason,
             due_at=due_at,
-            ordering_key=slot if kind.policies.ordered else None,
-            collapse_key=f"{slot}:{conditions.collapse_key}" if conditions.collapse_key else None,
-            digest_key=f"{slot}:{conditions.collected_by}"
-            if conditions.collected_by and not reason
+            held_by=DIGEST if in_digest else None,
+            ordering_key=f"{slot}:{group}" if policies.ordered else None,
+            collapse_key=f"{slot}:{conditions.collapse_key}:{notification_type.name}"
+            if conditions.collapse_key
             else None,
+            digest_key=f"{slot}:{conditions.digest_group}" if in_digest else None,
             fallback_for=fallback_for,
         )
+
+
+def _lane(recipient: Recipient, channel: Channel, providers: Sequence[str]) -> str:
+    """Return the provider that takes a delivery; a push to a person depends on their devices."""
+    if isinstance(recipient, TopicRecipient | ConditionRecipient):
+        return BROADCAST_PROVIDER if BROADCAST_PROVIDER in providers else FAN_OUT
+    return FAN_OUT if channel == "push" or not providers else providers[0]
 
 
 def _obstacle(recipient: Recipient, channel: Channel, conditions: Conditions) -> Reason | None:
@@ -127,4 +150,4 @@ def _obstacle(recipient: Recipient, channel: Channel, conditions: Conditions) ->
         return Reason.CHANNEL_NOT_FOR_RECIPIENT
     if channel in conditions.off:
         return Reason.TOGGLE_OFF
-    return None if channel in conditions.available else Reason.CHANNEL_UNAVAILABLE
+    return None if conditions.providers.get(channel) else Reason.CHANNEL_UNAVAILABLE

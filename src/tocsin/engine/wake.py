@@ -1,6 +1,8 @@
 """Wakes the idle loops of a worker when a delivery becomes due."""
 
 import asyncio
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
 import asyncpg
 
@@ -16,18 +18,17 @@ class Wake:
         self._url = url
         self._schema = schema
         self._settings = settings
-        self._subscribers: list[asyncio.Event] = []
+        self._events: dict[str, asyncio.Event] = {}
 
-    def subscribe(self) -> asyncio.Event:
-        """Return an event that is set whenever something may be due; its owner clears it."""
-        event = asyncio.Event()
-        self._subscribers.append(event)
-        return event
+    def subscribe(self, lane: str) -> asyncio.Event:
+        """Return an event that is set whenever something may be due in a lane; its owner clears it."""
+        return self._events.setdefault(lane, asyncio.Event())
 
-    def set(self) -> None:
-        """Wake every subscriber."""
-        for event in self._subscribers:
-            event.set()
+    def set(self, lanes: Iterable[str] = ()) -> None:
+        """Wake some lanes, or all."""
+        for lane in lanes or self._events:
+            if lane in self._events:
+                self._events[lane].set()
 
     async def run(self) -> None:
         """Listen until cancelled."""
@@ -37,5 +38,6 @@ class Wake:
         opened = opened_connection(self._url, self._schema, self._settings)
         await listen(opened, f"{self._schema}_due", self._notified)
 
-    async def _notified(self, _: asyncpg.Connection) -> None:
-        self.set()
+    async def _notified(self, _: asyncpg.Connection, payloads: AbstractSet[str]) -> None:
+        """Wake the lanes that a payload lists, or all without one."""
+        self.set({lane for payload in payloads for lane in payload.split(",")} - {""})

@@ -1,8 +1,7 @@
-"""One worker process: its duties, started and stopped together."""
+"""One worker process: its lanes and duties, started and stopped together."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 import structlog
@@ -10,40 +9,30 @@ import structlog
 from tocsin.domain.delivery.message import GivesReceipts, Provider
 from tocsin.domain.people.devices import DeviceSettings
 from tocsin.domain.people.unsubscribe import UnsubscribeSettings
+from tocsin.domain.plan import FAN_OUT
 from tocsin.engine.clock import Clock
-from tocsin.engine.dispatch.digest import Digests
-from tocsin.engine.dispatch.dispatcher import Dispatcher, DispatchSettings, Tools
-from tocsin.engine.dispatch.fan_out import Gate
-from tocsin.engine.dispatch.render import Preparer
-from tocsin.engine.dispatch.rules import Triage
-from tocsin.engine.health.circuit_breakers import Circuits, HealthSettings
+from tocsin.engine.dispatch.digest import DigestPayloads
+from tocsin.engine.dispatch.lane import DispatchSettings, Lane, LaneTools
+from tocsin.engine.dispatch.render import Renderer
+from tocsin.engine.dispatch.rules import DeliveryRules
+from tocsin.engine.duty import Duty
+from tocsin.engine.health.circuit_breakers import CircuitBreakers, HealthSettings
 from tocsin.engine.health.overdue_sweep import Sweep
-from tocsin.engine.health.rate_limits import Pace, RatesSettings
+from tocsin.engine.health.rate_limits import RateLimit, RatesSettings
 from tocsin.engine.retention.prune import Pruner
+from tocsin.engine.settle.expiry import ExpirySweep
 from tocsin.engine.settle.receipts import Receipts
 from tocsin.engine.settle.release import Releaser
-from tocsin.engine.settle.settlements import BUSY, CIRCUIT
-from tocsin.engine.settle.writer import Settler
+from tocsin.engine.settle.writer import SettlementWriter
 from tocsin.engine.toggles.toggles import ToggleWatch
 from tocsin.engine.wake import Wake
-from tocsin.store.deliveries.holds import MOST_AT_ONCE
 from tocsin.store.pool import Pool
-
-TRY_WITH = 20
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
-class Duty(Protocol):
-    """Something that goes on until it is cancelled."""
-
-    async def run(self) -> None:
-        """Go on."""
-        ...
-
-
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker goes by, besides its catalog and its providers."""
+    """The settings of a worker besides its catalog and providers."""
 
     dispatch: DispatchSettings = DispatchSettings()
     health: HealthSettings = HealthSettings()
@@ -53,9 +42,9 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Worker:
-    """Runs until stopped: no new claims, sends under way finish and are settled.
+    """Runs lanes and duties until stopped: no new claims, sends in flight finish and are settled.
 
-    `channels` names the providers by which each channel is sent; `more` are duties besides its own.
+    `providers` are those of every channel; `lanes` limits what this worker serves; `more` are further duties.
     """
 
     def __init__(
@@ -64,97 +53,85 @@ class Worker:
         pool: Pool,
         wake: Wake,
         watch: ToggleWatch,
-        triage: Triage,
-        channels: Mapping[str, Mapping[str, Provider]],
+        rules: DeliveryRules,
+        providers: Mapping[str, Provider],
         settings: WorkerSettings,
         clock: Clock,
+        lanes: Collection[str] | None = None,
         more: Sequence[Duty] = (),
     ) -> None:
-        self._clock = clock
         self._stop_seconds = settings.dispatch.stop_seconds
-        self._settler = Settler(pool, clock, released=wake.set)
-        self._circuits = Circuits(pool, settings.health, clock)
-        tools = Tools(
+        self._writer = SettlementWriter(pool, clock, on_release=wake.set)
+        self._breakers = CircuitBreakers(pool, settings.health, clock)
+        tools = LaneTools(
             pool=pool,
-            settler=self._settler,
-            triage=triage,
-            gate=Gate(pool, triage),
-            digests=Digests(pool, triage.catalog),
-            preparer=Preparer(triage.catalog, settings.unsubscribe),
-            circuits=self._circuits,
+            rules=rules,
+            digests=DigestPayloads(pool, rules.catalog),
+            renderer=Renderer(rules.catalog, settings.unsubscribe),
+            breakers=self._breakers,
+            writer=self._writer,
             settings=settings.dispatch,
             clock=clock,
         )
-        paces = {
-            name: Pace(pool, name, rate, settings.rates.ramp_seconds)
-            for providers in channels.values()
-            for name in providers
-            if (rate := settings.rates.of(name))
-        }
-        self._dispatchers = [
-            Dispatcher(channel, providers, paces, wake.subscribe(), tools)
-            for channel, providers in channels.items()
-            if providers
+        self._lanes = [
+            Lane(
+                name,
+                wake.subscribe(name),
+                tools,
+                provider=providers.get(name),
+                rate_limit=RateLimit(pool, name, rate, settings.rates.ramp_seconds)
+                if (rate := settings.rates.of(name))
+                else None,
+            )
+            for name in (FAN_OUT, *providers)
+            if lanes is None or name in lanes
         ]
-        releaser = Releaser(pool, triage.toggles, wake, self._may_let_go, clock)
-        triage.toggles.on_change(releaser.look)
         receipts = [
             Receipts(
                 provider,
                 pool=pool,
-                catalog=triage.catalog,
-                settler=self._settler,
-                circuits=self._circuits,
+                catalog=rules.catalog,
+                writer=self._writer,
+                breakers=self._breakers,
                 clock=clock,
                 look_seconds=settings.dispatch.poll_seconds,
             )
-            for providers in channels.values()
-            for provider in providers.values()
-            if isinstance(provider, GivesReceipts)
+            for name, provider in providers.items()
+            if isinstance(provider, GivesReceipts) and (lanes is None or name in lanes)
         ]
-        pruner = Pruner(pool, clock, settings.devices)
-        served = frozenset(channel for channel, providers in channels.items() if providers)
-        sweep = Sweep(pool, served, clock)
-        self._upkeep: list[Duty] = [wake, watch, releaser, pruner, sweep, self._circuits, *receipts, *more]
+        self._duties: list[Duty] = [
+            wake,
+            watch,
+            Releaser(pool, rules.toggles, self._breakers, wake, clock),
+            ExpirySweep(pool, rules.providers, rules.toggles, self._breakers, clock),
+            Pruner(pool, clock, settings.devices),
+            Sweep(pool, rules.providers, clock),
+            self._breakers,
+            *receipts,
+            *more,
+        ]
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until `stop` is set and everything under way is settled, or the time for that is over."""
-        await self._circuits.exchange()
-        async with asyncio.TaskGroup() as duties:
-            upkeep = [duties.create_task(duty.run()) for duty in self._upkeep]
-            settling = duties.create_task(self._settler.run())
-            dispatching = [duties.create_task(dispatcher.run()) for dispatcher in self._dispatchers]
+        """Work until `stop` is set and everything in flight is settled, or the time for that is over."""
+        await self._breakers.exchange()
+        async with asyncio.TaskGroup() as tasks:
+            duties = [tasks.create_task(duty.run()) for duty in self._duties]
+            writing = tasks.create_task(self._writer.run())
+            dispatching = [tasks.create_task(lane.run()) for lane in self._lanes]
             await stop.wait()
-            _log.info("stopping: no new claims, finishing what is under way")
-            for dispatcher in self._dispatchers:
-                dispatcher.stop()
+            _log.info("worker stopping")
+            for lane in self._lanes:
+                lane.stop()
             try:
                 async with asyncio.timeout(self._stop_seconds):
                     for each in dispatching:
                         await asyncio.shield(each)
-                    self._settler.close()
-                    await asyncio.shield(settling)
+                    self._writer.close()
+                    await asyncio.shield(writing)
             except TimeoutError:
-                _log.warning("stopped before everything was settled; leases will expire and be taken over")
-                for task in (*dispatching, settling):
+                _log.warning("worker stopped early: leases of unsettled deliveries will expire")
+                for task in (*dispatching, writing):
                     task.cancel()
-            await self._circuits.exchange()
-            for duty in upkeep:
+            await self._breakers.exchange()
+            for duty in duties:
                 duty.cancel()
-
-    def _may_let_go(self, holder: str) -> int:
-        """Tell how much of what a circuit or a full lane holds this worker can use now."""
-        circuit = holder.removeprefix(CIRCUIT).removeprefix(BUSY)
-        name = circuit.partition("/")[0]
-        lanes = [lane for each in self._dispatchers for lane in each.lanes if lane.provider.name == name]
-        if not lanes:
-            # Its provider is set up no more: the claim says so.
-            return MOST_AT_ONCE
-        if not self._circuits.passes(circuit):
-            rests_until = self._circuits.rests_until(circuit)
-            # One of them tries it. The first may be too old to be sent, so there are some more.
-            return TRY_WITH if rests_until is not None and rests_until <= self._clock() else 0
-        for lane in lanes:
-            # From now on it takes what it can use as soon as it has room, and not only at the next look.
-            lane.owed.add(holder)
-        return sum(max(0, lane.free) for lane in lanes)

@@ -1,4 +1,4 @@
-"""Notifications: accepting them, finding them again."""
+"""Stores accepted notifications and reads them."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -13,7 +13,7 @@ from tocsin.store.pool import Connection
 
 
 class NewNotification(msgspec.Struct, frozen=True, kw_only=True):
-    """An intent found good, with its deliveries."""
+    """A checked intent with its planned deliveries."""
 
     id: NotificationId
     producer: str
@@ -55,51 +55,115 @@ class NotificationRow(msgspec.Struct, frozen=True, kw_only=True):
     cancelled_at: datetime | None
 
 
-# One statement, so one round trip and one transaction of its own. Deliveries go in
-# only for the notifications that were new; keys come sorted, so that two batches
-# holding the same keys wait for each other instead of locking crosswise.
+# One statement, so one round trip and one transaction of its own. Deliveries are inserted
+# only for the notifications that were new. Keys come sorted, to avoid deadlocks between two batches
+# that hold the same keys. A push to a person whose devices all have one provider starts in its lane.
 ACCEPT = """
 with accepted as (
     insert into notifications (
         id, producer, idempotency_key, fingerprint, type, version, audience, payload, collapse_key,
-        request_id, trace_id, occurred_at, send_at, expires_at, accepted_at, send_at_local
+        request_id, trace_id, occurred_at, send_at, send_at_local, expires_at, accepted_at
     )
     select *
     from unnest(
         $1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::integer[], $7::jsonb[], $8::jsonb[],
-        $9::text[], $10::text[], $11::text[], $12::timestamptz[], $13::timestamptz[], $14::timestamptz[],
-        $15::timestamptz[], $25::timestamp[]
+        $9::text[], $10::text[], $11::text[], $12::timestamptz[], $13::timestamptz[], $14::timestamp[],
+        $15::timestamptz[], $16::timestamptz[]
     )
     on conflict (producer, idempotency_key) do nothing
     returning id
 ),
-planned as (
-    insert into deliveries (
-        id, notification_id, channel, user_id, address, state, reason, due_at, created_at, settled_at,
-        ordering_key, collapse_key, digest_key, fallback_for
-    )
-    select
-        given.id, given.notification_id, given.channel, given.user_id, given.address, given.state,
-        given.reason, given.due_at, $23::timestamptz, case when given.state = 'skipped' then $23 end,
-        given.ordering_key, given.collapse_key, given.digest_key, given.fallback_for
+given as materialized (
+    select *
     from unnest(
-        $16::uuid[], $17::uuid[], $18::text[], $19::text[], $20::text[], $21::text[], $22::text[],
-        $24::timestamptz[], $26::text[], $27::text[], $28::text[], $29::text[]
+        $17::uuid[], $18::uuid[], $19::text[], $20::text[], $21::text[], $22::text[], $23::text[],
+        $24::text[], $25::timestamptz[], $26::text[], $27::text[], $28::text[], $29::text[]
     ) as given (
-        id, notification_id, channel, user_id, address, state, reason, due_at, ordering_key, collapse_key,
-        digest_key, fallback_for
+        id, notification_id, channel, user_id, address, lane, state, reason, due_at, held_by, ordering_key,
+        collapse_key, fallback_for
     )
     where given.notification_id in (select id from accepted)
-    returning state = 'pending' as due
+    -- The order of acceptance, which accept_order keeps.
+    order by given.id
+),
+planned as (
+    insert into deliveries (
+        id, notification_id, channel, user_id, address, lane, state, reason, due_at, held_by, created_at,
+        settled_at, ordering_key, collapse_key, fallback_for, accept_order
+    )
+    select
+        given.id, given.notification_id, given.channel, given.user_id, given.address,
+        case
+            when given.lane = 'fanout' and given.channel = 'push' and given.user_id is not null
+                and given.state <> 'skipped'
+            then coalesce((
+                select case when min(own.provider) = max(own.provider) then min(own.provider) end
+                from (
+                    select devices.provider
+                    from devices
+                    where devices.user_id = given.user_id
+                        and devices.provider = any($30::text[])
+                        and devices.retired_at is null
+                        and devices.push_enabled
+                    limit 100
+                ) as own
+            ), 'fanout')
+            else given.lane
+        end,
+        given.state, given.reason,
+        case when given.held_by is null then given.due_at else 'infinity' end,
+        given.held_by, $31::timestamptz, case when given.state = 'skipped' then $31 end,
+        given.ordering_key, given.collapse_key, given.fallback_for,
+        case
+            when given.ordering_key is not null or given.collapse_key is not null then nextval('accept_order')
+        end
+    from given
+    returning lane, state = 'pending' as due
 ),
 woken as (
-    select pg_notify(current_schema() || '_due', '')
-    from (select from planned where due limit 1) as any_due
+    select pg_notify(current_schema() || '_due', string_agg(distinct lane, ','))
+    from planned
+    where due
+    having count(*) > 0
 )
 select accepted.id
 from accepted
 left join woken on true
 """
+
+_NOTIFICATION_COLUMNS = (
+    "id",
+    "producer",
+    "idempotency_key",
+    "fingerprint",
+    "type",
+    "version",
+    "audience",
+    "payload",
+    "collapse_key",
+    "request_id",
+    "trace_id",
+    "occurred_at",
+    "send_at",
+    "send_at_local",
+    "expires_at",
+    "accepted_at",
+)
+_JSON = slice(_NOTIFICATION_COLUMNS.index("audience"), _NOTIFICATION_COLUMNS.index("payload") + 1)
+_DELIVERY_COLUMNS = (
+    "id",
+    "channel",
+    "user_id",
+    "address",
+    "lane",
+    "state",
+    "reason",
+    "due_at",
+    "held_by",
+    "ordering_key",
+    "collapse_key",
+    "fallback_for",
+)
 
 EXISTING = """
 select given.position, holder.id, holder.fingerprint
@@ -133,57 +197,19 @@ limit $2
 
 
 async def accept(
-    connection: Connection, notifications: Sequence[NewNotification], now: datetime
+    connection: Connection,
+    notifications: Sequence[NewNotification],
+    push_providers: Sequence[str],
+    now: datetime,
 ) -> set[UUID]:
-    """Store the notifications whose keys are new, with their deliveries, and name them."""
-    columns: list[Any] = [
-        [getattr(notification, name) for notification in notifications]
-        for name in (
-            "id",
-            "producer",
-            "idempotency_key",
-            "fingerprint",
-            "type",
-            "version",
-        )
-    ]
-    columns += [
-        [notification.audience.decode() for notification in notifications],
-        [notification.payload.decode() for notification in notifications],
-    ]
-    columns += [
-        [getattr(notification, name) for notification in notifications]
-        for name in (
-            "collapse_key",
-            "request_id",
-            "trace_id",
-            "occurred_at",
-            "send_at",
-            "expires_at",
-            "accepted_at",
-        )
-    ]
-    planned = [
-        (delivery, notification.id) for notification in notifications for delivery in notification.deliveries
-    ]
-    columns += [
-        [delivery.id for delivery, _ in planned],
-        [notification_id for _, notification_id in planned],
-        [delivery.channel for delivery, _ in planned],
-        [delivery.user_id for delivery, _ in planned],
-        [delivery.address for delivery, _ in planned],
-        [delivery.state for delivery, _ in planned],
-        [delivery.reason for delivery, _ in planned],
-        now,
-        [delivery.due_at for delivery, _ in planned],
-        [notification.send_at_local for notification in notifications],
-        [delivery.ordering_key for delivery, _ in planned],
-        [delivery.collapse_key for delivery, _ in planned],
-        [delivery.digest_key for delivery, _ in planned],
-        [delivery.fallback_for for delivery, _ in planned],
-    ]
-    rows = await connection.fetch(ACCEPT, *columns)
-    return {row[0] for row in rows}
+    """Store the notifications whose keys are new, with their deliveries, and return their ids."""
+    columns: list[Any] = [[getattr(each, name) for each in notifications] for name in _NOTIFICATION_COLUMNS]
+    columns[_JSON] = [[text.decode() for text in column] for column in columns[_JSON]]
+    planned = [delivery for notification in notifications for delivery in notification.deliveries]
+    owners = [notification.id for notification in notifications for _ in notification.deliveries]
+    first, *others = [[getattr(each, name) for each in planned] for name in _DELIVERY_COLUMNS]
+    rows = await connection.fetch(ACCEPT, *columns, first, owners, *others, push_providers, now)
+    return {row["id"] for row in rows}
 
 
 async def existing(

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
+from tocsin.domain.catalog import Channel
 from tocsin.domain.ids import LeaseId
 from tocsin.store.pool import Connection
 
@@ -17,8 +18,10 @@ class Ticket(NamedTuple):
     sent_at: datetime
     type: str
     version: int
-    channel: str
+    channel: Channel
     attempts: int
+    device_id: UUID | None
+    digest_id: UUID | None
 
 
 TAKE = """
@@ -35,10 +38,13 @@ with taken as (
     )
     returning delivery_id, message_id, sent_at
 )
-select taken.delivery_id, taken.message_id, taken.sent_at, n.type, n.version, d.channel, d.attempts
+select
+    taken.delivery_id, taken.message_id, taken.sent_at, coalesce(n.type, digests.type) as type,
+    coalesce(n.version, digests.version) as version, d.channel, d.attempts, d.device_id, d.digest_id
 from taken
 join deliveries as d on d.id = taken.delivery_id
-join notifications as n on n.id = d.notification_id
+left join notifications as n on n.id = d.notification_id
+left join digests on d.notification_id is null and digests.id = d.digest_id
 order by taken.sent_at, taken.delivery_id
 """
 

@@ -31,7 +31,10 @@ class FailedAttempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
-    """A delivery with its state, the reason for it, and a hint what to do about an error."""
+    """A delivery with its state, the reason for it, and a hint what to do about an error.
+
+    `waiting_for` is why a due delivery is not sent: its provider is down or switched off.
+    """
 
     delivery_id: UUID
     route_id: str
@@ -41,6 +44,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     state: Annotated[str, STATES]
     reason: str | None
     held_by: str | None
+    waiting_for: str | None
     due_at: datetime | None
     created_at: datetime
     settled_at: datetime | None

@@ -265,3 +265,10 @@ async def test_credentials_that_are_none_stop_the_worker(tocsin: Tocsin) -> None
     assert ran.code == 2
     assert "service account" in ran.said
     assert "Traceback" not in ran.err
+
+
+async def test_a_lane_that_does_not_exist_is_named_with_those_that_do(tocsin: Tocsin) -> None:
+    ran = await tocsin("worker", "--lanes", "fcm,pigeon")
+
+    assert ran.code == 2
+    assert "pigeon: no such lane; there are fanout, fcm" in " ".join(ran.err.split())

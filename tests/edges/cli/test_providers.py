@@ -59,8 +59,7 @@ async def bring_into_trouble(pool: Pool) -> None:
         counts = {Counted("fcm", "sent", ""): 30, Counted("fcm", "defer", opening.code): 90}
         await count_outcomes(connection, counts, utc_now())
     await add_waiting(pool, 10_001)
-    await pool.execute("update deliveries set held_by = 'circuit:fcm'")
-    await add_delivery(pool, held_by="busy:expo")
+    await add_delivery(pool, lane="expo")
 
 
 async def test_the_table_fits_eighty_columns(operator: Operator, pool: Pool) -> None:

@@ -330,9 +330,9 @@ async def test_large_calls_are_written_apart(stage: Stage, monkeypatch: pytest.M
     sizes = []
     store = notifications.accept
 
-    async def counted(connection: Any, batch: Any, now: datetime) -> set[UUID]:
+    async def counted(connection: Any, batch: Any, providers: Any, now: datetime) -> set[UUID]:
         sizes.append(len(batch))
-        return await store(connection, batch, now)
+        return await store(connection, batch, providers, now)
 
     monkeypatch.setattr(notifications, "accept", counted)
     calls = [
@@ -370,7 +370,7 @@ async def test_large_calls_are_written_apart(stage: Stage, monkeypatch: pytest.M
 async def test_every_silence_has_a_reason(
     stage: Stage, audience: Audience, available: set[str], expected: dict[str, tuple[str, str | None]]
 ) -> None:
-    acceptor = stage.an_acceptor(frozenset(available))
+    acceptor = stage.an_acceptor(dict.fromkeys(available, ("some",)))
 
     (answer,) = await acceptor.accept(
         "shop", [Intent(type="alert", audience=audience, payload={}, idempotency_key="k")]
@@ -383,7 +383,7 @@ async def test_every_silence_has_a_reason(
 
 
 async def test_administrators_are_those_of_the_type(stage: Stage) -> None:
-    acceptor = stage.an_acceptor(frozenset({"email"}), {"alert": ["Root@Example.com"]})
+    acceptor = stage.an_acceptor({"email": ("smtp",)}, {"alert": ["Root@Example.com"]})
 
     (answer,) = await acceptor.accept(
         "shop",

@@ -9,7 +9,7 @@ from tocsin.domain.intent import Audience
 from tocsin.domain.people.unsubscribe import UnsubscribeSettings
 from tocsin.engine.accept.answers import Accepted
 
-EVERYWHERE = frozenset({"push", "email", "webhook"})
+EVERYWHERE = {"push": ("fcm",), "email": ("smtp",), "webhook": ("webhook",)}
 LINKS = UnsubscribeSettings(secret="s" * 32, base_url="https://notify.example.com")
 
 
@@ -44,8 +44,7 @@ async def test_each_channel_goes_its_own_way(stage: Stage) -> None:
         platform="server",
         secret="whsec_x",
     )
-    others = {"email": [mail], "webhook": [hook]}
-    async with stage.working(push, others=others, unsubscribe=LINKS):
+    async with stage.working(push, mail, hook, unsubscribe=LINKS):
         sent = await stage.settled(await accepted(stage, type="everywhere", payload={"text": "Fire"}), "sent")
 
     assert by_channel(sent) == {"push": ("sent", None), "email": ("sent", None), "webhook": ("sent", None)}
@@ -63,7 +62,7 @@ async def test_each_channel_goes_its_own_way(stage: Stage) -> None:
 
 async def test_a_bare_address_gets_mail_and_no_link_to_leave(stage: Stage) -> None:
     mail = a_provider("smtp")
-    async with stage.working(mail, channel="email", unsubscribe=LINKS):
+    async with stage.working(mail, unsubscribe=LINKS):
         audience = Audience(emails=["ops@example.com"])
         rows = await stage.settled(
             await accepted(stage, type="everywhere", audience=audience, payload={}), "sent", "skipped"
@@ -76,9 +75,7 @@ async def test_a_bare_address_gets_mail_and_no_link_to_leave(stage: Stage) -> No
 
 async def test_who_has_no_address_and_no_endpoint_is_told_so(stage: Stage) -> None:
     await has_mail(stage, "ada", None)
-    async with stage.working(
-        a_provider("smtp"), channel="email", others={"webhook": [a_provider("webhook")]}
-    ):
+    async with stage.working(a_provider("smtp"), a_provider("webhook")):
         notification_id = await accepted(stage, type="everywhere", payload={})
 
         async def settled() -> bool:
@@ -97,7 +94,7 @@ async def test_an_address_that_bounced_is_written_to_no_more(stage: Stage) -> No
     await has_mail(stage, "ada", "Ada@Example.com")
     mail.script("Ada@Example.com", Gone("550 5.1.1", "no such user"))
     audience = Audience(emails=["ada@example.com"])
-    async with stage.working(mail, channel="email"):
+    async with stage.working(mail):
         first = await accepted(stage, type="mail_only", payload={})
         (gone,) = await stage.settled(first, "gone")
         second = await accepted(
@@ -120,7 +117,7 @@ async def test_an_endpoint_is_no_device_and_a_device_no_endpoint(stage: Stage) -
     await add_device(
         stage.pool, "ada", token="https://ada.example/hook", provider="webhook", platform="server"
     )
-    async with stage.working(push, others={"webhook": [hook]}):
+    async with stage.working(push, hook):
         notification_id = await accepted(stage, type="everywhere", payload={})
         await until(lambda: len(hook.arrived) == 1)
 
@@ -137,7 +134,7 @@ async def test_an_endpoint_that_is_gone_is_retired(stage: Stage) -> None:
         stage.pool, "ada", token="https://ada.example/hook", provider="webhook", platform="server"
     )
     hook.script("https://ada.example/hook", Gone("410"))
-    async with stage.working(hook, channel="webhook"):
+    async with stage.working(hook):
         notification_id = await accepted(stage, type="hook_only", payload={})
         await stage.settled(notification_id, "gone")
 
@@ -197,7 +194,7 @@ async def test_push_that_was_not_sent_in_time_becomes_mail(stage: Stage) -> None
     await stage.device("ada")
     await has_mail(stage, "ada", "ada@example.com")
     push.script("ada", *[Retry("UNAVAILABLE", after=timedelta(hours=1))] * 3)
-    async with stage.working(push, others={"email": [mail]}):
+    async with stage.working(push, mail):
         notification_id = await accepted(stage, type="must_know", payload={})
         await until(lambda: len(push.arrived) == 1)
         stage.clock.advance(timedelta(minutes=9))
@@ -213,7 +210,7 @@ async def test_push_that_was_sent_in_time_needs_no_mail(stage: Stage) -> None:
     push, mail = a_provider("fcm"), a_provider("smtp")
     await stage.device("ada")
     await has_mail(stage, "ada", "ada@example.com")
-    async with stage.working(push, others={"email": [mail]}):
+    async with stage.working(push, mail):
         notification_id = await accepted(stage, type="must_know", payload={})
 
         async def confirmed() -> bool:
@@ -236,7 +233,7 @@ async def test_mail_waits_while_push_waits_for_its_own_time(stage: Stage) -> Non
     await stage.pool.execute(
         "update deliveries set due_at = $1, state = 'scheduled' where channel = 'push'", later
     )
-    async with stage.working(push, others={"email": [mail]}):
+    async with stage.working(push, mail):
         stage.clock.advance(timedelta(minutes=11))
 
         async def held() -> bool:

@@ -4,7 +4,7 @@ from uuid import UUID
 import pytest
 
 from tests.rows import NOW, add_delivery, delivery
-from tocsin.engine.dispatch.claimer import Claimer
+from tocsin.engine.dispatch.lane import Claimer
 from tocsin.store.pool import Pool
 
 SECOND = timedelta(seconds=1)
@@ -26,11 +26,11 @@ def still() -> StillClock:
 
 @pytest.fixture
 def claimer(pool: Pool, still: StillClock) -> Claimer:
-    return Claimer(pool, "push", LEASE, still)
+    return Claimer(pool, "fcm", LEASE, still)
 
 
 async def take(claimer: Claimer, limit: int) -> list[UUID]:
-    return [taken.id for taken in (await claimer.claim(limit)).deliveries]
+    return [attempt.id for attempt in await claimer.claim(limit)]
 
 
 async def test_a_round_goes_through_what_is_due_in_order(pool: Pool, claimer: Claimer) -> None:
@@ -48,10 +48,10 @@ async def test_each_claim_has_a_lease_of_its_own_until_the_same_time_from_now(
     await add_delivery(pool)
     await add_delivery(pool)
 
-    first, second = await claimer.claim(1), await claimer.claim(1)
+    (first,), (second,) = await claimer.claim(1), await claimer.claim(1)
 
     assert first.lease != second.lease
-    row = await delivery(pool, first.deliveries[0].id)
+    row = await delivery(pool, first.id)
     assert (row["lease"], row["leased_until"]) == (first.lease, NOW + LEASE)
 
 
@@ -91,6 +91,21 @@ async def test_a_lost_lease_is_found_again(pool: Pool, claimer: Claimer, still: 
     await take(claimer, 1)
     still.now += LEASE
 
-    claim = await claimer.claim(1)
+    (attempt,) = await claimer.claim(1)
 
-    assert [(taken.id, taken.rescued) for taken in claim.deliveries] == [(made, True)]
+    assert (attempt.id, attempt.delivery.taken_over) == (made, True)
+
+
+async def test_what_waits_in_another_lane_is_not_claimed(pool: Pool, claimer: Claimer) -> None:
+    await add_delivery(pool, lane="apns")
+
+    assert not await claimer.any_due()
+    assert await take(claimer, 5) == []
+
+
+async def test_looking_for_what_is_due_touches_nothing(pool: Pool, claimer: Claimer) -> None:
+    made = await add_delivery(pool)
+    before = await pool.fetchval("select xmin::text from deliveries where id = $1", made)
+
+    assert await claimer.any_due()
+    assert await pool.fetchval("select xmin::text from deliveries where id = $1", made) == before

@@ -1,3 +1,4 @@
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -10,17 +11,17 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tests.engine.stage import QUICK, Stage, StubProvider, an_intent
+from tests.engine.stage import PUSH, QUICK, Stage, StubProvider, an_intent
 from tests.waiting import found, until
 from tocsin.catalog.catalog import Catalog
 from tocsin.catalog.load import load_catalog
 from tocsin.domain.decide import Step
 from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Rejected, Retry
 from tocsin.domain.limits import LimitsSettings
-from tocsin.domain.timing.quiet_hours import QuietHours
+from tocsin.domain.timing.quiet_hours import QuietHours, QuietHoursSettings
 from tocsin.engine.accept.answers import Accepted
 from tocsin.engine.accept.planner import Planner
-from tocsin.engine.dispatch.rules import Triage
+from tocsin.engine.dispatch.rules import DeliveryRules
 from tocsin.engine.inspect.explain import Explainer
 from tocsin.engine.inspect.show import show
 from tocsin.store.deliveries.holds import cancel, reschedule
@@ -108,8 +109,33 @@ async def every(stage: Stage, made: Sequence[UUID], *states: str) -> list[dict[s
     return await found(look)
 
 
+async def carriers(stage: Stage) -> list[dict[str, Any]]:
+    """Read the deliveries that carry digests, in the order they were made."""
+    rows = await stage.pool.fetch("select * from deliveries where notification_id is null order by id")
+    return [dict(row) for row in rows]
+
+
+async def digests(stage: Stage) -> list[str]:
+    """Return the states of all digests, oldest first."""
+    return [row["state"] for row in await stage.pool.fetch("select state from digests order by id")]
+
+
+async def tried(stage: Stage, provider: StubProvider, times: int) -> None:
+    """Wait until a digest was tried so often and its carriers are settled or wait."""
+    await until(lambda: len(provider.arrived) == times)
+
+    async def idle() -> bool:
+        return all(row["lease"] is None for row in await carriers(stage))
+
+    await found(idle)
+
+
 def steps(row: dict[str, Any]) -> list[Step]:
     return msgspec.json.decode(row["decisions"] or "[]", type=list[Step])
+
+
+def part_of(carrier: dict[str, Any], how: str) -> str:
+    return f"{how} digest {carrier['digest_id']}, delivery {carrier['id']}"
 
 
 def titles(provider: StubProvider) -> list[str]:
@@ -122,20 +148,23 @@ async def test_what_comes_within_a_window_becomes_one_message_that_lists_all(
     await stage.device("ada")
     made = await comments(stage, 5)
     rows = await every(stage, made, "scheduled")
-    assert [row["held_by"] for row in rows] == [None, *["digest"] * 4]
+    assert {row["held_by"] for row in rows} == {"digest"}
+    assert await digests(stage) == ["open"]
     async with stage.working(provider):
         assert provider.arrived == []
         stage.clock.advance(WINDOW)
-        leader, *followers = await every(stage, made, "sent")
+        members = await every(stage, made, "sent")
 
     (message,) = provider.arrived
+    (carrier,) = await carriers(stage)
     assert (message.title, message.body) == ("5 comments, last by a4", "a0 a1 a2 a3 a4")
     assert message.data["count"] == "5"
-    assert message.delivery_id == leader["id"]
-    assert {row["provider_message_id"] for row in followers} == {leader["provider_message_id"]}
-    for row in followers:
-        assert steps(row)[-1].detail == f"sent as part of {leader['id']}"
+    assert (message.delivery_id, message.notification_id) == (carrier["id"], made[-1])
+    assert {row["provider_message_id"] for row in members} == {carrier["provider_message_id"]}
+    for row in members:
+        assert steps(row)[-1].detail == part_of(carrier, "sent as part of")
         assert (row["attempts"], row["held_by"], row["provider"]) == (0, None, "fcm")
+    assert await digests(stage) == ["ended"]
     assert await stage.pool.fetchval("select notification_count from devices") == 1
 
 
@@ -196,7 +225,7 @@ async def test_versions_that_upgrade_are_told_in_the_words_of_the_new(
     assert [message.body for message in provider.arrived] == ["old new"]
 
 
-async def test_those_accepted_together_follow_one(stage: Stage, provider: StubProvider) -> None:
+async def test_those_accepted_together_share_one(stage: Stage, provider: StubProvider) -> None:
     await stage.device("ada")
     answers = await stage.acceptor.accept(
         "shop",
@@ -208,8 +237,8 @@ async def test_those_accepted_together_follow_one(stage: Stage, provider: StubPr
         ],
     )
     made = [answer.notification_id for answer in answers if isinstance(answer, Accepted)]
-    held = Counter(row["held_by"] for row in await every(stage, made, "scheduled"))
-    assert held == Counter({"digest": 4, None: 1})
+    assert {row["held_by"] for row in await every(stage, made, "scheduled")} == {"digest"}
+    assert await digests(stage) == ["open"]
     async with stage.working(provider):
         stage.clock.advance(WINDOW)
         await every(stage, made, "sent")
@@ -217,16 +246,29 @@ async def test_those_accepted_together_follow_one(stage: Stage, provider: StubPr
     assert [message.body for message in provider.arrived] == ["a0 a1 a2 a3 a4"]
 
 
-async def test_leaders_that_did_not_see_each_other_leave_as_one(stage: Stage, provider: StubProvider) -> None:
+async def test_those_accepted_at_the_same_time_share_one(stage: Stage, provider: StubProvider) -> None:
     await stage.device("ada")
-    made = await comments(stage, 4)
-    # As after a crash between storing them and letting them follow.
-    await stage.pool.execute("update deliveries set held_by = null, due_at = $1", stage.clock() + HOUR)
+    acceptors = [stage.an_acceptor() for _ in range(4)]
+    answers = await asyncio.gather(
+        *(
+            acceptor.accept(
+                "shop",
+                [
+                    an_intent(
+                        "ada", type="comment", payload={"author": f"a{number}"}, idempotency_key=f"{number}"
+                    )
+                ],
+            )
+            for number, acceptor in enumerate(acceptors)
+        )
+    )
+    made = [answer.notification_id for (answer,) in answers if isinstance(answer, Accepted)]
+    assert await digests(stage) == ["open"]
     async with stage.working(provider):
         stage.clock.advance(WINDOW)
         await every(stage, made, "sent")
 
-    assert [message.body for message in provider.arrived] == ["a0 a1 a2 a3"]
+    assert [sorted(message.body.split()) for message in provider.arrived] == [["a0", "a1", "a2", "a3"]]
 
 
 async def test_a_list_has_the_newest_fifty_and_counts_all(stage: Stage, provider: StubProvider) -> None:
@@ -250,13 +292,12 @@ async def test_every_device_gets_the_whole_list_also_after_a_fault(
     made = await comments(stage, 3)
     async with stage.working(provider):
         stage.clock.advance(WINDOW)
-        await every(stage, made[1:], "sent")
-        await every(stage, made[:1], "sent", "retrying")
+        await every(stage, made, "sent")
         later = await comment(stage, "late")
         stage.clock.advance(11 * SECOND)
-        await every(stage, made, "sent")
+        await tried(stage, provider, 3)
         (row,) = await stage.deliveries(later)
-        assert (row["state"], row["held_by"]) == ("scheduled", None)
+        assert (row["state"], row["held_by"]) == ("scheduled", "digest")
 
     told = Counter((message.target, message.body) for message in provider.arrived)
     assert told == {("phone", "a0 a1 a2"): 1, ("tablet", "a0 a1 a2"): 2}
@@ -273,12 +314,13 @@ async def test_one_device_that_is_gone_does_not_end_what_another_gets(
     made = await comments(stage, 3)
     async with stage.working(provider):
         stage.clock.advance(WINDOW)
-        await every(stage, made[:1], "gone", "retrying")
-        waiting = await every(stage, made[1:], "scheduled")
+        await tried(stage, provider, 2)
+        waiting = await every(stage, made, "pending")
+        assert sorted(row["state"] for row in await carriers(stage)) == ["gone", "retrying"]
         stage.clock.advance(11 * SECOND)
-        await every(stage, made[1:], "sent")
+        await every(stage, made, "sent")
 
-    assert [row["held_by"] for row in waiting] == ["digest"] * 2
+    assert [row["held_by"] for row in waiting] == ["digest"] * 3
 
 
 @pytest.mark.parametrize("fault", [Retry("UNAVAILABLE"), Defer("QUOTA", 5 * SECOND)])
@@ -290,13 +332,12 @@ async def test_all_wait_together_for_the_next_attempt(
     made = await comments(stage, 3)
     async with stage.working(provider):
         stage.clock.advance(WINDOW)
-        await until(lambda: len(provider.arrived) == 1)
-        await every(stage, made, "scheduled", "retrying")
-        followers = [row for each in made[1:] for row in await stage.deliveries(each)]
+        await tried(stage, provider, 1)
+        members = await every(stage, made, "pending")
         stage.clock.advance(11 * SECOND)
         await every(stage, made, "sent")
 
-    assert [(row["held_by"], row["attempts"]) for row in followers] == [("digest", 0)] * 2
+    assert [(row["held_by"], row["attempts"]) for row in members] == [("digest", 0)] * 3
     assert [message.body for message in provider.arrived] == ["a0 a1 a2"] * 2
 
 
@@ -308,8 +349,7 @@ async def test_what_is_taken_back_between_two_attempts_is_not_told_again(
     made = await comments(stage, 3)
     async with stage.working(provider):
         stage.clock.advance(WINDOW)
-        await until(lambda: len(provider.arrived) == 1)
-        await every(stage, made, "scheduled", "retrying")
+        await tried(stage, provider, 1)
         assert await cancel(stage.pool, made[1], stage.clock()) == 1
         stage.clock.advance(11 * SECOND)
         await every(stage, [made[0], made[2]], "sent")
@@ -329,7 +369,7 @@ async def test_what_is_on_its_way_cannot_be_taken_back_but_is_not_tried_again(
         await until(lambda: len(provider.arrived) == 1)
         assert await cancel(stage.pool, made[2], stage.clock()) == 0
         provider.let_go.set()
-        await every(stage, made, "scheduled", "retrying")
+        await tried(stage, provider, 1)
         stage.clock.advance(11 * SECOND)
         await every(stage, made[:2], "sent")
         await every(stage, made[2:], "cancelled")
@@ -345,7 +385,7 @@ async def test_what_is_on_its_way_cannot_be_taken_back_but_is_not_tried_again(
         ([Gone("UNREGISTERED")], "gone", "UNREGISTERED"),
     ],
 )
-async def test_followers_share_the_end_of_their_leader(
+async def test_members_end_as_the_digest_does(
     stage: Stage, provider: StubProvider, faults: list[Outcome], state: str, code: str
 ) -> None:
     await stage.device("ada")
@@ -354,15 +394,16 @@ async def test_followers_share_the_end_of_their_leader(
     async with stage.working(provider):
         stage.clock.advance(WINDOW)
         for attempt in range(1, len(faults)):
-            await until(lambda attempt=attempt: len(provider.arrived) == attempt)  # type: ignore[misc]
-            await every(stage, made, "scheduled", "retrying")
+            await tried(stage, provider, attempt)
             stage.clock.advance(11 * SECOND)
-        leader, *followers = await every(stage, made, state)
+        members = await every(stage, made, state)
 
-    for row in followers:
+    (carrier,) = await carriers(stage)
+    for row in members:
         assert (row["last_error_code"], row["held_by"]) == (code, None)
         assert row["settled_at"] is not None
-        assert str(leader["id"]) in steps(row)[-1].detail
+        assert steps(row)[-1].detail == part_of(carrier, "ended with")
+    assert await digests(stage) == ["ended"]
     assert {message.body for message in provider.arrived} == {"a0 a1 a2"}
 
 
@@ -374,10 +415,11 @@ async def test_who_opted_out_hears_of_none_and_each_has_the_reason(
     await refuse(stage.pool, "ada", "comments", "push", stage.clock())
     async with stage.working(provider):
         stage.clock.advance(WINDOW)
-        leader, *followers = await every(stage, made, "skipped")
+        members = await every(stage, made, "skipped")
 
-    assert {row["reason"] for row in (leader, *followers)} == {"opted_out"}
-    assert all(str(leader["id"]) in steps(row)[-1].detail for row in followers)
+    (carrier,) = await carriers(stage)
+    assert {row["reason"] for row in (carrier, *members)} == {"opted_out"}
+    assert {steps(row)[-1].detail for row in members} == {part_of(carrier, "ended with")}
     assert provider.arrived == []
 
 
@@ -419,56 +461,85 @@ async def test_one_device_beyond_its_limit_does_not_end_what_another_gets(
         await stage.pool.execute("update devices set last_seen_at = $1 where id = $2", stage.clock(), phone)
         second = [await comment(stage, f"q{number}", post="Q") for number in range(3)]
         stage.clock.advance(WINDOW)
-        await every(stage, second[1:], "sent")
-        rows = await every(stage, second[:1], "sent", "skipped")
+        await every(stage, second, "sent")
 
-    assert Counter(row["state"] for row in rows) == {"sent": 1, "skipped": 1}
+    assert Counter(row["state"] for row in (await carriers(stage))[1:]) == {"sent": 1, "skipped": 1}
     assert [(message.target, message.body) for message in provider.arrived] == [
         ("phone", "a0"),
         ("tablet", "q0 q1 q2"),
     ]
 
 
-async def test_the_oldest_follower_leads_when_the_leader_is_taken_back(
+async def test_what_is_taken_back_before_the_window_ends_is_not_told(
     stage: Stage, provider: StubProvider
 ) -> None:
     await stage.device("ada")
     made = await comments(stage, 4)
     async with stage.working(provider):
-        await cancel(stage.pool, made[0], stage.clock())
+        assert await cancel(stage.pool, made[0], stage.clock()) == 1
+        assert provider.arrived == []
+        stage.clock.advance(WINDOW)
         await every(stage, made[1:], "sent")
 
     assert [message.body for message in provider.arrived] == ["a1 a2 a3"]
 
 
-async def test_the_others_go_when_the_leader_is_taken_back_between_its_attempts(
+async def test_a_digest_whose_members_are_all_taken_back_is_not_sent(
     stage: Stage, provider: StubProvider
 ) -> None:
     await stage.device("ada")
-    provider.script("ada", Retry("UNAVAILABLE"))
-    made = await comments(stage, 3)
+    made = await comments(stage, 2)
+    for each in made:
+        await cancel(stage.pool, each, stage.clock())
     async with stage.working(provider):
         stage.clock.advance(WINDOW)
-        await until(lambda: len(provider.arrived) == 1)
-        await every(stage, made, "scheduled", "retrying")
-        await cancel(stage.pool, made[0], stage.clock())
-        await every(stage, made[1:], "sent")
 
-    assert [message.body for message in provider.arrived] == ["a0 a1 a2", "a1 a2"]
+        async def ended() -> bool:
+            return await digests(stage) == ["ended"]
+
+        await found(ended)
+        (carrier,) = await carriers(stage)
+        later = await comments(stage, 1, idempotency_key="later")
+        stage.clock.advance(WINDOW)
+        await every(stage, later, "sent")
+
+    assert carrier["state"] == "cancelled"
+    assert [message.body for message in provider.arrived] == ["a0"]
 
 
-async def test_the_others_go_when_the_leader_is_moved_and_it_goes_alone(
-    stage: Stage, provider: StubProvider
-) -> None:
+async def test_one_that_is_moved_goes_alone(stage: Stage, provider: StubProvider) -> None:
     await stage.device("ada")
     made = await comments(stage, 3)
     async with stage.working(provider):
         await reschedule(stage.pool, made[0], stage.clock() + 5 * HOUR, stage.clock())
+        stage.clock.advance(WINDOW)
         await every(stage, made[1:], "sent")
         stage.clock.advance(5 * HOUR + SECOND)
         await every(stage, made, "sent")
 
     assert [message.body for message in provider.arrived] == ["a1 a2", "a0"]
+
+
+async def test_what_comes_while_a_digest_waits_for_the_morning_joins_it(
+    stage: Stage, provider: StubProvider
+) -> None:
+    await stage.device("ada")
+    stage.quiet = QuietHoursSettings(default_timezone="UTC")
+    stage.clock.move_to(NOON + 9 * HOUR + 30 * MINUTE)
+    early = await comment(stage, "early")
+    async with stage.working(provider):
+        stage.clock.advance(WINDOW)
+
+        async def waits() -> bool:
+            (carrier,) = await carriers(stage)
+            return bool(carrier["due_at"] > stage.clock() + 9 * HOUR)
+
+        await found(waits)
+        late = await comment(stage, "late")
+        stage.clock.advance(11 * HOUR)
+        await every(stage, [early, late], "sent")
+
+    assert [message.body for message in provider.arrived] == ["early late"]
 
 
 async def test_what_expired_or_was_replaced_is_not_told(stage: Stage, provider: StubProvider) -> None:
@@ -522,17 +593,14 @@ async def test_several_workers_tell_each_digest_once(stage: Stage, provider: Stu
     assert told == Counter((user, "a0 a1 a2 a3 a4") for user in people)
 
 
-async def test_followers_survive_the_worker_that_took_them_along(
-    stage: Stage, provider: StubProvider
-) -> None:
+async def test_members_survive_the_worker_that_sent_them(stage: Stage, provider: StubProvider) -> None:
     await stage.device("ada")
     provider.hold()
     made = await comments(stage, 4)
     stage.clock.advance(WINDOW)
     async with stage.working(provider, settings=replace(QUICK, stop_seconds=0.01)):
         await until(lambda: len(provider.arrived) == 1)
-    rows = [row for each in made for row in await stage.deliveries(each)]
-    assert all(row["lease"] is not None for row in rows)
+    assert all(row["lease"] is not None for row in await carriers(stage))
     provider.let_go.set()
     async with stage.working(provider):
         stage.clock.advance(31 * SECOND)
@@ -541,31 +609,12 @@ async def test_followers_survive_the_worker_that_took_them_along(
     assert [message.body for message in provider.arrived] == ["a0 a1 a2 a3"] * 2
 
 
-async def test_followers_of_a_leader_that_was_settled_before_a_crash_are_settled_too(
-    stage: Stage, provider: StubProvider
-) -> None:
-    await stage.device("ada")
-    made = await comments(stage, 3)
-    async with stage.working(provider):
-        stage.clock.advance(WINDOW)
-        await every(stage, made, "sent")
-        # As after a crash between settling the leader and its followers.
-        await stage.pool.execute(
-            "update deliveries set state = 'scheduled', held_by = 'digest', due_at = 'infinity',"
-            " settled_at = null where notification_id <> $1",
-            made[0],
-        )
-        await every(stage, made, "sent")
-
-    assert len(provider.arrived) == 1
-
-
 async def test_explain_tells_when_the_digest_leaves(stage: Stage, provider: StubProvider) -> None:
     await stage.device("ada")
     intent = an_intent("ada", type="comment", payload={"author": "x"}, idempotency_key="x")
     explainer = Explainer(
-        Planner(stage.catalog, frozenset({"push"}), {}, stage.toggles),
-        Triage(
+        Planner(stage.catalog, PUSH, {}, stage.toggles),
+        DeliveryRules(
             catalog=stage.catalog,
             providers=frozenset({"fcm"}),
             toggles=stage.toggles,
@@ -586,16 +635,17 @@ async def test_explain_tells_when_the_digest_leaves(stage: Stage, provider: Stub
     assert (outcome, step.rule, step.result, step.until) == ("sent", "digest", "hold", at)
     assert HOUR <= at - now < HOUR + MINUTE
 
-    leading = await stage.accept("ada", type="comment", payload={"author": "y"}, idempotency_key="y")
+    await stage.accept("ada", type="comment", payload={"author": "y"}, idempotency_key="y")
     stage.clock.advance(20 * MINUTE)
-    (leader,) = await stage.deliveries(leading)
-    assert (await explained())[1] == leader["due_at"]
+    (carrier,) = await carriers(stage)
+    assert (await explained())[1] == carrier["due_at"]
 
-    following = await stage.accept("ada", type="comment", payload={"author": "x"}, idempotency_key="x")
+    member = await stage.accept("ada", type="comment", payload={"author": "x"}, idempotency_key="x")
     async with stage.working(provider):
         stage.clock.advance(41 * MINUTE)
-        await every(stage, [following], "sent")
+        await every(stage, [member], "sent")
     async with stage.pool.acquire() as connection:
-        shown = await show(connection, following)
+        shown = await show(connection, member, stage.clock())
     assert shown is not None
-    assert [step.detail for step in shown.deliveries[0].decisions] == [f"sent as part of {leader['id']}"]
+    details = [step.detail for step in shown.deliveries[0].decisions]
+    assert details == [part_of(carrier, "sent as part of")]

@@ -89,7 +89,7 @@ async def test_a_claim_that_meets_a_closing_connection_is_tried_again(
             raise failure
         return await claims.claim(*arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("tocsin.engine.dispatch.claimer.claim", failing_once)
+    monkeypatch.setattr("tocsin.engine.dispatch.lane.claim", failing_once)
     await stage.device("ada")
     async with stage.working(StubProvider()):
         await stage.settled(await stage.accept("ada"), "sent")

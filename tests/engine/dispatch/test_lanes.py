@@ -6,11 +6,13 @@ import pytest
 
 from tests.engine.stage import Stage, StubProvider, a_provider
 from tests.waiting import found, until
+from tocsin.domain.catalog import NotificationType
 from tocsin.domain.delivery.message import Message
 from tocsin.domain.delivery.outcome import Outcome, Rejected
-from tocsin.engine.dispatch.dispatcher import DispatchSettings
-from tocsin.engine.dispatch.fan_out import Target
-from tocsin.engine.dispatch.render import Preparer
+from tocsin.domain.people.profile import Destination
+from tocsin.engine.dispatch.attempt import Attempt
+from tocsin.engine.dispatch.lane import DispatchSettings
+from tocsin.engine.dispatch.render import Renderer
 from tocsin.engine.health.rate_limits import rates_type
 from tocsin.store import toggles
 
@@ -43,6 +45,130 @@ async def test_a_slow_provider_does_not_hold_up_another(stage: Stage) -> None:
     assert await stage.states() == {"sent": 120}
     assert slow.most_at_once == 4
     assert set(slow.counts().values()) == {1}
+
+
+async def test_a_push_starts_in_the_lane_of_its_devices(stage: Stage) -> None:
+    await stage.device("ada", provider="apns")
+    await stage.device("bob", token="bob1")
+    await stage.device("bob", token="bob2")
+    await stage.device("eve", token="eve1")
+    await stage.device("eve", token="eve2", provider="apns")
+    await stage.device("gus", provider="sms")
+
+    rows = await stage.deliveries(await stage.accept("ada", "bob", "eve", "gus", "nobody"))
+
+    assert {row["user_id"]: row["lane"] for row in rows} == {
+        "ada": "apns",
+        "bob": "fcm",
+        "eve": "fanout",
+        "gus": "fanout",
+        "nobody": "fanout",
+    }
+
+
+async def test_the_lane_is_corrected_by_the_devices_of_the_moment(stage: Stage) -> None:
+    phone = await stage.device("ada", token="phone")
+    notification_id = await stage.accept("ada")
+    await stage.pool.execute(
+        "update devices set retired_at = now(), retired_reason = 'replaced' where id = $1", phone
+    )
+    await stage.device("ada", token="iphone", provider="apns")
+    fcm, apns = a_provider("fcm"), a_provider("apns")
+    async with stage.working(fcm, apns):
+        (row,) = await stage.settled(notification_id, "sent")
+
+    assert not fcm.arrived
+    assert (row["lane"], row["attempts"]) == ("apns", 1)
+
+
+async def test_a_person_with_devices_of_several_providers_gets_a_row_in_each_lane(stage: Stage) -> None:
+    await stage.device("ada", token="phone")
+    await stage.device("ada", token="tablet")
+    await stage.device("ada", token="iphone", provider="apns")
+    fcm, apns = a_provider("fcm"), a_provider("apns")
+    async with stage.working(fcm, apns):
+        notification_id = await stage.accept("ada")
+
+        async def all_sent() -> bool:
+            rows = await stage.deliveries(notification_id)
+            return [row["state"] for row in rows] == ["sent"] * 3
+
+        await found(all_sent)
+
+    rows = await stage.deliveries(notification_id)
+    assert sorted((row["lane"], row["provider"]) for row in rows) == [
+        ("apns", "apns"),
+        ("fcm", "fcm"),
+        ("fcm", "fcm"),
+    ]
+    assert set(fcm.counts().values()) == set(apns.counts().values()) == {1}
+
+
+async def test_what_waits_in_a_lane_that_is_gone_is_fanned_out_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tocsin.engine.settle.expiry.EVERY_SECONDS", 0.05)
+    await stage.device("ada", token="old", provider="expo")
+    await stage.device("bob", token="bob", provider="expo")
+    both, one = await stage.accept("ada"), await stage.accept("bob", idempotency_key="bob")
+    await stage.device("ada", token="new")
+    fcm = a_provider("fcm")
+    async with stage.working(fcm):
+        (sent,) = await stage.settled(both, "sent")
+        (skipped,) = await stage.settled(one, "skipped")
+
+    assert sent["lane"] == "fcm"
+    assert skipped["reason"] == "provider_unavailable"
+
+
+async def test_what_waits_for_a_provider_that_is_off_expires_in_time(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tocsin.engine.settle.expiry.EVERY_SECONDS", 0.05)
+    await stage.device("ada")
+    await switch_off(stage, "provider:fcm")
+    async with stage.working(StubProvider()):
+        lasting = await stage.accept("ada", idempotency_key="1")
+        brief = await stage.accept("ada", idempotency_key="2", ttl_seconds=60)
+        stage.clock.advance(timedelta(seconds=61))
+        (expired,) = await stage.settled(brief, "expired")
+        (waiting,) = await stage.deliveries(lasting)
+
+    assert expired["settled_at"] is not None
+    assert waiting["state"] == "pending"
+
+
+async def test_what_a_toggle_holds_expires_in_time(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tocsin.engine.settle.expiry.EVERY_SECONDS", 0.05)
+    await stage.device("ada")
+    await switch_off(stage, "type:fleeting")
+    async with stage.working(StubProvider()):
+        held = await stage.accept("ada", type="fleeting", payload={})
+
+        async def is_held() -> bool:
+            (row,) = await stage.deliveries(held)
+            return bool(row["held_by"])
+
+        await found(is_held)
+        stage.clock.advance(timedelta(hours=2))
+        await stage.settled(held, "expired")
+
+
+async def switch_off(stage: Stage, name: str) -> None:
+    async with stage.pool.acquire() as connection:
+        await toggles.change(connection, name, enabled=False, reason=None, by="ada", now=stage.clock())
+
+
+async def test_a_worker_serves_the_lanes_it_is_given(stage: Stage) -> None:
+    await stage.device("ada")
+    await stage.device("eve", provider="apns")
+    fcm, apns = a_provider("fcm"), a_provider("apns")
+    async with stage.working(fcm, apns, lanes={"apns"}):
+        left, taken = await stage.accept("ada"), await stage.accept("eve", idempotency_key="eve")
+        await stage.settled(taken, "sent")
+
+    assert [row["state"] for row in await stage.deliveries(left)] == ["pending"]
+    assert not fcm.arrived
 
 
 async def test_a_fan_out_keeps_to_what_the_provider_takes_at_once(stage: Stage) -> None:
@@ -156,27 +282,31 @@ async def test_what_waits_for_its_slot_heeds_a_switch(stage: Stage) -> None:
                 connection, "provider:fcm", enabled=False, reason=None, by="ada", now=stage.clock()
             )
 
-        async def set_aside() -> bool:
-            held = await stage.pool.fetchval("select count(*) from deliveries where held_by = 'provider:fcm'")
-            return bool(held + len(provider.arrived) == 20)
+        async def released() -> bool:
+            waiting = await stage.pool.fetchval(
+                "select count(*) from deliveries where lease is null and state <> 'sent'"
+            )
+            return bool(waiting + len(provider.arrived) == 20)
 
-        await found(set_aside)
+        await found(released)
         assert len(provider.arrived) < 15
 
 
 async def test_a_mistake_with_one_delivery_stops_no_worker(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What cannot be dispatched is left to its lease, whichever way it was claimed."""
-    prepare, failed = Preparer.prepare, []
+    """What cannot be dispatched is left to its lease."""
+    render, failed = Renderer.render, []
 
-    def failing(self: Preparer, target: Target) -> Message | Rejected:
-        if target.device.token == "odd":
-            failed.append(target)
+    def failing(
+        self: Renderer, attempt: Attempt, type_: NotificationType, destination: Destination
+    ) -> Message | Rejected:
+        if destination.token == "odd":
+            failed.append(attempt)
             raise RuntimeError("nobody thought of this")
-        return prepare(self, target)
+        return render(self, attempt, type_, destination)
 
-    monkeypatch.setattr(Preparer, "prepare", failing)
+    monkeypatch.setattr(Renderer, "render", failing)
     provider = StubProvider()
     await stage.device("odd")
     await stage.device("ada")

@@ -5,11 +5,12 @@ from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from tests.engine.stage import Stage, StubProvider, an_intent
+from tests.engine.stage import Stage, StubProvider, a_provider, an_intent
 from tests.waiting import found, until
 from tocsin.domain.delivery.message import Message
 from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Retry, Sent
 from tocsin.engine.accept.answers import Accepted
+from tocsin.store import toggles
 from tocsin.store.deliveries.holds import cancel
 
 
@@ -100,18 +101,38 @@ async def test_each_of_two_devices_gets_its_row_in_order(stage: Stage) -> None:
     assert await stage.states() == {"sent": people * each * 2}
 
 
-async def test_neither_device_gets_the_next_before_both_have_this_one(stage: Stage) -> None:
+async def test_a_device_that_has_to_wait_does_not_hold_up_the_other(stage: Stage) -> None:
     await stage.device("user0", token="phone")
     await stage.device("user0", token="tablet")
     (wanted,) = (await accept_in_order(stage, 1, 3)).values()
     provider = Faulty(0.0)
-    provider.script("tablet", *[Retry("UNAVAILABLE")] * 3)
+    provider.script("tablet", Defer("SLOW", timedelta(hours=1), pauses=False))
+    async with stage.working(provider):
+        await until(lambda: len(provider.took["phone"]) == 3)
+        assert [message.target for message in provider.arrived].count("tablet") == 1
+        assert not provider.took["tablet"]
+        await found(lambda: settled(stage, 3))
+        stage.clock.advance(timedelta(hours=2))
+        await all_settled(stage)
 
-    await work(stage, provider)
-
-    order = [message.notification_id for message in provider.arrived]
-    assert order == sorted(order)
     assert provider.took == {"phone": wanted, "tablet": wanted}
+
+
+async def test_a_provider_that_is_down_does_not_hold_up_the_other_devices(stage: Stage) -> None:
+    await stage.device("user0", token="phone")
+    await stage.device("user0", token="iphone", provider="apns")
+    down, up = Faulty(0.0), a_provider("apns")
+    down.script("phone", Defer("QUOTA", timedelta(hours=1)))
+    async with stage.working(down, up):
+        (wanted,) = (await accept_in_order(stage, 1, 3)).values()
+        await until(lambda: len(up.arrived) == 3)
+        assert len(down.arrived) == 1
+        await found(lambda: settled(stage, 3))
+        stage.clock.advance(timedelta(hours=2))
+        await all_settled(stage)
+
+    assert [message.notification_id for message in up.arrived] == wanted
+    assert down.took["phone"] == wanted
 
 
 async def test_a_dead_one_lets_the_next_go(stage: Stage) -> None:
@@ -136,7 +157,9 @@ async def test_a_device_that_is_gone_lets_the_next_go_to_the_other(stage: Stage)
     await work(stage, provider)
 
     assert provider.took == {"phone": wanted[:1], "tablet": wanted}
-    assert await stage.states() == {"sent": 5, "gone": 1}
+    assert await stage.states() == {"sent": 5, "gone": 1, "skipped": 2}
+    reasons = await stage.pool.fetch("select distinct reason from deliveries where state = 'skipped'")
+    assert [row["reason"] for row in reasons] == ["device_lost"]
 
 
 async def test_one_that_was_taken_back_lets_the_next_go(stage: Stage) -> None:
@@ -154,17 +177,70 @@ async def test_one_that_was_taken_back_lets_the_next_go(stage: Stage) -> None:
     assert provider.took["user0"] == [wanted[0], wanted[2]]
 
 
-async def test_what_is_taken_back_at_the_head_of_a_row_lets_the_next_go(stage: Stage) -> None:
+async def test_one_that_is_scheduled_for_later_blocks_nobody(stage: Stage) -> None:
     await stage.device("user0")
     first = await stage.accept(
-        "user0", type="step", payload={}, idempotency_key="1", send_at=stage.clock() + timedelta(hours=1)
+        "user0", type="step", payload={}, idempotency_key="1", send_at=stage.clock() + timedelta(days=300)
     )
     second = await stage.accept("user0", type="step", payload={}, idempotency_key="2")
+    async with stage.working(Faulty(0.0)):
+        await stage.settled(second, "sent")
+        await stage.settled(first, "scheduled")
+
+
+async def test_one_that_a_toggle_holds_blocks_nobody(stage: Stage) -> None:
+    await stage.device("user0")
+    async with stage.working(Faulty(0.0)):
+        async with stage.pool.acquire() as connection:
+            await toggles.change(
+                connection, "type:step", enabled=False, reason=None, by="ops", now=stage.clock()
+            )
+        held = await stage.accept("user0", type="step", payload={}, idempotency_key="1")
+
+        async def is_held() -> bool:
+            (row,) = await stage.deliveries(held)
+            return bool(row["held_by"] == "type:step")
+
+        await found(is_held)
+        other = await stage.accept("user0", type="grouped_step", payload={}, idempotency_key="2")
+        await stage.settled(other, "sent")
+
+
+async def test_types_of_one_ordering_group_arrive_in_order_and_others_do_not_wait(stage: Stage) -> None:
+    await stage.device("user0")
+    provider = Faulty(0.0)
+    provider.script("user0", Defer("SLOW", timedelta(hours=1), pauses=False))
+    async with stage.working(provider):
+        first = await stage.accept("user0", type="step", payload={}, idempotency_key="1")
+        await until(lambda: len(provider.arrived) == 1)
+        second = await stage.accept("user0", type="grouped_step", payload={}, idempotency_key="2")
+        await found(lambda: held_in_order(stage, 1))
+        other = await stage.accept("user0", type="brittle_step", payload={}, idempotency_key="3")
+        await stage.settled(other, "sent")
+        stage.clock.advance(timedelta(hours=2))
+        await stage.settled(second, "sent")
+
+    assert provider.took["user0"] == [other, first, second]
+
+
+async def test_order_is_that_of_the_database_whatever_the_clocks_of_producers(stage: Stage) -> None:
+    """Two API processes whose clocks are seconds apart accept in turn."""
+    await stage.device("user0")
+    made = []
+    for turn in range(4):
+        ahead = timedelta(seconds=2 if turn % 2 else -2)
+        acceptor = stage.an_acceptor(clock=lambda ahead=ahead: stage.clock() + ahead)  # type: ignore[misc]
+        (answer,) = await acceptor.accept(
+            "shop", [an_intent("user0", type="step", payload={}, idempotency_key=f"{turn}")]
+        )
+        assert isinstance(answer, Accepted)
+        made.append(answer.notification_id)
     provider = Faulty(0.0)
     async with stage.working(provider):
-        await found(lambda: held_in_order(stage, 1))
-        assert await cancel(stage.pool, first, stage.clock()) == 1
-        await stage.settled(second, "sent")
+        stage.clock.advance(timedelta(seconds=5))
+        await all_settled(stage)
+
+    assert provider.took["user0"] == made
 
 
 async def test_rows_do_not_wait_for_each_other(stage: Stage) -> None:
@@ -178,6 +254,12 @@ async def test_rows_do_not_wait_for_each_other(stage: Stage) -> None:
         await found(lambda: held_in_order(stage, 2))
 
     assert not provider.took["user0"]
+
+
+async def settled(stage: Stage, count: int) -> bool:
+    """Return whether so many are sent and nothing is under lease, so that the clock may be moved."""
+    leased = await stage.pool.fetchval("select exists (select from deliveries where lease is not null)")
+    return not leased and (await stage.states())["sent"] == count
 
 
 async def held_in_order(stage: Stage, count: int) -> bool:

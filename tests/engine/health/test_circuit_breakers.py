@@ -1,6 +1,7 @@
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.engine.stage import Stage, StubProvider, a_provider, an_intent
@@ -34,14 +35,24 @@ async def in_state(stage: Stage, name: str, state: str) -> dict[str, Any]:
     return await found(look)
 
 
-async def held(stage: Stage, holder: str) -> int:
-    count: int = await stage.pool.fetchval("select count(*) from deliveries where held_by = $1", holder)
-    return count
+async def waiting(stage: Stage, lane: str) -> dict[str, str]:
+    """Return what is due in a lane and never tried, each with the transaction that wrote it last."""
+    rows = await stage.pool.fetch(
+        "select id, xmin::text from deliveries"
+        " where lane = $1 and state = 'pending' and attempts = 0 and lease is null and held_by is null",
+        lane,
+    )
+    return {str(row["id"]): row["xmin"] for row in rows}
 
 
 async def spent(stage: Stage, attempts: int) -> bool:
     """Tell whether the only delivery has so many attempts behind it."""
     return bool(await stage.pool.fetchval("select attempts = $1 from deliveries", attempts))
+
+
+async def released(stage: Stage) -> bool:
+    """Return whether nothing is under lease."""
+    return not await stage.pool.fetchval("select exists (select from deliveries where lease is not null)")
 
 
 async def broken(stage: Stage, provider: StubProvider, people: int = 5) -> None:
@@ -60,16 +71,38 @@ async def test_a_provider_that_keeps_failing_is_left_alone_and_nobody_loses_an_a
         tried = len(provider.arrived)
         await stage.device("ada")
         notification_id = await stage.accept("ada")
-
-        async def waits() -> bool:
-            return await held(stage, "circuit:fcm") == 1
-
-        await found(waits)
+        # By then a lane that claimed in spite of its circuit breaker would have.
+        await stage.device("bob", provider="apns")
+        await stage.settled(await stage.accept("bob", idempotency_key="bob"), "sent")
 
     assert (row["code"], row["provider"], row["openings"]) == ("UNAVAILABLE", "fcm", 1)
     (delivery,) = await stage.deliveries(notification_id)
-    assert (delivery["state"], delivery["attempts"]) == ("scheduled", 0)
+    assert (delivery["state"], delivery["attempts"], delivery["held_by"]) == ("pending", 0, None)
     assert len(provider.arrived) == tried
+
+
+async def test_what_waits_for_a_provider_that_is_down_is_not_touched(stage: Stage) -> None:
+    provider = StubProvider()
+    async with stage.working(
+        provider, health=msgspec.structs.replace(TOUCHY, rest_seconds=0.1, longest_rest_seconds=0.1)
+    ):
+        await broken(stage, provider)
+        await in_state(stage, "fcm", "open")
+        for number in range(50):
+            await stage.device(f"user{number}")
+            provider.script(f"user{number}", *[Retry("UNAVAILABLE")] * 3)
+            await stage.accept(f"user{number}", idempotency_key=f"{number}")
+        before = await waiting(stage, "fcm")
+        arrived = len(provider.arrived)
+        await until(lambda: len(provider.arrived) >= arrived + 5)
+        after = await waiting(stage, "fcm")
+
+        untouched = {each for each, xmin in before.items() if after.get(each) == xmin}
+        # Only what was sent as a probe was written.
+        assert len(untouched) >= len(before) - (len(provider.arrived) - arrived)
+        assert untouched
+        stage.clock.advance(timedelta(hours=2))
+        await until(lambda: len({message.target for message in provider.arrived}) == 55)
 
 
 async def test_after_its_rest_one_message_tries_and_the_rest_follow(stage: Stage) -> None:
@@ -97,7 +130,7 @@ async def test_after_its_rest_one_message_tries_and_the_rest_follow(stage: Stage
     assert (await circuits(stage))["fcm"]["openings"] == 0
 
 
-async def test_a_try_that_fails_lets_it_rest_for_longer(stage: Stage) -> None:
+async def test_a_provider_is_probed_at_a_steady_pace(stage: Stage) -> None:
     provider = StubProvider()
     for number in range(5):
         await stage.device(f"victim{number}")
@@ -115,7 +148,7 @@ async def test_a_try_that_fails_lets_it_rest_for_longer(stage: Stage) -> None:
         second = await found(opened_again)
 
     assert first["retry_at"] - first["changed_at"] == timedelta(seconds=30)
-    assert second["retry_at"] - second["changed_at"] == timedelta(seconds=60)
+    assert second["retry_at"] - second["changed_at"] == timedelta(seconds=30)
 
 
 async def test_a_provider_that_is_seldom_used_is_left_alone_after_a_few_faults_in_a_row(stage: Stage) -> None:
@@ -129,15 +162,15 @@ async def test_a_provider_that_is_seldom_used_is_left_alone_after_a_few_faults_i
             await until(lambda tries=tries: len(provider.arrived) == tries)  # type: ignore[misc]
             await found(lambda tries=tries: spent(stage, tries))  # type: ignore[misc]
             stage.clock.advance(timedelta(seconds=15))
-        row = await in_state(stage, "fcm", "open")
+        circuit = await in_state(stage, "fcm", "open")
         for probes in range(1, 7):
             stage.clock.advance(timedelta(minutes=2))
             await until(lambda probes=probes: len(provider.arrived) >= 4 + probes)  # type: ignore[misc]
-            await found(lambda: held(stage, "circuit:fcm"))
-        (waiting,) = await stage.deliveries(notification_id)
+            await found(lambda: released(stage))
+        (row,) = await stage.deliveries(notification_id)
 
-    assert row["code"] == "UNAVAILABLE"
-    assert (waiting["state"], waiting["attempts"]) == ("retrying", 4)
+    assert circuit["code"] == "UNAVAILABLE"
+    assert (row["state"], row["attempts"]) == ("retrying", 4)
 
 
 async def test_faults_of_a_host_end_what_is_meant_for_it(stage: Stage) -> None:
@@ -145,8 +178,8 @@ async def test_faults_of_a_host_end_what_is_meant_for_it(stage: Stage) -> None:
     hook = Hosts(concurrency=10)
     await stage.device("ada", provider="webhook", token="https://gone.example/hook")
     hook.script("https://gone.example/hook", *[Retry("network_error")] * 20)
-    async with stage.working(hook, channel="webhook"):
-        (answer,) = await stage.an_acceptor(frozenset({"webhook"})).accept(
+    async with stage.working(hook):
+        (answer,) = await stage.an_acceptor({"webhook": ("webhook",)}).accept(
             "shop", [an_intent("ada", type="hook_only", payload={})]
         )
         assert isinstance(answer, Accepted)
@@ -154,6 +187,36 @@ async def test_faults_of_a_host_end_what_is_meant_for_it(stage: Stage) -> None:
             await until(lambda: not hook.at_work)
             stage.clock.advance(timedelta(minutes=10))
         await stage.settled(answer.notification_id, "dead")
+
+
+async def test_a_host_that_is_down_holds_its_own_messages_only(stage: Stage) -> None:
+    hook = Hosts(concurrency=10)
+    acceptor = stage.an_acceptor({"webhook": ("webhook",)})
+
+    async def post(user: str, key: str) -> Any:
+        (answer,) = await acceptor.accept(
+            "shop", [an_intent(user, type="hook_only", payload={}, idempotency_key=key)]
+        )
+        assert isinstance(answer, Accepted)
+        return answer.notification_id
+
+    await stage.device("ada", provider="webhook", token="https://down.example/hook")
+    await stage.device("bob", provider="webhook", token="https://up.example/hook")
+    hook.script("https://down.example/hook", *[Retry("network_error", after=timedelta(hours=1))] * 5)
+    async with stage.working(hook, health=TOUCHY):
+        for number in range(5):
+            await post("ada", f"{number}")
+        await in_state(stage, "webhook/down.example", "open")
+        held = await post("ada", "held")
+
+        async def is_held() -> bool:
+            (row,) = await stage.deliveries(held)
+            return bool(row["held_by"] == "host:webhook/down.example")
+
+        await found(is_held)
+        await stage.settled(await post("bob", "bob"), "sent")
+        stage.clock.advance(timedelta(hours=2))
+        await stage.settled(held, "sent")
 
 
 async def test_the_other_providers_go_on(stage: Stage) -> None:
@@ -166,11 +229,7 @@ async def test_the_other_providers_go_on(stage: Stage) -> None:
             await stage.accept(f"user{number}", idempotency_key=f"{number}")
 
         await until(lambda: len(up.arrived) == 25)
-
-        async def set_aside() -> bool:
-            return await held(stage, "circuit:fcm") == 25
-
-        await found(set_aside)
+        assert len(await waiting(stage, "fcm")) == 25
 
 
 async def test_one_person_on_three_providers_of_which_one_is_down(stage: Stage) -> None:

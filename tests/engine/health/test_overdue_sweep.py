@@ -51,7 +51,7 @@ class Sweeping:
 @pytest.fixture
 def sweeping(pool: Pool, clock: MovableClock) -> Sweeping:
     clock.move_to(NOW)
-    return Sweeping(pool, clock, "push")
+    return Sweeping(pool, clock, "fcm")
 
 
 async def waiting_since(pool: Pool, due_at: datetime, **changes: Any) -> UUID:
@@ -65,7 +65,7 @@ async def test_nothing_is_said_of_what_goes_its_way(pool: Pool, sweeping: Sweepi
     await waiting_since(pool, NOW - 20 * MINUTE, state="sent")
     await pool.execute(
         "update deliveries set due_at = 'infinity' where id = $1",
-        await waiting_since(pool, NOW, held_by="circuit:fcm"),
+        await waiting_since(pool, NOW, held_by="type:other"),
     )
 
     assert await sweeping() == []
@@ -80,9 +80,9 @@ async def test_what_is_late_is_counted_and_told(pool: Pool, sweeping: Sweeping) 
 
     [entry] = await sweeping()
 
-    assert (entry["log_level"], entry["channel"], entry["deliveries"]) == ("warning", "push", 3)
+    assert (entry["log_level"], entry["lane"], entry["deliveries"]) == ("warning", "fcm", 3)
     assert 300 <= entry["oldest_late_seconds"] < 310
-    assert await sweeping.note() == "3 overdue by push, the oldest since 2026-03-02 12:01:00Z"
+    assert await sweeping.note() == "3 overdue in lane fcm, the oldest since 2026-03-02 12:01:00Z"
     assert await sweeping.alarms() == []
 
 
@@ -93,7 +93,7 @@ async def test_a_stall_of_a_quarter_of_an_hour_raises_an_alarm(pool: Pool, sweep
 
     assert levels == [["warning"], ["warning"], ["warning"], ["error"]]
     [alarm] = await sweeping.alarms()
-    assert (alarm.provider, alarm.code) == ("channel:push", "overdue")
+    assert (alarm.provider, alarm.code) == ("lane:fcm", "overdue")
     await pool.execute("update deliveries set state = 'sent'")
     await sweeping()
     assert await sweeping.alarms() == []
@@ -110,22 +110,25 @@ async def test_a_backlog_that_is_worked_off_raises_none(pool: Pool, sweeping: Sw
     assert await sweeping.alarms() == []
 
 
-async def test_a_channel_without_a_provider_is_told(pool: Pool, sweeping: Sweeping) -> None:
-    await waiting_since(pool, NOW - 20 * MINUTE, channel="email")
+async def test_a_lane_without_a_provider_is_told_until_it_is_empty(pool: Pool, sweeping: Sweeping) -> None:
+    await waiting_since(pool, NOW - 20 * MINUTE, lane="smtp")
 
     [entry] = await sweeping()
-    assert "no provider for email is set up: set one up or cancel them" in entry["detail"]
-    assert "no provider for email" in (await sweeping.note() or "")
+    assert "smtp is not configured: configure it or cancel them" in entry["detail"]
+    assert "smtp is not configured" in (await sweeping.note() or "")
     [entry] = await sweeping()
 
     assert entry["log_level"] == "error"
-    assert [alarm.code for alarm in await sweeping.alarms()] == ["channel_unserved"]
+    assert [alarm.code for alarm in await sweeping.alarms()] == ["lane_unserved"]
+    await pool.execute("update deliveries set state = 'cancelled'")
+    assert await sweeping() == []
+    assert await sweeping.alarms() == []
 
 
 async def test_two_workers_sweep_once(pool: Pool, clock: MovableClock) -> None:
     clock.move_to(NOW)
     await waiting_since(pool, NOW)
-    sweeps = [Sweep(pool, frozenset({"push"}), clock) for _ in range(2)]
+    sweeps = [Sweep(pool, frozenset({"fcm"}), clock) for _ in range(2)]
     for sweep in sweeps:
         await sweep._sweep_if_due()
     clock.advance(5 * MINUTE)

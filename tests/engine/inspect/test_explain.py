@@ -7,12 +7,12 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.engine.stage import Stage, StubProvider, an_intent
+from tests.engine.stage import PUSH, Stage, StubProvider, an_intent
 from tests.waiting import found
 from tocsin.domain.limits import LimitsSettings
 from tocsin.domain.timing.quiet_hours import QuietHours, QuietHoursSettings
 from tocsin.engine.accept.planner import Planner
-from tocsin.engine.dispatch.rules import Triage
+from tocsin.engine.dispatch.rules import DeliveryRules
 from tocsin.engine.inspect.explain import Explainer
 from tocsin.wire.notifications import ExplainedRoute, Explanation
 
@@ -34,6 +34,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     hours: int
     earlier: int
     local: bool
+    per_device: int | None
 
 
 situations = st.builds(
@@ -47,12 +48,14 @@ situations = st.builds(
     hours=st.integers(0, 47),
     earlier=st.integers(0, 3),
     local=st.booleans(),
+    per_device=st.sampled_from((None, 1, 2)),
 )
 
 
 async def lay_out(stage: Stage, situation: Situation) -> None:
     await stage.pool.execute(
-        "truncate notifications, deliveries, attempts, devices, users, preferences, limit_counters, tickets"
+        "truncate notifications, deliveries, digests, attempts, devices, users, preferences, limit_counters,"
+        " tickets"
     )
     await stage.pool.execute(
         "insert into users (user_id, timezone, gmt_offset_seconds, allowed_window, updated_at) "
@@ -71,14 +74,14 @@ async def lay_out(stage: Stage, situation: Situation) -> None:
 
 
 def explainer(stage: Stage) -> Explainer:
-    triage = Triage(
+    rules = DeliveryRules(
         catalog=stage.catalog,
         providers=frozenset({"fcm"}),
         toggles=stage.toggles,
         quiet=QuietHours.compile(stage.quiet),
         limits=stage.limits,
     )
-    return Explainer(Planner(stage.catalog, frozenset({"push"}), {}, stage.toggles), triage)
+    return Explainer(Planner(stage.catalog, PUSH, {}, stage.toggles), rules)
 
 
 async def explained(stage: Stage, **changes: Any) -> ExplainedRoute:
@@ -93,7 +96,7 @@ async def explained(stage: Stage, **changes: Any) -> ExplainedRoute:
 @given(situation=situations)
 async def test_explain_agrees_with_what_then_happens(stage: Stage, situation: Situation) -> None:
     stage.quiet = QuietHoursSettings(default_timezone="UTC")
-    stage.limits = LimitsSettings(per_person_per_day=3)
+    stage.limits = LimitsSettings(per_person_per_day=3, per_device_per_day=situation.per_device)
     # Minutes away from any edge, so that the time a step takes cannot carry the case across one.
     stage.clock.move_to(START + timedelta(hours=situation.hours))
     await lay_out(stage, situation)

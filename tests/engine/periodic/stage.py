@@ -48,7 +48,7 @@ class PeriodicStage:
         self.clock: MovableClock = stage.clock
         self.tools = RunTools(
             pool=pool,
-            planner=Planner(stage.catalog, frozenset({"push"}), {}, stage.toggles),
+            planner=Planner(stage.catalog, {"push": ("fcm",)}, {}, stage.toggles),
             lease_for=LEASE,
             clock=stage.clock,
         )

@@ -14,6 +14,7 @@ from tocsin.domain.decide import Step
 from tocsin.domain.delivery.message import Message
 from tocsin.domain.delivery.outcome import Outcome
 from tocsin.engine.accept.answers import Accepted
+from tocsin.engine.inspect.show import show
 from tocsin.store import toggles
 
 STREAM = 400
@@ -66,8 +67,13 @@ async def held_by(stage: Stage, holder: str) -> int:
 
 
 async def at_rest(stage: Stage, holder: str) -> bool:
-    """Tell whether everything that was not sent is held by something."""
+    """Return whether everything that was not sent is held by a toggle, or waits in a lane that is off."""
     states = await stage.states()
+    if holder.startswith("provider:"):
+        waiting: int = await stage.pool.fetchval(
+            "select count(*) from deliveries where state <> 'sent' and lease is null and held_by is null"
+        )
+        return states["sent"] + waiting == STREAM
     return states["sent"] + await held_by(stage, holder) == STREAM
 
 
@@ -151,10 +157,17 @@ async def test_a_provider_that_is_off_holds_only_what_goes_by_it(stage: Stage) -
     await stage.device("ada", token="tablet", provider="other")
     await switch(stage, "provider:fcm", enabled=False)
     async with stage.working(fcm, other):
-        notification_id = await stage.accept("ada")
+        acceptor = stage.an_acceptor({"push": ("fcm", "other")})
+        (answer,) = await acceptor.accept("shop", [an_intent("ada")])
+        assert isinstance(answer, Accepted)
+        notification_id = answer.notification_id
         await until(lambda: len(other.arrived) == 1)
-        await found(lambda: held_by(stage, "provider:fcm"))
         assert not fcm.arrived
+        async with stage.pool.acquire() as connection:
+            shown = await show(connection, notification_id, stage.clock())
+        assert shown is not None
+        reasons = {each.provider: each.waiting_for for each in shown.deliveries}
+        assert reasons[None] == "provider:fcm is switched off"
         await switch(stage, "provider:fcm", enabled=True)
         await stage.settled(notification_id, "sent")
 
@@ -162,7 +175,7 @@ async def test_a_provider_that_is_off_holds_only_what_goes_by_it(stage: Stage) -
     assert [message.target for message in other.arrived] == ["tablet"]
 
 
-@pytest.mark.parametrize("name", ["type:plain", "channel:push", "provider:fcm"])
+@pytest.mark.parametrize("name", ["type:plain", "channel:push"])
 async def test_a_delivery_tells_that_it_was_held_and_by_what(stage: Stage, name: str) -> None:
     provider = StubProvider()
     await stage.device("ada")

@@ -79,7 +79,7 @@ class Tocsin:
         self.clock = MovableClock()
 
     def relay(self, settings: OutboxSettings, name: str = "shop", pool: Pool | None = None) -> Relay:
-        planner = Planner(self.catalog, frozenset({"push"}), {}, Toggles())
+        planner = Planner(self.catalog, {"push": ("fcm",)}, {}, Toggles())
         used = self.pool if pool is None else pool
         rows = RowAcceptor(
             name,

@@ -162,8 +162,8 @@ def test_a_name_of_another_section_is_refused(installing: Installing) -> None:
 async def test_it_is_built_with_its_settings_and_its_secret(pool: Pool) -> None:
     settings = load_settings(CONFIGURED, Path("/dev/null"))
     secrets = await kept_secrets(settings, pool)
-    async with open_providers(settings, secrets) as channels:
-        provider: Provider = channels["push"]["pigeon"]
+    async with open_providers(settings, secrets) as providers:
+        provider: Provider = providers["pigeon"]
 
         assert isinstance(provider, PigeonProvider)
         assert (provider.concurrency, provider.ring, repr(secrets)) == (3, "ring", "Secrets(…)")

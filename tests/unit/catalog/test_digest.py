@@ -8,7 +8,7 @@ import pytest
 from tocsin.catalog.check import check
 from tocsin.catalog.load import load_catalog
 from tocsin.domain.catalog import Digest
-from tocsin.domain.digest import collected_by, digest_payload
+from tocsin.domain.digest import digest_group, digest_payload
 
 TYPE = """\
 comment:
@@ -126,17 +126,17 @@ def test_names_of_a_digest_are_unknown_elsewhere(tmp_path: Path) -> None:
     assert found(files) == [(f"{BODY}:1", "unknown_variable")]
 
 
-def test_what_it_is_collected_by_is_short_and_tells_values_and_versions_apart(tmp_path: Path) -> None:
+def test_what_it_is_digest_group_is_short_and_tells_values_and_versions_apart(tmp_path: Path) -> None:
     catalog = load_catalog(folder(tmp_path, {}))
     type_ = catalog.types["comment"]
     long = "x" * 50_000
 
     names = [
-        collected_by(type_, {"author": "Ada", "post": post})
+        digest_group(type_, {"author": "Ada", "post": post})
         for post in ("1", "2", "null", long, f"{long}x", 1, None)
     ]
 
     assert len({*names}) == len(names)
     assert all(name is not None and len(name) < 100 for name in names)
-    assert collected_by(type_, {"post": "1", "author": "Bob"}) == names[0]
-    assert collected_by(type_, {"author": "Ada"}) == names[-1]
+    assert digest_group(type_, {"post": "1", "author": "Bob"}) == names[0]
+    assert digest_group(type_, {"author": "Ada"}) == names[-1]

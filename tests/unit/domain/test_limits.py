@@ -7,8 +7,16 @@ import msgspec
 import pytest
 
 from tocsin.domain.catalog import NotificationType, Policies, Throttle
+from tocsin.domain.decide import Skip, Step, Wait
 from tocsin.domain.delivery.reasons import Reason
-from tocsin.domain.limits import Allowance, LimitsSettings, device_allowances, person_allowances
+from tocsin.domain.limits import (
+    Allowance,
+    Beyond,
+    LimitsSettings,
+    device_allowances,
+    limit_verdict,
+    person_allowances,
+)
 
 NOW = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
 ISTANBUL = ZoneInfo("Europe/Istanbul")
@@ -16,7 +24,7 @@ MIDNIGHT = datetime(2026, 1, 15, 21, 0, tzinfo=UTC)
 PHONE = UUID(int=7)
 
 
-def kind(throttle: Throttle | None = None) -> NotificationType:
+def comment(throttle: Throttle | None = None) -> NotificationType:
     return NotificationType(
         name="comment",
         version=1,
@@ -29,7 +37,7 @@ def kind(throttle: Throttle | None = None) -> NotificationType:
 
 
 def of_person(throttle: Throttle | None = None, **settings: Any) -> list[Allowance]:
-    return list(person_allowances(LimitsSettings(**settings), kind(throttle), "ada", ISTANBUL, NOW))
+    return list(person_allowances(LimitsSettings(**settings), comment(throttle), "ada", ISTANBUL, NOW))
 
 
 def test_nothing_set_counts_nothing() -> None:
@@ -117,3 +125,26 @@ def test_everything_that_is_set_counts() -> None:
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(settings, LimitsSettings)
+
+
+def full(beyond: Beyond) -> Allowance:
+    return Allowance(
+        key="type:comment:ada",
+        limit=2,
+        ends_at=MIDNIGHT,
+        reason=Reason.THROTTLED,
+        beyond=beyond,
+        detail="2 of comment in 1h",
+    )
+
+
+def test_one_too_many_is_skipped_with_the_reason_of_its_limit() -> None:
+    step = Step(rule="limit", result="skip", detail="2 of comment in 1h", at=NOW)
+
+    assert limit_verdict(full("skip"), NOW) == Skip((step,), Reason.THROTTLED)
+
+
+def test_one_too_many_waits_until_the_window_ends_where_the_limit_defers() -> None:
+    step = Step(rule="limit", result="hold", detail="2 of comment in 1h", at=NOW, until=MIDNIGHT)
+
+    assert limit_verdict(full("defer"), NOW) == Wait((step,), MIDNIGHT)

@@ -1,41 +1,56 @@
 from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
 
 from structlog.testing import capture_logs
 
 from tocsin.domain.catalog import NotificationType
-from tocsin.domain.decide import Case, Person
+from tocsin.domain.decide import Facts
+from tocsin.domain.people.profile import Destination, RecipientProfile
 from tocsin.domain.timing.quiet_hours import QuietHours, QuietHoursSettings
-from tocsin.engine.dispatch.malformed import note_oddities
+from tocsin.engine.dispatch.malformed import warn_of_malformed
 
 QUIET = QuietHours.compile(QuietHoursSettings())
-KIND = NotificationType(
+NEWS = NotificationType(
     name="news", version=1, category="news", channels=("push",), default_locale="en", payload_schema={}
 )
 
 
-def case(**person: object) -> Case:
-    known = Person(**person)  # type: ignore[arg-type]
-    return Case(kind=KIND, channel="push", now=datetime(2026, 1, 1, tzinfo=UTC), person=known)
+def facts(**known: Any) -> Facts:
+    profile = RecipientProfile(**known)
+    return Facts(type=NEWS, channel="push", now=datetime(2026, 1, 1, tzinfo=UTC), profile=profile)
 
 
-def test_an_unknown_zone_is_told_of_once_a_person() -> None:
+def test_an_unknown_zone_is_logged_once_for_each_person() -> None:
     with capture_logs() as logs:
         for _ in range(3):
-            note_oddities("ada-of-the-zone", case(timezone="Nowhere/Else"), QUIET)
+            warn_of_malformed("ada-of-the-zone", facts(timezone="Nowhere/Else"), QUIET)
 
-    assert [(log["unknown"], log["used"]) for log in logs] == [(["Nowhere/Else"], "UTC")]
+    assert [(log["event"], log["user_id"], log["unknown"], log["used"]) for log in logs] == [
+        ("time zone ignored", "ada-of-the-zone", ["Nowhere/Else"], "UTC")
+    ]
 
 
-def test_unreadable_preferences_are_told_of_once_a_person_and_category() -> None:
+def test_an_unknown_zone_of_a_device_is_logged_too() -> None:
+    phone = Destination(UUID(int=1), "token", "fcm", "android", timezone="Mars/Olympus")
+    with capture_logs() as logs:
+        warn_of_malformed("ada-of-the-phone", facts(devices=(phone,), timezone="Europe/Istanbul"), QUIET)
+
+    assert [(log["unknown"], log["used"]) for log in logs] == [(["Mars/Olympus"], "Europe/Istanbul")]
+
+
+def test_unreadable_preferences_are_logged_once_for_each_person_and_category() -> None:
     with capture_logs() as logs:
         for _ in range(3):
-            note_oddities("ada-of-the-choices", case(choices={"news": "odd"}), QUIET)
+            warn_of_malformed("ada-of-the-choices", facts(choices={"news": "odd"}), QUIET)
 
-    assert [log["category"] for log in logs] == ["news"]
+    assert [(log["event"], log["user_id"], log["category"]) for log in logs] == [
+        ("preferences ignored", "ada-of-the-choices", "news")
+    ]
 
 
-def test_what_is_in_order_is_not_told_of() -> None:
+def test_values_that_can_be_used_are_not_logged() -> None:
     with capture_logs() as logs:
-        note_oddities("ada", case(timezone="Europe/Istanbul", choices={"news": {"push": False}}), QUIET)
+        warn_of_malformed("ada", facts(timezone="Europe/Istanbul", choices={"news": {"push": False}}), QUIET)
 
     assert logs == []

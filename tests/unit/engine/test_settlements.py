@@ -1,29 +1,36 @@
-from datetime import UTC, datetime, timedelta
-from typing import Literal
+from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
+from tests.unit.engine.attempts import LEASE, NOW, PHONE, SECOND, STEP, THREE, TRIED, an_attempt
 from tocsin.domain.catalog import Policies
-from tocsin.domain.decide import Hold, Person, Skip, Step
+from tocsin.domain.decide import Cancel, Expire, Hold, Refusal, Skip, Step, Wait
 from tocsin.domain.delivery.backoff import Exponential, Ladder
+from tocsin.domain.delivery.held_by import HeldByDigest, HeldByHost, HeldByOrder, HeldByToggle
 from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
 from tocsin.domain.delivery.reasons import Reason
-from tocsin.domain.delivery.states import CLAIMED, State, may_become
-from tocsin.domain.ids import LeaseId, uuid7
-from tocsin.engine.dispatch.attempt import Aim, aim_at
-from tocsin.engine.settle.settlements import LEASE_EXPIRED, buried, ended, held, settlement, skipped
-from tocsin.store.deliveries.claim import ClaimedDelivery, ReachedDevice
-from tocsin.store.deliveries.settle import SentDelivery, UnsentDelivery
+from tocsin.domain.delivery.states import CLAIMED, TRANSITIONS, State
+from tocsin.domain.people.profile import Destination
+from tocsin.domain.toggles import TypeToggle
+from tocsin.engine.dispatch.attempt import Attempt
+from tocsin.engine.settle.settlements import (
+    LEASE_EXPIRED,
+    settle_dead,
+    settle_empty_digest,
+    settle_outcome,
+    settle_refusal,
+    settle_untried,
+)
+from tocsin.store.deliveries.settle import SentDelivery, Settlement, UnsentDelivery
 
-NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-TRIED = NOW - timedelta(seconds=2)
-SECOND = timedelta(seconds=1)
-LEASE = LeaseId(UUID(int=7))
-THREE = Policies(attempts={"push": 3}, backoff=Ladder((SECOND, 10 * SECOND)))
+MAILBOX = Destination(None, "Ada@Example.org", "smtp", "email")
+DIGEST = UUID(int=8)
 
 waits = st.timedeltas(min_value=timedelta(), max_value=timedelta(days=1))
 words = st.text(max_size=700)
@@ -32,7 +39,7 @@ outcomes: st.SearchStrategy[Outcome] = st.one_of(
     st.builds(Retry, words, words, st.none() | waits),
     st.builds(Defer, words, waits, words, st.booleans(), st.booleans()),
     st.builds(Rejected, words, words, st.booleans()),
-    st.builds(Gone, words, words),
+    st.builds(Gone, words, words, st.none() | st.just(TRIED) | st.just(NOW - timedelta(days=1))),
 )
 policies = st.builds(
     Policies,
@@ -42,80 +49,31 @@ policies = st.builds(
 randoms = st.floats(0, 1, exclude_max=True)
 
 
-PHONE = ReachedDevice(
-    id=uuid7(),
-    token="token",
-    provider="fcm",
-    platform="android",
-    locale=None,
-    timezone=None,
-    last_seen_at=NOW,
-)
-STEP = Step(rule="toggle", result="pass", detail="switched on", at=NOW)
-
-
-def aimed(attempts: int = 0, *, rescued: bool = False) -> Aim:
-    claimed = ClaimedDelivery(
-        id=uuid7(),
-        notification_id=uuid7(),
-        channel="push",
-        due_at=NOW,
-        attempts=attempts,
-        rescued=rescued,
-        behind=False,
-        superseded=False,
-        user_id="ada",
-        address=None,
-        device_id=None,
-        ordering_key=None,
-        reserved=False,
-        digest_key=None,
-        digest_id=None,
-        type="t",
-        version=1,
-        payload="{}",
-        collapse_key=None,
-        expires_at=None,
-        send_at_local=None,
-        accepted_at=NOW,
-        cancelled=False,
-        producer="p",
-        request_id=None,
-        trace_id=None,
-        mailbox=None,
-        suppressed=False,
-        fallback_for=None,
-        confirmed=False,
-        awaited_at=None,
-        person=Person(),
-        locale=None,
-        devices=(PHONE,),
-    )
-    return aim_at(claimed, LEASE, (STEP,), PHONE)
-
-
 def judge(
-    outcome: Outcome, attempts: int = 0, policies: Policies = THREE, random: float = 0.5
-) -> SentDelivery | UnsentDelivery:
-    return settlement(aimed(attempts), outcome, policies=policies, tried_at=TRIED, now=NOW, random=random)
+    outcome: Outcome, attempts: int = 0, policies: Policies = THREE, random: float = 0.5, **changes: Any
+) -> Settlement:
+    return settle_outcome(an_attempt(attempts, policies, **changes), outcome, now=NOW, random=random)
 
 
-def unsent(outcome: Outcome, attempts: int = 0, random: float = 0.5) -> UnsentDelivery:
-    settled = judge(outcome, attempts, random=random)
+def unsent(outcome: Outcome, attempts: int = 0, random: float = 0.5, **changes: Any) -> UnsentDelivery:
+    settled = judge(outcome, attempts, random=random, **changes)
     assert isinstance(settled, UnsentDelivery)
     return settled
 
 
-@given(outcomes, st.integers(0, 12), policies, randoms)
-def test_every_settlement_is_a_legal_transition(
-    outcome: Outcome, attempts: int, policies: Policies, random: float
-) -> None:
-    settled = judge(outcome, attempts, policies, random)
-    target = State.SENT if isinstance(settled, SentDelivery) else settled.state
-    # A delivery is retrying only after a spent attempt; under lease it is pending or retrying.
-    possible = CLAIMED if attempts else {State.PENDING}
+def stored_steps(settled: Settlement) -> list[Step]:
+    return msgspec.json.decode(settled.decisions or "[]", type=list[Step])
 
-    assert all(may_become(state, target) for state in possible)
+
+@given(outcomes, st.integers(0, 12), st.sampled_from(sorted(CLAIMED)), policies, randoms)
+def test_every_settlement_is_a_legal_transition(
+    outcome: Outcome, attempts: int, state: State, policies: Policies, random: float
+) -> None:
+    # Any state under lease comes with any number of attempts: a deferral spends none, a lost lease does.
+    settled = judge(outcome, attempts, policies, random, retrying=state is State.RETRYING)
+    target = State.SENT if isinstance(settled, SentDelivery) else settled.state
+
+    assert target in TRANSITIONS[state]
 
 
 @given(outcomes, st.integers(0, 12), policies, randoms)
@@ -142,74 +100,114 @@ def test_what_is_written_of_an_answer_can_be_stored(outcome: Outcome) -> None:
         assert text is None or ("\x00" not in text and len(text.encode()) < 4_000)
 
 
+REFUSALS: list[tuple[Refusal, State, str | None]] = [
+    (Expire(()), State.EXPIRED, None),
+    (Cancel(()), State.CANCELLED, None),
+    (Skip((), Reason.OPTED_OUT), State.SKIPPED, "opted_out"),
+    (Skip((), Reason.COLLAPSED), State.SKIPPED, "collapsed"),
+    (Skip((), Reason.NO_DEVICE), State.SKIPPED, "no_device"),
+]
+
+
+@pytest.mark.parametrize("attempts", [0, 1])
 @pytest.mark.parametrize("state", sorted(CLAIMED))
-def test_what_is_settled_untried_is_a_legal_transition(state: State) -> None:
-    aim = aimed(1 if state is State.RETRYING else 0, rescued=True)
-    untried = [
-        skipped(aim, Reason.NO_DEVICE, NOW),
-        ended(aim, Skip((), "expired"), NOW),
-        ended(aim, Skip((), "cancelled"), NOW),
-        ended(aim, Skip((), Reason.OPTED_OUT), NOW),
-        held(aim, Hold((), held_by="order"), NOW),
-        held(aim, Hold((), until=NOW + SECOND), NOW),
-        buried(aim, NOW),
+def test_what_is_settled_untried_is_a_legal_transition_and_spends_no_attempt(
+    state: State, attempts: int
+) -> None:
+    def claimed() -> Attempt:
+        return an_attempt(attempts, retrying=state is State.RETRYING)
+
+    settlements = [
+        *(settle_refusal(claimed(), refusal, NOW) for refusal, *_ in REFUSALS),
+        settle_refusal(claimed(), Hold((), HeldByOrder()), NOW),
+        settle_refusal(claimed(), Wait((), NOW + SECOND), NOW),
+        settle_untried(claimed(), NOW),
+        settle_empty_digest(claimed(), NOW),
+        settle_dead(claimed(), NOW),
     ]
 
-    for settled in untried:
-        assert may_become(state, settled.state)
+    for settled in settlements:
+        assert settled.state in TRANSITIONS[state]
         assert settled.spent == 0
 
 
+@pytest.mark.parametrize(("refusal", "state", "reason"), REFUSALS)
+def test_an_end_is_a_state_of_its_own_or_a_skip_with_its_reason(
+    refusal: Refusal, state: State, reason: str | None
+) -> None:
+    settled = settle_refusal(an_attempt(), refusal, NOW)
+
+    assert (settled.state, settled.reason, settled.outcome, settled.due_at) == (state, reason, None, None)
+    assert (settled.held_by, settled.device_id, settled.provider, settled.code) == (None, None, None, None)
+
+
+@pytest.mark.parametrize(("retrying", "state"), [(False, State.SCHEDULED), (True, State.RETRYING)])
 @pytest.mark.parametrize(
-    ("reason", "state", "kept"),
+    ("refusal", "due_at", "held_by"),
     [
-        ("expired", State.EXPIRED, None),
-        ("cancelled", State.CANCELLED, None),
-        (Reason.OPTED_OUT, State.SKIPPED, "opted_out"),
-        (Reason.COLLAPSED, State.SKIPPED, "collapsed"),
+        (Wait((), NOW + SECOND), NOW + SECOND, None),
+        (Hold((), HeldByToggle(TypeToggle("t"))), None, "type:t"),
+        (Hold((), HeldByOrder()), None, "order"),
+        (Hold((), HeldByDigest()), None, "digest"),
+        (Hold((), HeldByHost("webhook/shop.example")), None, "host:webhook/shop.example"),
     ],
 )
-def test_an_end_is_a_state_of_its_own_or_a_skip_with_its_reason(
-    reason: Reason | Literal["cancelled", "expired"], state: State, kept: str | None
+def test_what_is_held_waits_for_its_time_or_for_its_holder(
+    refusal: Refusal, due_at: datetime | None, held_by: str | None, *, retrying: bool, state: State
 ) -> None:
-    settled = ended(aimed(), Skip((), reason), NOW)
+    settled = settle_refusal(an_attempt(retrying=retrying), refusal, NOW)
 
-    assert (settled.state, settled.reason, settled.outcome, settled.due_at) == (state, kept, None, None)
-
-
-@pytest.mark.parametrize(("attempts", "state"), [(0, State.SCHEDULED), (2, State.RETRYING)])
-@pytest.mark.parametrize("hold", [Hold((), until=NOW + SECOND), Hold((), held_by="type:t")])
-def test_what_is_held_waits_for_its_time_or_for_its_holder(hold: Hold, attempts: int, state: State) -> None:
-    settled = held(aimed(attempts), hold, NOW)
-
-    assert (settled.state, settled.due_at, settled.held_by) == (state, hold.until, hold.held_by)
+    assert (settled.state, settled.due_at, settled.held_by) == (state, due_at, held_by)
     assert (settled.outcome, settled.device_id) == (None, None)
+    assert stored_steps(settled) == [STEP]
+
+
+@pytest.mark.parametrize(("retrying", "state"), [(False, State.SCHEDULED), (True, State.RETRYING)])
+def test_what_was_not_tried_is_due_again_at_once_and_leaves_no_decision(
+    *, retrying: bool, state: State
+) -> None:
+    settled = settle_untried(an_attempt(retrying=retrying), NOW)
+
+    assert (settled.state, settled.due_at, settled.held_by) == (state, NOW, None)
+    # It is decided again when it is claimed next.
+    assert (settled.decisions, settled.outcome, settled.code) == (None, None, None)
+
+
+def test_a_digest_without_members_is_cancelled_and_records_why() -> None:
+    settled = settle_empty_digest(an_attempt(digest_id=DIGEST), NOW)
+
+    assert (settled.state, settled.reason, settled.digest_id) == (State.CANCELLED, None, DIGEST)
+    assert stored_steps(settled) == [
+        STEP,
+        Step(rule="digest", result="skip", detail="no member is left to send", at=NOW),
+    ]
 
 
 @given(outcomes)
-def test_every_settlement_tells_how_it_came_to_that_and_at_which_device(outcome: Outcome) -> None:
+def test_every_settlement_records_how_it_was_decided_and_for_which_device(outcome: Outcome) -> None:
     settled = judge(outcome)
 
-    assert settled.decisions is not None
-    assert msgspec.json.decode(settled.decisions, type=list[Step]) == [STEP]
-    assert (settled.device_id, settled.provider) == (PHONE.id, "fcm")
+    assert stored_steps(settled) == [STEP]
+    assert (settled.lease, settled.device_id, settled.provider) == (LEASE, PHONE.id, "fcm")
 
 
-def test_a_sibling_begins_with_no_attempts() -> None:
-    sibling_id = uuid7()
-    original = aimed(2).names
-    assert original is not None
+@given(outcome=outcomes, reserved=st.booleans())
+def test_every_settlement_keeps_its_digest_and_its_place_within_the_limits(
+    outcome: Outcome, *, reserved: bool
+) -> None:
+    settled = judge(outcome, digest_id=DIGEST, reserved=reserved)
 
-    sibling = aim_at(original, LEASE, (), PHONE, sibling_id)
+    assert settled.digest_id == DIGEST
+    if isinstance(settled, UnsentDelivery):
+        assert settled.reserved == reserved
 
-    assert (sibling.id, sibling.attempts, sibling.decisions) == (sibling_id, 0, None)
 
-
-def test_a_sent_delivery_keeps_the_name_its_provider_gave_it() -> None:
-    settled = judge(Sent("m-1"))
+def test_a_sent_delivery_keeps_the_id_its_provider_returned_and_when_to_ask_for_its_receipt() -> None:
+    settled = settle_outcome(an_attempt(), Sent("m-1"), now=NOW, random=0.5, ask_at=NOW + SECOND)
 
     assert isinstance(settled, SentDelivery)
     assert (settled.lease, settled.provider, settled.message_id) == (LEASE, "fcm", "m-1")
+    assert (settled.ask_at, settled.device_id) == (NOW + SECOND, PHONE.id)
 
 
 @pytest.mark.parametrize(
@@ -226,9 +224,16 @@ def test_a_retry_spends_an_attempt_until_the_policy_has_no_more(
 ) -> None:
     settled = unsent(Retry("UNAVAILABLE", "busy"), attempts)
 
-    assert (settled.state, settled.spent) == (state, 1)
+    assert (settled.state, settled.spent, settled.tried_at) == (state, 1, TRIED)
     assert settled.due_at == (NOW + wait if wait else None)
     assert (settled.outcome, settled.code, settled.detail) == ("retry", "UNAVAILABLE", "busy")
+
+
+def test_a_type_that_is_not_in_the_catalog_any_more_is_retried_by_the_default_policies() -> None:
+    last = Policies().attempts_for("push") - 1
+
+    assert unsent(Retry("c"), last - 1, type=None).state is State.RETRYING
+    assert unsent(Retry("c"), last, type=None).state is State.DEAD
 
 
 def test_a_provider_may_ask_for_more_time_than_the_backoff_but_not_for_less() -> None:
@@ -236,13 +241,12 @@ def test_a_provider_may_ask_for_more_time_than_the_backoff_but_not_for_less() ->
     assert unsent(Retry("c", after=timedelta(milliseconds=1))).due_at == NOW + SECOND
 
 
-@pytest.mark.parametrize(
-    ("attempts", "state"), [(0, State.SCHEDULED), (1, State.RETRYING), (99, State.RETRYING)]
-)
-def test_a_deferral_spends_no_attempt(attempts: int, state: State) -> None:
+@pytest.mark.parametrize("attempts", [0, 1, 99])
+def test_a_deferral_spends_no_attempt(attempts: int) -> None:
     settled = unsent(Defer("QUOTA_EXCEEDED", 60 * SECOND), attempts)
 
-    assert (settled.state, settled.spent, settled.retire) == (state, 0, None)
+    assert (settled.state, settled.spent, settled.retire) == (State.RETRYING, 0, None)
+    assert (settled.outcome, settled.code, settled.tried_at) == ("defer", "QUOTA_EXCEEDED", NOW)
 
 
 @given(randoms)
@@ -260,6 +264,47 @@ def test_a_device_is_retired_when_gone_or_quarantined_and_never_else() -> None:
         assert unsent(outcome).retire is None
 
 
+def test_a_quarantined_device_raises_an_alarm() -> None:
+    with capture_logs() as logs:
+        unsent(Rejected("SENDER_ID_MISMATCH", quarantine=True))
+
+    alarms = [log for log in logs if log.get("alarm")]
+    assert [(log["event"], log["code"], log["log_level"]) for log in alarms] == [
+        ("device quarantined", "SENDER_ID_MISMATCH", "error")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("since", "state"),
+    [
+        (None, State.GONE),
+        (NOW - timedelta(minutes=30), State.GONE),
+        (PHONE.last_seen_at, State.GONE),
+        (NOW - timedelta(hours=2), State.RETRYING),
+    ],
+)
+def test_a_device_that_registered_again_since_it_was_gone_is_tried_again(
+    since: datetime | None, state: State
+) -> None:
+    settled = unsent(Gone("Unregistered", since=since))
+
+    assert settled.state is state
+    if state is State.GONE:
+        assert (settled.code, settled.gone_since) == ("Unregistered", since)
+    else:
+        assert (settled.code, settled.retire, settled.gone_since) == ("registered_again", None, None)
+
+
+def test_only_a_mailbox_that_is_gone_is_suppressed() -> None:
+    mail: dict[str, Any] = {"channel": "email", "destination": MAILBOX}
+
+    gone = unsent(Gone("5.1.1"), **mail)
+    assert (gone.suppress, gone.provider, gone.device_id) == ("Ada@Example.org", "smtp", None)
+    for outcome in (Rejected("c"), Retry("c"), Defer("c", SECOND)):
+        assert unsent(outcome, **mail).suppress is None
+    assert unsent(Gone("UNREGISTERED")).suppress is None
+
+
 @pytest.mark.parametrize(("outcome", "state"), [(Gone("c"), State.GONE), (Rejected("c"), State.REJECTED)])
 def test_a_final_answer_spends_its_attempt(outcome: Outcome, state: State) -> None:
     settled = unsent(outcome)
@@ -267,13 +312,26 @@ def test_a_final_answer_spends_its_attempt(outcome: Outcome, state: State) -> No
     assert (settled.state, settled.spent, settled.tried_at) == (state, 1, TRIED)
 
 
-def test_a_delivery_whose_workers_died_tells_so() -> None:
-    settled = buried(aimed(5, rescued=True), NOW)
+def test_a_delivery_whose_workers_died_records_it() -> None:
+    settled = settle_dead(an_attempt(5, destination=None, tried_at=None), NOW)
 
     assert (settled.state, settled.code, settled.outcome) == (State.DEAD, LEASE_EXPIRED, "retry")
+    assert (settled.spent, settled.tried_at, settled.device_id) == (0, NOW, None)
 
 
-def test_a_skipped_delivery_has_its_reason_and_no_attempt() -> None:
-    settled = skipped(aimed(), Reason.NO_DEVICE, NOW)
+@pytest.mark.parametrize(
+    ("settle", "event"),
+    [
+        (lambda attempt: settle_outcome(attempt, Retry("c", "d"), now=NOW, random=0.5), "attempt failed"),
+        (lambda attempt: settle_refusal(attempt, Hold((), HeldByOrder()), NOW), "delivery not sent"),
+    ],
+)
+def test_what_is_not_sent_is_logged_with_everything_that_names_it(settle: Any, event: str) -> None:
+    attempt = an_attempt()
+    with capture_logs() as logs:
+        settled = settle(attempt)
 
-    assert (settled.state, settled.reason, settled.outcome) == (State.SKIPPED, Reason.NO_DEVICE, None)
+    (log,) = logs
+    assert (log["event"], log["delivery_id"]) == (event, str(attempt.id))
+    assert attempt.log_fields().items() <= log.items()
+    assert (log["state"], log["held_by"], log["code"]) == (settled.state, settled.held_by, settled.code)

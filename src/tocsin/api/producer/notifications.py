@@ -99,7 +99,7 @@ async def accept_batch(request: ApiRequest) -> BatchResults:
 async def show_notification(request: ApiRequest, notification_id: UUID) -> Notification:
     """Return a notification to its producer or to an operator."""
     async with request.pool.acquire() as connection:
-        shown = await show(connection, notification_id)
+        shown = await show(connection, notification_id, request.now())
     if shown is None or not request.holder.may_see(shown.producer):
         raise ProblemError(NOT_FOUND, "There is no such notification.")
     return shown

@@ -7,7 +7,7 @@ import typer
 from tocsin.cli.access import with_pool
 from tocsin.cli.notifications.intents import Producer, with_intent_options
 from tocsin.cli.output import AsJson, complain, console, errors, print_json
-from tocsin.compose import channels, known_toggles, planner, read_catalog
+from tocsin.compose import known_toggles, planner, providers_by_channel, read_catalog
 from tocsin.domain.errors import FaultsError
 from tocsin.domain.intent import Intent
 from tocsin.engine.accept.acceptor import Acceptor
@@ -33,7 +33,7 @@ def send(
 
 
 async def _accept(settings: Settings, pool: Pool, producer: str, intent: Intent) -> Answer:
-    if not channels(settings):
+    if not providers_by_channel(settings):
         errors.print(
             "warning: no provider is set up in this shell, so every delivery will be skipped as "
             "channel_unavailable; give this command the settings that the server has.",

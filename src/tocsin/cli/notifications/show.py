@@ -8,6 +8,7 @@ import typer
 from tocsin.cli.access import with_pool
 from tocsin.cli.notifications.timeline import print_timeline
 from tocsin.cli.output import AsJson, complain, print_json
+from tocsin.engine.clock import utc_now
 from tocsin.engine.inspect.show import show as read
 from tocsin.settings import Settings
 from tocsin.store.pool import Pool
@@ -27,7 +28,7 @@ def show(
 
     async def work(_: Settings, pool: Pool) -> Notification | None:
         async with pool.acquire() as connection:
-            return await read(connection, notification_id)
+            return await read(connection, notification_id, utc_now())
 
     shown = with_pool(work)
     if shown is None:

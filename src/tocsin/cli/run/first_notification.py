@@ -178,7 +178,7 @@ async def _wait_until_ready(client: Client, tree: asyncio.Task[None]) -> None:
 async def _wait_until_settled(pool: Pool, notification_id: UUID) -> Notification:
     async with asyncio.timeout(READY_WITHIN), pool.acquire() as connection:
         while True:
-            shown = await show(connection, notification_id)
+            shown = await show(connection, notification_id, utc_now())
             if shown and is_settled(shown):
                 return shown
             await asyncio.sleep(0.02)

@@ -13,6 +13,7 @@ from tocsin.cli.output import AsJson, print_result
 from tocsin.cli.run.process import prepared_settings, run_until_stopped
 from tocsin.cli.run.supervisor import Child, run_tree
 from tocsin.compose import data_dir, database, open_api, run_worker, tune_gc
+from tocsin.domain.plan import FAN_OUT
 from tocsin.settings import Settings, providers_in_use
 from tocsin.store.embedded import EmbeddedPostgres
 from tocsin.store.migrate import migrate as migrate_schema
@@ -21,6 +22,13 @@ GRACE_BEYOND = 5.0
 
 _log = structlog.stdlib.get_logger(__name__)
 
+Lanes = Annotated[
+    str | None,
+    typer.Option(
+        help="The lanes to serve, separated by commas: names of providers, and `fanout`, which at least one "
+        "worker must serve. Left out, all."
+    ),
+]
 Tied = Annotated[bool, typer.Option("--tied", hidden=True)]
 
 
@@ -68,9 +76,10 @@ def api(tied: Tied = False) -> None:
         run_until_stopped(main, tied=tied)
 
 
-def worker(tied: Tied = False) -> None:
+def worker(lanes: Lanes = None, tied: Tied = False) -> None:
     """Run one worker alone."""
     settings = prepared_settings()
+    served = _served_lanes(lanes, settings) if lanes is not None else None
     if not providers_in_use(settings):
         _log.warning(
             "no provider configured",
@@ -78,7 +87,18 @@ def worker(tied: Tied = False) -> None:
             "or the settings of another provider",
         )
     with database(settings) as url:
-        run_until_stopped(lambda stop: run_worker(settings, url, stop), tied=tied)
+        run_until_stopped(lambda stop: run_worker(settings, url, stop, served), tied=tied)
+
+
+def _served_lanes(text: str, settings: Settings) -> frozenset[str]:
+    """Parse the lanes that a worker serves."""
+    known = [FAN_OUT, *providers_in_use(settings)]
+    lanes = frozenset(text.split(","))
+    if unknown := sorted(lanes.difference(known)):
+        raise typer.BadParameter(
+            f"unknown: {', '.join(unknown)}; lanes are {', '.join(known)}", param_hint="--lanes"
+        )
+    return lanes
 
 
 def migrate(as_json: AsJson = False) -> None:

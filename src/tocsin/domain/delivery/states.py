@@ -1,11 +1,11 @@
-"""The states of a delivery and the only ways between them."""
+"""The states of a delivery and the transitions between them."""
 
 from collections.abc import Mapping
 from enum import StrEnum
 
 
 class State(StrEnum):
-    """Where a delivery stands. A lease is not a state."""
+    """The state of a delivery. A lease is not a state."""
 
     SCHEDULED = "scheduled"
     PENDING = "pending"
@@ -30,14 +30,13 @@ MEANING: Mapping[State, str] = {
     State.GONE: "the device no longer exists; it was retired",
     State.DEAD: "its attempts are used up",
     State.SKIPPED: "decided not to send, with a reason",
-    State.CANCELLED: "taken back by its producer",
+    State.CANCELLED: "cancelled by its producer",
     State.EXPIRED: "past its time to live",
 }
 
-_SETTLED_FROM_A_LEASE = frozenset(
+_ENDS = frozenset(
     {
         State.SENT,
-        State.RETRYING,
         State.REJECTED,
         State.GONE,
         State.DEAD,
@@ -49,8 +48,8 @@ _SETTLED_FROM_A_LEASE = frozenset(
 
 TRANSITIONS: Mapping[State, frozenset[State]] = {
     State.SCHEDULED: frozenset({State.PENDING, State.SKIPPED, State.CANCELLED, State.EXPIRED}),
-    State.PENDING: _SETTLED_FROM_A_LEASE | {State.SCHEDULED},
-    State.RETRYING: _SETTLED_FROM_A_LEASE,
+    State.PENDING: _ENDS | {State.SCHEDULED, State.RETRYING},
+    State.RETRYING: _ENDS | {State.RETRYING},
     State.SENT: frozenset({State.DELIVERED, State.RETRYING}),
     State.REJECTED: frozenset({State.PENDING}),
     State.DEAD: frozenset({State.PENDING}),
@@ -66,8 +65,3 @@ WAITING = frozenset({State.SCHEDULED, State.PENDING, State.RETRYING})
 
 CLAIMED = frozenset({State.PENDING, State.RETRYING})
 """States a delivery under lease can be in: a claim turns `scheduled` into `pending`."""
-
-
-def may_become(state: State, target: State) -> bool:
-    """Tell whether one state may follow another."""
-    return target in TRANSITIONS[state]

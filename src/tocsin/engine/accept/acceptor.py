@@ -1,8 +1,8 @@
-"""Accepting intents: callers that come together share one transaction."""
+"""Accepts intents: callers that arrive together share one transaction."""
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TypeAlias
 
@@ -10,13 +10,14 @@ import asyncpg
 import msgspec
 import structlog
 
-from tocsin.domain.ids import NotificationId, uuid7
+from tocsin.domain.ids import NotificationId, new_delivery_id, uuid7
 from tocsin.domain.intent import Intent
 from tocsin.engine.accept.answers import Accepted, Answer, Conflict, Duplicate, Invalid, Unreadable
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.clock import Clock
 from tocsin.store import notifications, refused
 from tocsin.store.deliveries import digests
+from tocsin.store.deliveries.digests import NewMember
 from tocsin.store.notifications import NewNotification
 from tocsin.store.pool import Connection, Pool
 from tocsin.store.refused import LONGEST_CONTENT, RefusedIntent
@@ -31,7 +32,7 @@ _Key: TypeAlias = tuple[str, str]
 
 
 class _Request:
-    """What one caller handed in: its answers fill up until all are there."""
+    """The intents of one caller and their answers."""
 
     def __init__(self, producer: str, source: str, intents: Sequence[Intent | Unreadable]) -> None:
         self.producer = producer
@@ -41,7 +42,7 @@ class _Request:
         self.good: list[tuple[int, NewNotification]] = []
 
     def check(self, planner: Planner, now: datetime) -> None:
-        """Tell the good ones from the rest."""
+        """Plan the valid intents and answer the others."""
         for position, intent in enumerate(self.intents):
             match intent:
                 case Unreadable(faults=faults):
@@ -54,12 +55,12 @@ class _Request:
                         self.answers[position] = Invalid(checked)
 
     def answered(self) -> list[Answer]:
-        """Give the answers, once all are there."""
+        """Return the answers, once all are known."""
         return [answer for answer in self.answers if answer is not None]
 
 
 class _Waiting(_Request):
-    """A request whose caller waits until a writer comes by."""
+    """A request whose caller waits for the next write."""
 
     def __init__(self, producer: str, source: str, intents: Sequence[Intent | Unreadable]) -> None:
         super().__init__(producer, source, intents)
@@ -122,7 +123,7 @@ class Acceptor:
         # The accepting statement is a transaction by itself. What follows may fail without harm:
         # nobody was answered yet, and a producer that tries again is told of the duplicate.
         async with self._pool.acquire() as connection:
-            await _write_all(connection, requests, self._clock())
+            await _write_all(connection, self._planner, requests, self._clock())
         for request in requests:
             _report(request)
             if not request.done.done():
@@ -141,14 +142,17 @@ async def accept_within(
     """Answer each intent, in order; all of it is durable when the caller's transaction is."""
     request = _Request(producer, source, intents)
     request.check(planner, now)
-    await _write_all(connection, [request], now)
+    await _write_all(connection, planner, [request], now)
     _report(request)
     return request.answered()
 
 
-async def _write_all(connection: Connection, requests: Sequence[_Request], now: datetime) -> None:
+async def _write_all(
+    connection: Connection, planner: Planner, requests: Sequence[_Request], now: datetime
+) -> None:
     """Store what is good, record the rest, and fill in the answers."""
-    stored = await _store(connection, list(_first_of_each_key(requests).values()), now)
+    firsts = list(_first_of_each_key(requests).values())
+    stored = await _store(connection, firsts, planner.providers.get("push", ()), now)
     for request in requests:
         for position, notification in request.good:
             request.answers[position] = _answer(notification, stored)
@@ -175,21 +179,24 @@ def _first_of_each_key(requests: Sequence[_Request]) -> dict[_Key, NewNotificati
 
 
 async def _store(
-    connection: Connection, firsts: Sequence[NewNotification], now: datetime
+    connection: Connection,
+    firsts: Sequence[NewNotification],
+    push_providers: Sequence[str],
+    now: datetime,
 ) -> dict[_Key, tuple[NotificationId, bytes]]:
-    """Store what is new and tell, for every key, which notification holds it and its fingerprint."""
+    """Store what is new; return, for every key, the notification that holds it and its fingerprint."""
     if not firsts:
         return {}
-    accepted = await notifications.accept(connection, firsts, now)
-    collected = [
-        (delivery.id, delivery.digest_key)
-        for notification in firsts
-        if notification.id in accepted
-        for delivery in notification.deliveries
-        if delivery.digest_key is not None
-    ]
-    if collected:
-        await digests.join(connection, collected)
+    members = [each for notification in firsts for each in _members(notification)]
+    if members:
+        # A delivery and its membership in a digest are one transaction.
+        async with connection.transaction():
+            accepted = await notifications.accept(connection, firsts, push_providers, now)
+            joining = [member for notification_id, member in members if notification_id in accepted]
+            if joining:
+                await digests.join(connection, joining, now)
+    else:
+        accepted = await notifications.accept(connection, firsts, push_providers, now)
     stored = {
         _key(notification): (notification.id, notification.fingerprint)
         for notification in firsts
@@ -200,6 +207,28 @@ async def _store(
         found = await notifications.existing(connection, known)
         stored |= {known[position]: holder for position, holder in found.items()}
     return stored
+
+
+def _members(notification: NewNotification) -> Iterator[tuple[NotificationId, NewMember]]:
+    """List the deliveries of a notification that become members of a digest."""
+    for delivery in notification.deliveries:
+        if delivery.digest_key is not None:
+            yield (
+                notification.id,
+                NewMember(
+                    delivery_id=delivery.id,
+                    key=delivery.digest_key,
+                    type=notification.type,
+                    version=notification.version,
+                    channel=delivery.channel,
+                    user_id=delivery.user_id,
+                    address=delivery.address,
+                    lane=delivery.lane,
+                    due_at=delivery.due_at,
+                    digest_id=uuid7(),
+                    carrier_id=new_delivery_id(),
+                ),
+            )
 
 
 def _answer(notification: NewNotification, stored: dict[_Key, tuple[NotificationId, bytes]]) -> Answer:

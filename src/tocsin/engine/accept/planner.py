@@ -1,7 +1,6 @@
-"""Checking an intent against the catalog and turning it into a notification with its plan."""
+"""Checks intents against the catalog and plans their deliveries."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,7 +9,7 @@ import rfc8785
 
 from tocsin.catalog.catalog import Catalog
 from tocsin.domain.catalog import NotificationType
-from tocsin.domain.digest import collected_by
+from tocsin.domain.digest import digest_group
 from tocsin.domain.faults import Fault
 from tocsin.domain.fingerprint import intent_fingerprint
 from tocsin.domain.ids import new_notification_id
@@ -28,15 +27,15 @@ _encoder = msgspec.json.Encoder()
 
 
 class Planner(msgspec.Struct, frozen=True):
-    """What accepting an intent is decided by, besides the intent itself."""
+    """Turns intents into notifications by the catalog, the providers of each channel and the toggles."""
 
     catalog: Catalog
-    available: AbstractSet[str]
+    providers: Mapping[str, Sequence[str]]
     admins: Mapping[str, Sequence[str]]
     toggles: Toggles
 
     def check(self, producer: str, intent: Intent, now: datetime) -> NewNotification | list[Fault]:
-        """Give the notification an intent becomes, or everything that is wrong with it."""
+        """Build the notification of an intent, or list everything that is wrong with it."""
         try:
             payload = _encoder.encode(intent.payload)
         except UnicodeEncodeError:
@@ -46,38 +45,38 @@ class Planner(msgspec.Struct, frozen=True):
             return [Fault(field="payload", code="too_deep", message=message)]
         faults = audience_faults(intent.audience) + _size_faults(payload) + _time_faults(intent, now)
         faults += self.catalog.faults(intent.type, intent.version, intent.payload)
-        kind = self.catalog.find(intent.type, intent.version)
-        if faults or kind is None:
+        notification_type = self.catalog.find(intent.type, intent.version)
+        if faults or notification_type is None:
             return faults
         try:
             fingerprint = intent_fingerprint(intent)
         except rfc8785.CanonicalizationError as error:
             return [Fault(field="payload", code="not_canonical", message=f"has no canonical form: {error}")]
-        return self._notification(producer, intent, kind, payload, fingerprint, now)
+        return self._notification(producer, intent, notification_type, payload, fingerprint, now)
 
     def _notification(
         self,
         producer: str,
         intent: Intent,
-        kind: NotificationType,
+        notification_type: NotificationType,
         payload: bytes,
         fingerprint: bytes,
         now: datetime,
     ) -> NewNotification:
         whom = recipients(intent, self.admins.get(intent.type, ()))
-        ttl = intent.ttl_seconds or kind.policies.ttl_seconds
+        ttl = intent.ttl_seconds or notification_type.policies.ttl_seconds
         starts = due_time(intent.send_at, intent.send_at_local, now)
-        collected = None
-        if kind.policies.digest is not None and starts <= now:
-            starts += kind.policies.digest.window
-            collected = collected_by(*self.catalog.resolve(intent.type, intent.version, intent.payload))
+        group = None
+        if notification_type.policies.digest is not None and starts <= now:
+            starts += notification_type.policies.digest.window
+            group = digest_group(*self.catalog.resolve(intent.type, intent.version, intent.payload))
         return NewNotification(
             id=new_notification_id(),
             producer=producer,
             idempotency_key=intent.idempotency_key,
             fingerprint=fingerprint,
-            type=kind.name,
-            version=kind.version,
+            type=notification_type.name,
+            version=notification_type.version,
             audience=_encoder.encode(intent.audience),
             payload=payload,
             collapse_key=intent.collapse_key,
@@ -89,22 +88,26 @@ class Planner(msgspec.Struct, frozen=True):
             expires_at=starts + timedelta(seconds=ttl) if ttl else None,
             accepted_at=now,
             deliveries=plan(
-                kind,
+                notification_type,
                 whom,
                 conditions=Conditions(
-                    available=self.available,
-                    off=self.off(kind),
+                    providers=self.providers,
+                    off=self.off(notification_type),
                     due_at=starts,
                     now=now,
                     collapse_key=intent.collapse_key,
-                    collected_by=collected,
+                    digest_group=group,
                 ),
             ),
         )
 
-    def off(self, kind: NotificationType) -> frozenset[str]:
-        """Name the channels of a type that are switched off."""
-        return frozenset(channel for channel in kind.channels if not self.toggles.is_on(kind.name, channel))
+    def off(self, notification_type: NotificationType) -> frozenset[str]:
+        """List the channels of a type that are switched off."""
+        return frozenset(
+            channel
+            for channel in notification_type.channels
+            if not self.toggles.is_on(notification_type.name, channel)
+        )
 
 
 def _size_faults(payload: bytes) -> list[Fault]:
@@ -134,7 +137,7 @@ def _holds_nul(value: Any) -> bool:
 
 
 def _is_too_deep(value: Any, encoded: bytes) -> bool:
-    """Tell whether a payload is deeper than the parts that walk it can follow."""
+    """Return whether a payload is nested too deep for the code that walks it."""
     if encoded.count(b"{") + encoded.count(b"[") <= DEEPEST_PAYLOAD:
         return False
     level = [value]

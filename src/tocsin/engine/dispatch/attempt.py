@@ -1,94 +1,100 @@
-"""What is tried: one delivery under lease, at one device, and the way it came to that."""
+"""One try to hand a delivery to its provider, from the claim to its settlement."""
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Self
 from uuid import UUID
 
 import msgspec
 
-from tocsin.domain.catalog import Channel, NotificationType
+from tocsin.domain.catalog import Channel, NotificationType, Payload
 from tocsin.domain.decide import Step
 from tocsin.domain.delivery.message import Message
 from tocsin.domain.ids import LeaseId
+from tocsin.domain.limits import Allowance
+from tocsin.domain.people.profile import Destination
 from tocsin.domain.people.recipient import recipient_of, route_id
-from tocsin.store.deliveries.claim import ClaimedDelivery, ReachedDevice
-
-_encoder = msgspec.json.Encoder()
+from tocsin.store.deliveries.claim import ClaimedDelivery
 
 
-class Aim(msgspec.Struct, frozen=True, kw_only=True):
-    """A delivery as far as settling it is concerned.
+class LeasedDelivery(msgspec.Struct, kw_only=True):
+    """A delivery under lease, as far as settling it is concerned.
 
-    `reserved` tells that it has its place within the limits, which it keeps through its retries.
+    `reserved` means that it has its place within the limits, which it keeps through its retries.
     """
 
     id: UUID
     lease: LeaseId
     channel: Channel
     attempts: int
-    device_id: UUID | None
-    provider: str | None
+    retrying: bool
     reserved: bool
-    steps: tuple[Step, ...]
-    last_seen_at: datetime | None = None
-    names: ClaimedDelivery | None = None
+    digest_id: UUID | None = None
+    type: NotificationType | None = None
+    destination: Destination | None = None
+    steps: tuple[Step, ...] = ()
+    tried_at: datetime | None = None
 
-    @property
-    def decisions(self) -> str | None:
-        """Give the steps that led here as JSON."""
-        return _encoder.encode(self.steps).decode() if self.steps else None
+    def add_step(self, step: Step) -> None:
+        """Record the decision that came next."""
+        self.steps = (*self.steps, step)
 
-    def after(self, step: Step) -> Self:
-        """Add the step that came next."""
-        return msgspec.structs.replace(self, steps=(*self.steps, step))
-
-
-class Ready(msgspec.Struct, frozen=True):
-    """A message that may leave."""
-
-    aim: Aim
-    kind: NotificationType
-    message: Message
+    def log_fields(self) -> Mapping[str, object]:
+        """Return the fields by which every log line names a delivery."""
+        return {"delivery_id": str(self.id), "channel": self.channel}
 
 
-def aim_at(
-    claimed: ClaimedDelivery,
-    lease: LeaseId,
-    steps: tuple[Step, ...],
-    device: ReachedDevice | None = None,
-    sibling_id: UUID | None = None,
-    *,
-    counted: bool = False,
-) -> Aim:
-    """Aim a claimed delivery, or a sibling of it, at a device; `counted` within its limits just now."""
-    return Aim(
-        id=sibling_id or claimed.id,
-        lease=lease,
-        channel=claimed.channel,
-        attempts=0 if sibling_id else claimed.attempts,
-        device_id=device.id if device else None,
-        provider=device.provider if device else None,
-        reserved=counted or claimed.reserved,
-        steps=steps,
-        last_seen_at=device.last_seen_at if device else None,
-        names=claimed,
-    )
+class Attempt(LeasedDelivery, kw_only=True):
+    """A claimed delivery, or its sibling for another device, with what is known about it so far.
 
+    `notification_id` is that of the newest member where a digest is sent. The rules set `type`, `payload`,
+    `steps`, `destinations`, `allowances`, `limited` and `expires_at`; the lane or fan-out sets `destination`,
+    rendering `message`, the sender `circuit` and `tried_at`.
+    """
 
-def log_names(aim: Aim) -> Mapping[str, object]:
-    """Give the fields by which every log line names a delivery."""
-    claimed = aim.names
-    if claimed is None:
-        return {"delivery_id": str(aim.id), "channel": aim.channel}
-    recipient = recipient_of(claimed.user_id, claimed.address, claimed.type)
-    return {
-        "notification_id": str(claimed.notification_id),
-        "type": claimed.type,
-        "producer": claimed.producer,
-        "delivery_id": str(aim.id),
-        "route_id": route_id(claimed.channel, recipient),
-        "channel": claimed.channel,
-        "request_id": claimed.request_id,
-        "trace_id": claimed.trace_id,
-    }
+    delivery: ClaimedDelivery
+    claimed_at: datetime
+    notification_id: UUID | None
+    payload: Payload = {}
+    destinations: tuple[Destination, ...] = ()
+    allowances: tuple[Allowance, ...] = ()
+    limited: bool = False
+    expires_at: datetime | None = None
+    message: Message | None = None
+    circuit: str = ""
+    probe: bool = False
+
+    @classmethod
+    def of(cls, delivery: ClaimedDelivery, lease: LeaseId, claimed_at: datetime) -> "Attempt":
+        """Begin the attempt of a claimed delivery."""
+        return cls(
+            delivery=delivery,
+            id=delivery.id,
+            notification_id=delivery.notification_id,
+            lease=lease,
+            channel=delivery.channel,
+            claimed_at=claimed_at,
+            attempts=delivery.attempts,
+            retrying=delivery.retrying,
+            reserved=delivery.reserved,
+            digest_id=delivery.digest_id,
+        )
+
+    def sibling(self, sibling_id: UUID, destination: Destination) -> "Attempt":
+        """Return the same attempt for another device, as a delivery of its own."""
+        return msgspec.structs.replace(self, id=sibling_id, attempts=0, destination=destination)
+
+    def log_fields(self) -> Mapping[str, object]:
+        """Return the fields by which every log line names a delivery."""
+        delivery = self.delivery
+        recipient = recipient_of(delivery.user_id, delivery.address, delivery.type)
+        return {
+            "notification_id": str(delivery.notification_id) if delivery.notification_id else None,
+            "digest_id": str(delivery.digest_id) if delivery.digest_id else None,
+            "type": delivery.type,
+            "producer": delivery.producer or None,
+            "delivery_id": str(self.id),
+            "route_id": route_id(delivery.channel, recipient),
+            "channel": delivery.channel,
+            "request_id": delivery.request_id,
+            "trace_id": delivery.trace_id,
+        }

@@ -1,117 +1,141 @@
-"""The last gate before sending: a place within the limits, and a delivery for each device."""
+"""Reserves places within the limits and gives each attempt its device, in one transaction."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
 import msgspec
-from msgspec.structs import replace
 
-from tocsin.domain.decide import Hold, Step
-from tocsin.domain.ids import LeaseId, new_delivery_id
-from tocsin.domain.limits import Allowance
-from tocsin.engine.dispatch.attempt import Aim, aim_at
-from tocsin.engine.dispatch.rules import Admitted, Triage
-from tocsin.engine.settle.settlements import held, skipped
-from tocsin.store.deliveries.claim import ReachedDevice
-from tocsin.store.deliveries.fan_out import FannedOut, fan_out
-from tocsin.store.deliveries.settle import UnsentDelivery
+from tocsin.domain.decide import Skip, Wait
+from tocsin.domain.ids import DeliveryId, LeaseId, new_delivery_id
+from tocsin.domain.limits import Allowance, limit_verdict
+from tocsin.engine.dispatch.attempt import Attempt
+from tocsin.engine.dispatch.rules import DeliveryRules
+from tocsin.store.deliveries.fan_out import Placement, fan_out, mark_reserved, move
+from tocsin.store.deliveries.holds import release_next
 from tocsin.store.limits import Request, reserve
-from tocsin.store.pool import Pool
+from tocsin.store.pool import Connection, Pool
 
 
-class Target(msgspec.Struct, frozen=True):
-    """A delivery at one device."""
+class LimitReached(msgspec.Struct, frozen=True):
+    """An attempt for which a limit has no place left."""
 
-    admitted: Admitted
-    device: ReachedDevice
-    aim: Aim
-
-
-class Passed(msgspec.Struct, frozen=True):
-    """What may leave, and what was stopped at the gate."""
-
-    targets: list[Target]
-    stopped: list[UnsentDelivery]
+    attempt: Attempt
+    refusal: Skip | Wait
 
 
-class Gate(msgspec.Struct, frozen=True):
-    """Lets deliveries through as far as the limits allow. Costs nothing where none are set."""
+class FannedOut(msgspec.Struct, frozen=True):
+    """The attempts of this lane that may be sent, and those that a limit stopped."""
+
+    attempts: list[Attempt]
+    limited: list[LimitReached]
+
+
+class FanOut(msgspec.Struct, frozen=True):
+    """Assigns devices to admitted attempts of one lane.
+
+    Each device gets a row: those of this lane stay under the lease and are sent now, the others wait in their
+    own lane.
+    """
 
     pool: Pool
-    triage: Triage
+    rules: DeliveryRules
+    lane: str
 
-    async def open(self, admitted: Sequence[Admitted], lease: LeaseId, now: datetime) -> Passed:
-        """Count, fan out, count again by device."""
-        requests = [Request(each.claimed.id, each.allowances) for each in admitted if each.allowances]
-        full = await self._reserve(requests)
-        stopped = [
-            _beyond(aim_at(each.claimed, lease, each.steps), full[each.claimed.id], now)
-            for each in admitted
-            if each.claimed.id in full
-        ]
-        targets = await self._fan_out([each for each in admitted if each.claimed.id not in full], lease, now)
-        return await self._by_device(targets, stopped, now)
+    async def place(self, admitted: Sequence[Attempt], lease: LeaseId, now: datetime) -> FannedOut:
+        """Reserve, fan out, and return what this lane sends now."""
+        async with self.pool.acquire() as connection, connection.transaction():
+            return await self._place(connection, admitted, lease, now)
 
-    async def _reserve(self, requests: Sequence[Request]) -> dict[UUID, Allowance]:
-        if not requests:
-            return {}
-        async with self.pool.acquire() as connection:
-            return await reserve(connection, requests)
+    async def _place(
+        self, connection: Connection, attempts: Sequence[Attempt], lease: LeaseId, now: datetime
+    ) -> FannedOut:
+        elsewhere = [(each.id, lane) for each in attempts if (lane := self._other_lane(each)) is not None]
+        if elsewhere:
+            await move(connection, elsewhere, lease)
+        moved = {delivery_id for delivery_id, _ in elsewhere}
+        staying = [each for each in attempts if each.id not in moved]
+        full = await _reserve(connection, {each.id: each.allowances for each in staying})
+        limited = [_limit_reached(each, full[each.id], now) for each in staying if each.id in full]
+        targets = [target for each in staying if each.id not in full for target in self._targets(each)]
+        full = await _reserve(
+            connection,
+            {
+                each.id: self.rules.attempt_device_allowances(each, now)
+                for each in targets
+                if not each.delivery.reserved
+            },
+        )
+        limited += [_limit_reached(each, full[each.id], now) for each in targets if each.id in full]
+        sent = await self._write(connection, targets, full, lease, now)
+        return FannedOut(sent, limited)
 
-    async def _fan_out(self, admitted: Iterable[Admitted], lease: LeaseId, now: datetime) -> list[Target]:
-        targets: list[Target] = []
-        several: list[FannedOut] = []
-        siblings: dict[UUID, Target] = {}
-        for each in admitted:
-            first, *others = each.devices
-            counted = bool(each.allowances)
-            aim = aim_at(each.claimed, lease, each.steps, first, counted=counted)
-            targets.append(Target(each, first, aim))
-            if others and first.id is not None:
-                several.append(FannedOut(each.claimed.id, first.id, None))
-            for device in others:
-                if device.id is None:
-                    continue
-                sibling_id = new_delivery_id()
-                several.append(FannedOut(each.claimed.id, device.id, sibling_id))
-                aim = aim_at(each.claimed, lease, each.steps, device, sibling_id, counted=counted)
-                siblings[sibling_id] = Target(each, device, aim)
-        if several:
-            async with self.pool.acquire() as connection:
-                made = await fan_out(connection, several, lease, now)
-            targets += [target for sibling_id, target in siblings.items() if sibling_id in made]
-        return targets
+    def _other_lane(self, attempt: Attempt) -> str | None:
+        """Return the one lane that all devices of an attempt belong to, if it is another."""
+        lanes = {destination.provider for destination in attempt.destinations}
+        return lanes.pop() if len(lanes) == 1 and self.lane not in lanes else None
 
-    async def _by_device(self, targets: list[Target], stopped: list[UnsentDelivery], now: datetime) -> Passed:
-        requests = [
-            Request(target.aim.id, allowances)
-            for target in targets
-            if not target.admitted.claimed.reserved
-            and not target.admitted.kind.policies.critical
-            and (allowances := self.triage.device_allowances(target.admitted, target.device, now))
-        ]
-        full = await self._reserve(requests)
-        counted = {request.delivery_id for request in requests}
-        passed = []
+    def _targets(self, attempt: Attempt) -> list[Attempt]:
+        """Return an attempt for each device; one of this lane keeps the delivery's own row."""
+        first, *others = sorted(attempt.destinations, key=lambda each: each.provider != self.lane)
+        attempt.destination = first
+        return [attempt, *(attempt.sibling(new_delivery_id(), device) for device in others if device.id)]
+
+    async def _write(
+        self,
+        connection: Connection,
+        targets: Sequence[Attempt],
+        full: dict[UUID, Allowance],
+        lease: LeaseId,
+        now: datetime,
+    ) -> list[Attempt]:
+        """Write the rows of all targets and return those that this lane sends now."""
+        placements: list[Placement] = []
+        in_place: list[UUID] = []
+        sent: list[Attempt] = []
         for target in targets:
-            if target.aim.id in full:
-                stopped.append(_beyond(target.aim, full[target.aim.id], now))
-            elif target.aim.id in counted:
-                passed.append(Target(target.admitted, target.device, replace(target.aim, reserved=True)))
+            destination = target.destination or target.destinations[0]
+            stopped = target.id in full
+            target.reserved = not stopped
+            behind = destination.id in target.delivery.order_blockers and not stopped
+            leased = stopped or (destination.provider == self.lane and not behind)
+            if leased and not stopped:
+                sent.append(target)
+            if target.delivery.device_id is None and (len(target.destinations) > 1 or behind):
+                placements.append(
+                    Placement(
+                        delivery_id=target.delivery.id,
+                        sibling_id=None if target.id == target.delivery.id else DeliveryId(target.id),
+                        device_id=destination.id,
+                        lane=destination.provider,
+                        leased=leased,
+                        in_order=behind,
+                    )
+                )
             else:
-                passed.append(target)
-        return Passed(passed, stopped)
+                in_place.append(target.id)
+        if in_place:
+            await mark_reserved(connection, in_place, lease)
+        if not placements:
+            return sent
+        made = await fan_out(connection, placements, lease, now)
+        if keys := sorted({each.delivery.ordering_key for each in targets if each.delivery.ordering_key}):
+            # Those behind it wait for its devices from now on, not for all of it.
+            await release_next(connection, keys, now)
+        return [target for target in sent if target.id == target.delivery.id or target.id in made]
 
 
-def _beyond(aim: Aim, full: Allowance, now: datetime) -> UnsentDelivery:
-    """Skip or defer the one too many, by the policy of what is full.
+async def _reserve(
+    connection: Connection, wanted: Mapping[UUID, tuple[Allowance, ...]]
+) -> dict[UUID, Allowance]:
+    """Reserve places; return the limit that is used up for each attempt that got none."""
+    requests = [Request(each, allowances) for each, allowances in wanted.items() if allowances]
+    return await reserve(connection, requests) if requests else {}
 
-    What is deferred asks for every place anew: it will count in the window in which it leaves.
-    """
-    unplaced = replace(aim, reserved=False)
-    if full.beyond == "defer":
-        step = Step(rule="limit", result="hold", detail=full.detail, at=now, until=full.ends_at)
-        return held(unplaced.after(step), Hold((), until=full.ends_at), now)
-    step = Step(rule="limit", result="skip", detail=full.detail, at=now)
-    return skipped(unplaced.after(step), full.reason, now)
+
+def _limit_reached(attempt: Attempt, full: Allowance, now: datetime) -> LimitReached:
+    """Stop an attempt; one that waits reserves every place again, in the window in which it is sent."""
+    attempt.reserved = False
+    refusal = limit_verdict(full, now)
+    attempt.steps += refusal.steps
+    return LimitReached(attempt, refusal)

@@ -1,226 +1,274 @@
-"""A lane: what is under way to one provider, and what waits for it in this worker."""
+"""The path of a due delivery: claim, decide, fan out, render, send, settle."""
 
 import asyncio
-import time
-from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Annotated
 
+import msgspec
 import structlog
+from msgspec import Meta
 
-from tocsin.domain.delivery.message import GivesReceipts, ManyHosts, Provider
-from tocsin.domain.delivery.outcome import Outcome, Retry
+from tocsin.domain.decide import Go
+from tocsin.domain.delivery.message import Message, Provider
+from tocsin.domain.delivery.outcome import Rejected
+from tocsin.domain.ids import new_lease_id
 from tocsin.engine.clock import Clock
-from tocsin.engine.dispatch.attempt import Ready
-from tocsin.engine.health.circuit_breakers import Circuits
-from tocsin.engine.health.rate_limits import Pace
-from tocsin.engine.settle.settlements import BUSY
+from tocsin.engine.dispatch.attempt import Attempt
+from tocsin.engine.dispatch.digest import DigestPayloads
+from tocsin.engine.dispatch.fan_out import FanOut
+from tocsin.engine.dispatch.render import Renderer
+from tocsin.engine.dispatch.rules import DeliveryRules
+from tocsin.engine.dispatch.sender import Sender
+from tocsin.engine.duty import pause
+from tocsin.engine.health.circuit_breakers import CircuitBreakers
+from tocsin.engine.health.rate_limits import RateLimit
+from tocsin.engine.settle.settlements import settle_dead, settle_empty_digest, settle_outcome, settle_refusal
+from tocsin.engine.settle.writer import SettlementWriter
+from tocsin.store.deliveries.claim import START, Position, any_due, claim
+from tocsin.store.pool import DATABASE_FAULTS, Pool
 
-STUCK_SECONDS = 0.25
-"""A lane that was nearly full for so long no longer holds up what goes to others."""
-
+MOST_CLAIMED = 1_000
+ROUND = timedelta(seconds=1)
 CLAIM_SHARE = 4
-"""A claim waits until a quarter of what it could take is free, so that claims stay large under load."""
-
-SHARERS = 4
-"""By how many the rate of a provider may be shared without anything waiting for too long."""
+"""A claim waits until a quarter of the room is free, so that claims stay large under load."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
-class Offered(NamedTuple):
-    """A message with the circuit it goes through, and since when it is under lease."""
+class DispatchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a worker claims."""
 
-    ready: Ready
-    circuit: str
-    since: datetime
-    probe: bool = False
+    lease_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 60.0
+    poll_seconds: Annotated[float, Meta(gt=0, le=300)] = 1.0
+    stop_seconds: Annotated[float, Meta(gt=0, le=600)] = 20.0
 
 
-class Ends(NamedTuple):
-    """What becomes of messages that a lane is done with."""
+class LaneTools(msgspec.Struct, frozen=True, kw_only=True):
+    """What the lanes of a worker share."""
 
-    answered: Callable[["Lane", Offered, Outcome, datetime, datetime], None]
-    handed_on: Callable[[Ready], None]
-    barred: Callable[["Lane", Offered, datetime], bool]
+    pool: Pool
+    rules: DeliveryRules
+    digests: DigestPayloads
+    renderer: Renderer
+    breakers: CircuitBreakers
+    writer: SettlementWriter
+    settings: DispatchSettings
+    clock: Clock
 
 
 class Lane:
-    """Keeps at most as many messages under way as the provider takes, and as many again waiting."""
+    """Serves the queue of one provider, or `fanout`, which has none and only gives deliveries their lanes.
+
+    A provider that is down, switched off or at its rate is not claimed for: what waits for it is not touched.
+    """
 
     def __init__(
         self,
-        provider: Provider,
-        *,
-        circuits: Circuits,
-        pace: Pace | None,
-        patience: timedelta,
-        ends: Ends,
-        clock: Clock,
-        freed: Callable[[], None],
+        name: str,
+        woken: asyncio.Event,
+        tools: LaneTools,
+        provider: Provider | None = None,
+        rate_limit: RateLimit | None = None,
     ) -> None:
-        self.provider = provider
-        self.owed: set[str] = set()
-        self._circuits = circuits
-        self._pace = pace
-        self._patience = patience
-        self._ends = ends
-        self._clock = clock
-        self._freed = freed
-        self._host_of = provider.host_of if isinstance(provider, ManyHosts) else None
-        self.receipts_after = provider.receipts_after if isinstance(provider, GivesReceipts) else None
-        self._batch = provider.limits.batch
-        self._room = max(provider.concurrency, self._batch)
-        if pace is not None:
-            # What waits for its slot must get it while its lease lasts, even if other workers come first.
-            in_time = max(1, int(pace.rate * patience.total_seconds() / SHARERS))
-            self._batch = min(self._batch, in_time)
-            self._room = min(self._room, max(in_time, self._batch))
-        self._waiting: deque[Offered] = deque()
-        self._under_way = 0
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._pumping: asyncio.Task[None] | None = None
-        self._full_since: float | None = None
-        self._stopped = False
+        self.name = name
+        self._woken = woken
+        self._rules = tools.rules
+        self._digests = tools.digests
+        self._renderer = tools.renderer
+        self._breakers = tools.breakers
+        self._writer = tools.writer
+        self._clock = tools.clock
+        self._poll_seconds = tools.settings.poll_seconds
+        lease_for = timedelta(seconds=tools.settings.lease_seconds)
+        self._claimer = Claimer(tools.pool, name, lease_for, tools.clock)
+        self._fan_out = FanOut(tools.pool, tools.rules, name)
+        self._sender: Sender | None = None
+        if provider is not None:
+            self._sender = Sender(
+                provider,
+                breakers=tools.breakers,
+                rate_limit=rate_limit,
+                toggles=tools.rules.toggles,
+                writer=tools.writer,
+                patience=lease_for / 2,
+                clock=tools.clock,
+                on_free=woken.set,
+            )
+        self._stopping = False
+        tools.writer.on_progress(woken.set)
 
-    @property
-    def room(self) -> int:
-        """How many messages may be under way at once."""
-        return self._room
-
-    @property
-    def free(self) -> int:
-        """How many more messages it can use now."""
-        return self._room - self._under_way - len(self._waiting)
-
-    @property
-    def stuck(self) -> bool:
-        """Tell whether it has been nearly full for a while, be it that it stands still or that it is slow."""
-        if self.free * CLAIM_SHARE >= self._room:
-            self._full_since = None
-            return False
-        now = time.monotonic()
-        if self._full_since is None:
-            self._full_since = now
-        return now - self._full_since >= STUCK_SECONDS
-
-    @property
-    def hungry(self) -> bool:
-        """Tell whether it can use again what is held for want of room, or was while its circuit was open."""
-        return bool(self.owed) and self.free * 2 >= self._room
-
-    def circuit_of(self, target: str) -> str:
-        """Name the circuit that a message to this target goes through."""
-        if self._host_of is None:
-            return self.provider.name
-        return f"{self.provider.name}/{self._host_of(target)}"
-
-    def offer(self, ready: Iterable[Ready], now: datetime) -> tuple[list[Ready], dict[str, list[Ready]]]:
-        """Take in what may leave; give back what there is no room for, and what its circuit keeps back."""
-        if self._stopped:
-            for each in ready:
-                self._ends.handed_on(each)
-            return [], {}
-        too_many: list[Ready] = []
-        kept_back: dict[str, list[Ready]] = {}
-        for each in ready:
-            circuit = self.circuit_of(each.message.target)
-            if not self._circuits.passes(circuit):
-                kept_back.setdefault(circuit, []).append(each)
-            elif len(self._waiting) >= self._room:
-                too_many.append(each)
-            else:
-                self._waiting.append(Offered(each, circuit, now))
-        if too_many:
-            self.owed.add(f"{BUSY}{self.provider.name}")
-        self._pump()
-        return too_many, kept_back
-
-    def probe(self, ready: Ready, circuit: str, now: datetime) -> None:
-        """Send one message at once, past everything that waits, to see whether its circuit may close."""
-        self._start([Offered(ready, circuit, now, probe=True)], now)
+    async def run(self) -> None:
+        """Claim and send until stopped, then wait for what is in flight."""
+        while not self._stopping:
+            self._woken.clear()
+            try:
+                claimed = await self._claim()
+                if claimed:
+                    sent = await self._dispatch(claimed)
+                    if claimed[0].probe and not sent:
+                        await self._breakers.return_probe(self.name, self._clock())
+                    continue
+            except DATABASE_FAULTS as error:
+                _log.warning("dispatch failed", lane=self.name, error=repr(error))
+            except Exception:  # noqa: BLE001 - one delivery must not stop the lane; its lease ends by itself
+                _log.exception("dispatch failed", lane=self.name)
+            if not self._stopping:
+                await pause(self._poll_seconds, self._woken)
+        if self._sender is not None:
+            await self._sender.drain()
 
     def stop(self) -> None:
-        """Start nothing more; hand on what waits."""
-        self._stopped = True
-        if self._pumping is not None:
-            self._pumping.cancel()
-        waiting, self._waiting = self._waiting, deque()
-        for each in waiting:
-            self._ends.handed_on(each.ready)
+        """Claim and start nothing more; release what is queued."""
+        self._stopping = True
+        if self._sender is not None:
+            self._sender.stop()
+        self._woken.set()
 
-    async def drain(self) -> None:
-        """Wait for what is under way."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+    async def _claim(self) -> list[Attempt]:
+        """Claim as much as there is room for; a provider that is down gets one message as a probe."""
+        if not self._writer.has_room or not self._rules.toggles.provider_on(self.name):
+            return []
+        if self._breakers.is_closed(self.name):
+            limit = self._room()
+            return await self._claimer.claim(limit) if limit else []
+        if not self._breakers.is_probe_due(self.name, self._clock()) or not await self._claimer.any_due():
+            return []
+        if not await self._breakers.take_probe(self.name, self._clock()):
+            return []
+        probes = await self._claimer.claim(1)
+        if not probes:
+            await self._breakers.return_probe(self.name, self._clock())
+        for probe in probes:
+            probe.probe = True
+        return probes
 
-    def _pump(self) -> None:
-        if self._pace is None:
-            while count := self._startable():
-                self._start([self._waiting.popleft() for _ in range(count)], self._clock())
-        elif self._waiting and (self._pumping is None or self._pumping.done()):
-            self._pumping = asyncio.create_task(self._paced(self._pace))
-            self._keep(self._pumping)
+    def _room(self) -> int:
+        if self._sender is None:
+            return MOST_CLAIMED
+        most = min(self._sender.room, MOST_CLAIMED)
+        free = min(self._sender.free, MOST_CLAIMED)
+        return free if free >= max(1, most // CLAIM_SHARE) else 0
 
-    async def _paced(self, pace: Pace) -> None:
-        """Send the next batch in its slot; a task of its own would leave a turn of the loop later."""
-        self._hand_on_stale()
-        if count := self._startable():
-            await pace.wait(count)
-            batch, now = [self._waiting.popleft() for _ in range(count)], self._clock()
-            sending = self._sending(batch, now)
-            self._pumping = asyncio.create_task(self._paced(pace))
-            self._keep(self._pumping)
-            if sending is not None:
-                await sending
-
-    def _hand_on_stale(self) -> None:
-        """Give back what could not leave under its lease any more, before a slot is spent on it."""
+    async def _dispatch(self, claimed: Sequence[Attempt]) -> int:
+        """Take claimed deliveries to their provider; return how many are sent."""
         now = self._clock()
-        while self._waiting and now - self._waiting[0].since > self._patience / 2:
-            self._ends.handed_on(self._waiting.popleft().ready)
+        admitted = [attempt for attempt in claimed if self._decide(attempt, now)]
+        if not admitted:
+            return 0
+        attempts = [attempt for attempt in admitted if self._is_direct(attempt)]
+        if len(attempts) < len(admitted):
+            others = [attempt for attempt in admitted if attempt.destination is None]
+            fanned_out = await self._fan_out.place(others, others[0].lease, now)
+            attempts += fanned_out.attempts
+            for limited in fanned_out.limited:
+                self._writer.put(settle_refusal(limited.attempt, limited.refusal, now))
+        if any(attempt.type and attempt.type.policies.digest for attempt in attempts):
+            attempts, empty = await self._digests.fill(attempts, now)
+            for attempt in empty:
+                self._writer.put(settle_empty_digest(attempt, now))
+        rendered = [attempt for attempt in attempts if self._render(attempt, now)]
+        if self._sender is not None:
+            await self._sender.send(rendered, now)
+        return len(rendered)
 
-    def _startable(self) -> int:
-        """Tell how many can leave together now."""
-        count = min(self._batch, len(self._waiting))
-        return count if self._under_way + count <= self._room else 0
+    def _decide(self, attempt: Attempt, now: datetime) -> bool:
+        """Apply the rules; settle the attempt and return False unless it may be sent."""
+        delivery = attempt.delivery
+        if delivery.taken_over:
+            _log.warning("lease expired", **attempt.log_fields())
+        verdict = self._rules.decide_attempt(attempt, now)
+        if attempt.type is None or verdict is None:
+            unknown = f"{delivery.type} v{delivery.version} is no longer in the catalog"
+            self._settle_unsent(attempt, Rejected("type_unknown", unknown), now)
+            return False
+        if not isinstance(verdict, Go):
+            self._writer.put(settle_refusal(attempt, verdict, now))
+            return False
+        if delivery.taken_over and attempt.attempts >= attempt.type.policies.attempts_for(delivery.channel):
+            self._writer.put(settle_dead(attempt, now))
+            return False
+        return True
 
-    def _start(self, batch: Sequence[Offered], now: datetime) -> None:
-        if (sending := self._sending(batch, now)) is not None:
-            self._keep(asyncio.create_task(sending))
+    def _is_direct(self, attempt: Attempt) -> bool:
+        """Set the destination of an attempt that needs no write before it is sent; False for any other."""
+        destination = attempt.destinations[0]
+        is_direct = (
+            len(attempt.destinations) == 1
+            and destination.provider == self.name
+            and not attempt.limited
+            and (attempt.delivery.device_id is not None or not attempt.delivery.order_blockers)
+        )
+        if is_direct:
+            attempt.destination = destination
+        return is_direct
 
-    def _sending(self, batch: Sequence[Offered], now: datetime) -> Coroutine[None, None, None] | None:
-        """Send what may still leave: its lease must outlast the attempt, and nothing came between."""
-        leaving = []
-        for each in batch:
-            if now - each.since > self._patience:
-                self._ends.handed_on(each.ready)
-            elif not self._ends.barred(self, each, now):
-                leaving.append(each)
-        if not leaving:
-            self._freed()
-            return None
-        self._under_way += len(leaving)
-        return self._send(leaving, now)
+    def _render(self, attempt: Attempt, now: datetime) -> bool:
+        """Render the message; settle the attempt and return False if that fails."""
+        if attempt.type is None or attempt.destination is None:
+            raise RuntimeError("an attempt is decided and has its device before it is rendered")
+        rendered = self._renderer.render(attempt, attempt.type, attempt.destination)
+        match rendered:
+            case Message():
+                attempt.message = rendered
+                return True
+            case Rejected():
+                self._settle_unsent(attempt, rendered, now)
+                return False
 
-    def _keep(self, task: asyncio.Task[None]) -> None:
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _settle_unsent(self, attempt: Attempt, outcome: Rejected, now: datetime) -> None:
+        attempt.tried_at = now
+        self._writer.put(settle_outcome(attempt, outcome, now=now, random=0.0))
 
-    async def _send(self, batch: Sequence[Offered], now: datetime) -> None:
-        provider = self.provider
-        try:
-            outcomes = await provider.send([each.ready.message for each in batch], now=now)
-            if len(outcomes) != len(batch):
-                raise RuntimeError(f"{len(outcomes)} outcomes for {len(batch)} messages")  # noqa: TRY301
-        except Exception as error:  # noqa: BLE001 - a provider's own mistake must not stop the worker
-            _log.exception("provider failed", provider=provider.name)
-            outcomes = [Retry("provider_failed", type(error).__name__)] * len(batch)
-        answered_at = self._clock()
-        for each, outcome in zip(batch, outcomes, strict=True):
-            self._circuits.note(each.circuit, provider.name, outcome, answered_at, probe=each.probe)
-            self._ends.answered(self, each, outcome, now, answered_at)
-        self._under_way -= len(batch)
-        self._pump()
-        self._freed()
+
+class Claimer:
+    """Takes leases on due deliveries of a lane, in the order they fell due.
+
+    Before the oldest delivery that waits, the due index is littered with entries of
+    those already sent, until vacuum removes them. A claim therefore continues where the last
+    one ended instead of at the head. It starts again when a claim comes up short and
+    at least once a second, so that deliveries that fell due late or lost their lease are found too.
+    """
+
+    def __init__(self, pool: Pool, lane: str, lease_for: timedelta, clock: Clock) -> None:
+        self._pool = pool
+        self._lane = lane
+        self._lease_for = lease_for
+        self._clock = clock
+        self._after = START
+        self._round_began: datetime | None = None
+
+    async def claim(self, limit: int) -> list[Attempt]:
+        """Claim at most `limit` deliveries; none means that nothing is due."""
+        now = self._clock()
+        if self._round_began is None or now - self._round_began >= ROUND:
+            self._after, self._round_began = START, now
+        attempts = await self._take(now, limit)
+        if not attempts and self._after is not START:
+            self._after = START
+            attempts = await self._take(now, limit)
+        if len(attempts) < limit:
+            self._after = START
+        else:
+            last = attempts[-1].delivery
+            self._after = Position(last.due_at, last.id)
+        return attempts
+
+    async def any_due(self) -> bool:
+        """Return whether a claim would find something, without touching it."""
+        async with self._pool.acquire() as connection:
+            return await any_due(connection, self._lane, self._clock())
+
+    async def _take(self, now: datetime, limit: int) -> list[Attempt]:
+        lease = new_lease_id()
+        async with self._pool.acquire() as connection:
+            claimed = await claim(
+                connection,
+                self._lane,
+                lease=lease,
+                now=now,
+                until=now + self._lease_for,
+                after=self._after,
+                limit=limit,
+            )
+        return [Attempt.of(delivery, lease, now) for delivery in claimed]

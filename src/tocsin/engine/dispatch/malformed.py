@@ -1,10 +1,10 @@
-"""Tells of stored values that cannot be used, once each, so that somebody mends them."""
+"""Warns of stored values that cannot be used, once each, so that somebody corrects them."""
 
 from functools import lru_cache
 
 import structlog
 
-from tocsin.domain.decide import Case, zone_of
+from tocsin.domain.decide import Facts, zone_of
 from tocsin.domain.people.preferences import Choice, allows
 from tocsin.domain.timing.quiet_hours import QuietHours
 
@@ -13,20 +13,20 @@ MOST_REMEMBERED = 10_000
 _log = structlog.stdlib.get_logger(__name__)
 
 
-def note_oddities(user_id: str | None, case: Case, quiet: QuietHours) -> None:
-    """Warn of a zone nobody knows and of preferences that cannot be read; both count as if not given."""
-    zone = zone_of(case, quiet)
+def warn_of_malformed(user_id: str | None, facts: Facts, quiet: QuietHours) -> None:
+    """Log an unknown time zone and unreadable preferences; both count as if not given."""
+    zone = zone_of(facts, quiet)
     if zone.unknown:
         _warn_of_zone(user_id, zone.unknown, zone.name)
-    if allows(case.person.choices, case.kind.category, case.channel) is Choice.MALFORMED_YES:
-        _warn_of_preferences(user_id, case.kind.category)
+    if allows(facts.profile.choices, facts.type.category, facts.channel) is Choice.MALFORMED_YES:
+        _warn_of_preferences(user_id, facts.type.category)
 
 
 @lru_cache(maxsize=MOST_REMEMBERED)
 def _warn_of_zone(user_id: str | None, unknown: tuple[str, ...], used: str) -> None:
-    _log.warning("unknown time zone, another is used", user_id=user_id, unknown=list(unknown), used=used)
+    _log.warning("time zone ignored", user_id=user_id, unknown=list(unknown), used=used)
 
 
 @lru_cache(maxsize=MOST_REMEMBERED)
 def _warn_of_preferences(user_id: str | None, category: str) -> None:
-    _log.warning("preferences cannot be read and count as yes", user_id=user_id, category=category)
+    _log.warning("preferences ignored", user_id=user_id, category=category)

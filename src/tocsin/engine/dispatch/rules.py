@@ -1,45 +1,30 @@
-"""Sorting what was claimed: what may leave, what waits, what never leaves."""
+"""Decides about claimed deliveries by the rules of the domain."""
 
 import random
 from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
-from typing import Any, assert_never
+from typing import Any
 
 import msgspec
 
 from tocsin.catalog.catalog import Catalog
-from tocsin.domain.catalog import NotificationType, Payload, Policies
-from tocsin.domain.decide import Case, FailoverState, Go, Hold, Skip, Step, decide, expiry_of, zone_of
-from tocsin.domain.delivery.outcome import Rejected
-from tocsin.domain.delivery.reasons import MEANING, Reason
+from tocsin.domain.catalog import Channel, NotificationType
+from tocsin.domain.decide import Facts, FailoverState, Go, Verdict, decide, expiry_of, zone_of
+from tocsin.domain.faults import Fault
 from tocsin.domain.limits import Allowance, LimitsSettings, device_allowances, person_allowances
+from tocsin.domain.people.profile import Destination
 from tocsin.domain.timing.quiet_hours import QuietHours
-from tocsin.engine.dispatch.attempt import aim_at
-from tocsin.engine.dispatch.claimer import Claim
-from tocsin.engine.dispatch.destinations import reachable
-from tocsin.engine.dispatch.malformed import note_oddities
-from tocsin.engine.settle.settlements import buried, ended, held, paused, settlement, skipped
+from tocsin.domain.toggles import Toggle, read_toggle
+from tocsin.engine.dispatch.attempt import Attempt
+from tocsin.engine.dispatch.malformed import warn_of_malformed
 from tocsin.engine.toggles.toggles import Toggles
-from tocsin.store.deliveries.claim import ClaimedDelivery, ReachedDevice
-from tocsin.store.deliveries.settle import SentDelivery, UnsentDelivery
+from tocsin.store.deliveries.claim import ClaimedDelivery, NewerMessage
 
 _payload_decoder = msgspec.json.Decoder(dict[str, Any])
 
 
-class Admitted(msgspec.Struct, frozen=True, kw_only=True):
-    """A delivery that every rule lets pass, with the devices it can go to and what it counts against."""
-
-    claimed: ClaimedDelivery
-    kind: NotificationType
-    payload: Payload
-    steps: tuple[Step, ...]
-    devices: tuple[ReachedDevice, ...]
-    allowances: tuple[Allowance, ...]
-    expires_at: datetime | None
-
-
-class Triage(msgspec.Struct, frozen=True, kw_only=True):
-    """Decides about each claimed delivery by the rules of the domain."""
+class DeliveryRules(msgspec.Struct, frozen=True, kw_only=True):
+    """The rules of a deployment: its catalog, providers, toggles, quiet hours and limits."""
 
     catalog: Catalog
     providers: AbstractSet[str]
@@ -47,99 +32,96 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
     quiet: QuietHours
     limits: LimitsSettings
 
-    def decide(
-        self, claimed: ClaimedDelivery, claim: Claim, now: datetime
-    ) -> Admitted | SentDelivery | UnsentDelivery:
-        """Admit a delivery, or settle it without an attempt."""
-        if self.catalog.find(claimed.type, claimed.version) is None:
-            gone = Rejected("type_unknown", f"{claimed.type} v{claimed.version} is no longer in the catalog")
-            nowhere = aim_at(claimed, claim.lease, ())
-            return settlement(nowhere, gone, policies=Policies(), tried_at=now, now=now, random=0.0)
-        kind, payload = self.catalog.resolve(
-            claimed.type, claimed.version, _payload_decoder.decode(claimed.payload)
-        )
-        case = self.case(claimed, kind, now)
-        note_oddities(claimed.user_id, case, self.quiet)
-        verdict = decide(case, self.quiet)
-        aim = aim_at(claimed, claim.lease, verdict.steps)
-        match verdict:
-            case Skip():
-                return ended(aim, verdict, now)
-            case Hold():
-                return held(aim, verdict, now)
-            case Go():
-                pass
-            case _:
-                assert_never(verdict)
-        if claimed.rescued and claimed.attempts >= kind.policies.attempts_for(claimed.channel):
-            return buried(aim, now)
-        devices = self._usable(claimed)
-        if isinstance(devices, Reason):
-            step = Step(rule="device", result="skip", detail=MEANING[devices], at=now)
-            return skipped(aim.after(step), devices, now)
-        if isinstance(devices, str):
-            return paused(aim, devices, now)
-        return Admitted(
-            claimed=claimed,
-            kind=kind,
-            payload=payload,
-            steps=verdict.steps,
-            devices=devices,
-            allowances=() if claimed.reserved else self._allowances(case, claimed),
-            expires_at=expiry_of(case, zone_of(case, self.quiet)),
-        )
+    def decide(self, facts: Facts) -> Verdict:
+        """Apply the rules to the facts of one delivery."""
+        return decide(facts, self.quiet, self.providers)
 
-    def case(self, claimed: ClaimedDelivery, kind: NotificationType, now: datetime) -> Case:
-        """Put together what a decision depends on."""
-        return Case(
-            kind=kind,
-            channel=claimed.channel,
+    def decide_attempt(self, attempt: Attempt, now: datetime) -> Verdict | None:
+        """Decide about a claimed delivery and prepare it; None if its type is not in the catalog."""
+        delivery = attempt.delivery
+        if self.catalog.find(delivery.type, delivery.version) is None:
+            return None
+        attempt.type, attempt.payload = self.catalog.resolve(
+            delivery.type, delivery.version, _payload_decoder.decode(delivery.payload)
+        )
+        facts = self._facts(delivery, attempt.type, now)
+        warn_of_malformed(delivery.user_id, facts, self.quiet)
+        verdict = self.decide(facts)
+        attempt.steps = verdict.steps
+        if isinstance(verdict, Go):
+            attempt.destinations = verdict.destinations
+            attempt.expires_at = expiry_of(facts, zone_of(facts, self.quiet))
+            if not attempt.reserved:
+                attempt.allowances = self.person_allowances(facts, delivery.user_id)
+                attempt.limited = bool(attempt.allowances) or self.limits.per_device_per_day is not None
+        return verdict
+
+    def switched_off(self, type_name: str, channel: Channel) -> Toggle | None:
+        """Return the toggle that holds deliveries of a type by a channel, if one does."""
+        name = self.toggles.off_by(type_name, channel)
+        toggle = read_toggle(name) if name is not None else None
+        return None if isinstance(toggle, Fault) else toggle
+
+    def person_allowances(self, facts: Facts, user_id: str | None) -> tuple[Allowance, ...]:
+        """List the limits that a delivery to a person counts against."""
+        if user_id is None or facts.type.policies.critical:
+            return ()
+        zone = zone_of(facts, self.quiet).zone
+        return tuple(person_allowances(self.limits, facts.type, user_id, zone, facts.now))
+
+    def device_allowances(self, facts: Facts, destination: Destination) -> tuple[Allowance, ...]:
+        """List the limits that a delivery to a device counts against besides."""
+        if self.limits.per_device_per_day is None or destination.id is None or facts.type.policies.critical:
+            return ()
+        zone = zone_of(facts, self.quiet).zone
+        return tuple(device_allowances(self.limits, destination.id, zone, facts.now))
+
+    def attempt_device_allowances(self, attempt: Attempt, now: datetime) -> tuple[Allowance, ...]:
+        """List the limits that an attempt at its device counts against."""
+        if self.limits.per_device_per_day is None or attempt.destination is None or attempt.type is None:
+            return ()
+        return self.device_allowances(self._facts(attempt.delivery, attempt.type, now), attempt.destination)
+
+    def _facts(self, delivery: ClaimedDelivery, notification_type: NotificationType, now: datetime) -> Facts:
+        facts = Facts(
+            type=notification_type,
+            channel=delivery.channel,
             now=now,
-            person=claimed.person,
-            device_timezone=claimed.devices[0].timezone if claimed.devices else None,
-            off_by=self.toggles.off_by(claimed.type, claimed.channel),
-            behind=claimed.behind,
-            superseded=claimed.superseded,
-            stands_in=_stands_in(claimed, kind),
-            cancelled=claimed.cancelled,
-            expires_at=claimed.expires_at,
-            send_at_local=claimed.send_at_local,
-            accepted_at=claimed.accepted_at,
+            profile=delivery.profile,
+            address=delivery.address,
+            device_id=delivery.device_id,
+            switched_off=self.switched_off(delivery.type, delivery.channel),
+            order_blockers=frozenset(delivery.order_blockers),
+            failover=_failover(delivery, notification_type),
+            cancelled=delivery.cancelled,
+            expires_at=delivery.expires_at,
+            send_at_local=delivery.send_at_local,
+            accepted_at=delivery.accepted_at,
             random=random.random() if self.quiet.spread else 0.0,  # noqa: S311 - spreads load
         )
+        if delivery.newer is None:
+            return facts
+        return msgspec.structs.replace(facts, newer=self._newer(facts, delivery.newer))
 
-    def device_allowances(
-        self, admitted: Admitted, device: ReachedDevice, now: datetime
-    ) -> tuple[Allowance, ...]:
-        """List what a push to a device counts against."""
-        if self.limits.per_device_per_day is None or device.id is None:
-            return ()
-        zone = zone_of(self.case(admitted.claimed, admitted.kind, now), self.quiet).zone
-        return tuple(device_allowances(self.limits, device.id, zone, now))
-
-    def _usable(self, claimed: ClaimedDelivery) -> tuple[ReachedDevice, ...] | Reason | str:
-        """Give what it can go to, why there is nothing, or the provider that is switched off."""
-        reached = reachable(claimed)
-        if isinstance(reached, Reason):
-            return reached
-        known = tuple(device for device in reached if device.provider in self.providers)
-        if not known:
-            return Reason.PROVIDER_UNAVAILABLE
-        usable = tuple(device for device in known if self.toggles.provider_on(device.provider))
-        if not usable:
-            return known[0].provider
-        return known
-
-    def _allowances(self, case: Case, claimed: ClaimedDelivery) -> tuple[Allowance, ...]:
-        if claimed.user_id is None or case.kind.policies.critical:
-            return ()
-        zone = zone_of(case, self.quiet).zone
-        return tuple(person_allowances(self.limits, case.kind, claimed.user_id, zone, case.now))
+    def _newer(self, facts: Facts, newer: NewerMessage) -> Facts | None:
+        """Return the facts of the newer message: same person and type, its own version and times."""
+        if self.catalog.find(facts.type.name, newer.version) is None:
+            return None
+        notification_type, _ = self.catalog.resolve(facts.type.name, newer.version, {})
+        return msgspec.structs.replace(
+            facts,
+            type=notification_type,
+            order_blockers=frozenset(),
+            expires_at=newer.expires_at,
+            send_at_local=newer.send_at_local,
+            accepted_at=newer.accepted_at,
+        )
 
 
-def _stands_in(claimed: ClaimedDelivery, kind: NotificationType) -> FailoverState | None:
-    if claimed.fallback_for is None:
+def _failover(delivery: ClaimedDelivery, notification_type: NotificationType) -> FailoverState | None:
+    if delivery.fallback_for is None or delivery.failed_channel is None:
         return None
-    failover = kind.policies.failover
+    failover = notification_type.policies.failover
     after = failover.after if failover else timedelta()
-    return FailoverState(claimed.fallback_for, after, claimed.confirmed, claimed.awaited_at)
+    failed = delivery.failed_channel
+    return FailoverState(delivery.fallback_for, after, failed.confirmed, failed.awaited_at)

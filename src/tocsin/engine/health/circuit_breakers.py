@@ -1,8 +1,7 @@
-"""Circuits: a provider in trouble is left alone, and tried again with one message at a time.
+"""Circuit breakers: a provider or host in trouble is left alone and probed with one message at a time.
 
-Each worker judges by what it sees itself and tells the others through the database. A circuit that
-rested long enough is tried by the one worker that takes the probe; what comes of it closes the circuit
-or opens it anew, for longer.
+Each worker judges by what it sees itself and shares it through the database. When an open circuit breaker has
+rested, one worker takes the probe; its outcome closes the circuit breaker or opens it again.
 """
 
 import asyncio
@@ -18,18 +17,20 @@ from msgspec import Meta
 from tocsin.domain.delivery.outcome import Defer, Outcome, Rejected, Retry, Sent
 from tocsin.domain.faults import Fault
 from tocsin.engine.clock import Clock
+from tocsin.engine.duty import repeat
 from tocsin.store.health.circuit_breakers import (
     CircuitRow,
     Opening,
     close_circuit,
     open_circuit,
+    return_probe,
     take_probe,
     troubled,
 )
 from tocsin.store.health.provider_health import Alarm, Counted, count_outcomes, raise_alarms
 from tocsin.store.pool import DATABASE_FAULTS, Pool
 
-TELL_SECONDS = 1.0
+EXCHANGE_SECONDS = 1.0
 PROBE_WITHIN = timedelta(seconds=60)
 LONGEST_CODE = 100
 LONGEST_DETAIL = 500
@@ -38,31 +39,31 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 class HealthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a provider counts as down and how long it is left alone then.
+    """When a circuit breaker opens and how long it stays open.
 
-    A circuit opens when, within a window, at least `least_attempts` were made and at least `error_share`
+    It opens when, within a window, at least `least_attempts` were made and at least `error_share`
     of them failed by the provider's fault, or after `failures_in_a_row` without a success, if they took
-    as long as a rest. It rests `rest_seconds`, twice as long each time that it opens again, at most
-    `longest_rest_seconds`.
+    as long as a rest. A provider is probed after `rest_seconds`; a host of somebody else's rests twice as
+    long each time that it opens again, at most `longest_rest_seconds`.
     """
 
     window_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 10.0
     least_attempts: Annotated[int, Meta(ge=1, le=100_000)] = 10
     error_share: Annotated[float, Meta(gt=0, le=1)] = 0.5
     failures_in_a_row: Annotated[int, Meta(ge=1, le=100_000)] = 4
-    rest_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 5.0
+    rest_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 3.0
     longest_rest_seconds: Annotated[float, Meta(gt=0, le=86_400)] = 60.0
 
 
 def health_settings_faults(settings: HealthSettings) -> Iterator[Fault]:
-    """Find what contradicts itself."""
+    """List contradictions."""
     if settings.longest_rest_seconds < settings.rest_seconds:
         message = f"must be at least health.rest_seconds, which is {settings.rest_seconds:g}"
         yield Fault(field="health.longest_rest_seconds", code="contradiction", message=message)
 
 
 class _Window:
-    """What came of the attempts through one circuit lately."""
+    """The latest attempts through one circuit breaker."""
 
     __slots__ = ("began", "failed", "total")
 
@@ -73,7 +74,7 @@ class _Window:
 
 
 class _Streak:
-    """Faults without a success in between; where much is sent, a few in a row are chance."""
+    """Failures without a success in between; where much is sent, a few in a row are chance."""
 
     __slots__ = ("began", "faults")
 
@@ -82,8 +83,8 @@ class _Streak:
         self.faults = 0
 
 
-class Circuits:
-    """What this worker knows of every circuit, and what it has yet to tell."""
+class CircuitBreakers:
+    """The state of every circuit breaker as this worker knows it, and what it has yet to share."""
 
     def __init__(self, pool: Pool, settings: HealthSettings, clock: Clock) -> None:
         self._pool = pool
@@ -100,35 +101,45 @@ class Circuits:
         self._news = asyncio.Event()
         self._sent: dict[str, Counted] = {}
 
-    def passes(self, name: str) -> bool:
-        """Tell whether messages may go through a circuit."""
+    def is_closed(self, name: str) -> bool:
+        """Return whether messages may pass."""
         return not self._open or name not in self._open
 
-    def rests_until(self, name: str) -> datetime | None:
-        """Tell when a circuit may be tried again, if it is not closed."""
+    def is_probe_due(self, name: str, now: datetime) -> bool:
+        """Return whether an open circuit breaker has rested long enough to be probed."""
         row = self._open.get(name)
         if row is None:
-            return None
-        return (row.probe_until if row.state == "half_open" else row.retry_at) or row.changed_at
+            return False
+        return ((row.probe_until if row.state == "half_open" else row.retry_at) or row.changed_at) <= now
 
     def describe(self, name: str) -> str:
-        """Say why a circuit is not closed."""
+        """Return why messages may not pass."""
         row = self._open.get(name)
-        return f"{name} is left alone: {row.code}" if row else f"{name} is in use"
+        return (
+            f"circuit breaker of {name} is open: {row.code}"
+            if row
+            else f"circuit breaker of {name} is closed"
+        )
 
-    async def may_probe(self, name: str, now: datetime) -> bool:
-        """Take the permission to try a circuit with one message, if its rest is over."""
-        rests_until = self.rests_until(name)
-        if rests_until is None or rests_until > now:
+    async def take_probe(self, name: str, now: datetime) -> bool:
+        """Take the permission to send one message, if the rest is over and no other worker has it."""
+        if not self.is_probe_due(name, now):
             return False
         async with self._pool.acquire() as connection:
             taken = await take_probe(connection, name, now, now + PROBE_WITHIN)
         if taken:
-            _log.info("circuit is tried", circuit=name)
+            _log.info("circuit probed", circuit=name)
         return taken
 
-    def note(self, name: str, provider: str, outcome: Outcome, now: datetime, *, probe: bool = False) -> None:
-        """Take in what an attempt through a circuit came to; a probe decides about the circuit."""
+    async def return_probe(self, name: str, now: datetime) -> None:
+        """Return a permission that no message could use."""
+        async with self._pool.acquire() as connection:
+            await return_probe(connection, name, now)
+
+    def record(
+        self, name: str, provider: str, outcome: Outcome, now: datetime, *, probe: bool = False
+    ) -> None:
+        """Count the outcome of an attempt; that of a probe closes the circuit breaker or opens it again."""
         if isinstance(outcome, Sent):
             counted = self._sent.get(provider) or self._sent.setdefault(
                 provider, Counted(provider, "sent", "")
@@ -138,7 +149,7 @@ class Circuits:
             tag = str(outcome.__struct_config__.tag)
             counted = Counted(provider, tag, outcome.code[:LONGEST_CODE])
             failed = isinstance(outcome, Retry) and outcome.speaks_against == "provider"
-            self._note_alarm(provider, outcome)
+            self._raise_alarm(provider, outcome)
         self._counts[counted] += 1
         if isinstance(outcome, Defer) and outcome.pauses:
             self._trip(name, provider, outcome, outcome.after, now)
@@ -148,18 +159,11 @@ class Circuits:
             self._weigh(name, provider, outcome, failed=failed, now=now)
 
     async def run(self) -> None:
-        """Tell and ask the database every second, and at once when there is news, until cancelled."""
-        while True:
-            await self.exchange()
-            try:
-                async with asyncio.timeout(TELL_SECONDS):
-                    await self._news.wait()
-            except TimeoutError:
-                continue
+        """Exchange with the database every second, and at once when something changed, until cancelled."""
+        await repeat(self.exchange, name="circuit breakers", every=EXCHANGE_SECONDS, wake=self._news)
 
     async def exchange(self) -> None:
-        """Write down what happened and read how the circuits stand."""
-        self._news.clear()
+        """Write what happened and read the state of all circuit breakers."""
         openings, self._openings = self._openings, {}
         closings, self._closings = self._closings, set()
         counts, self._counts = self._counts, Counter()
@@ -177,14 +181,14 @@ class Circuits:
                     await raise_alarms(connection, alarms, now)
                 known = await troubled(connection)
         except DATABASE_FAULTS as error:
-            _log.warning("the health of providers could not be shared, trying again", error=repr(error))
+            _log.warning("circuit exchange failed", error=repr(error))
             self._openings = {**openings, **self._openings}
             self._closings |= closings
             self._counts.update(counts)
             self._alarms.update(alarms)
             return
         self._windows = {name: each for name, each in self._windows.items() if now - each.began <= self._span}
-        # What opened meanwhile is not in the database yet.
+        # One that opened meanwhile is not in the database yet.
         fresh = {name: self._open[name] for name in self._openings if name in self._open}
         self._open = {**{name: row for name, row in known.items() if name not in self._closings}, **fresh}
 
@@ -194,7 +198,7 @@ class Circuits:
         window = self._windows.get(name)
         if window is None or now - window.began > self._span:
             if window is None and not failed:
-                # Circuits without a fault need no window: there may be as many as there are hosts.
+                # One without a failure needs no window: there may be as many as there are hosts.
                 return
             window = self._windows[name] = _Window(now)
         window.total += 1
@@ -209,9 +213,9 @@ class Circuits:
             self._trip(name, provider, outcome, self._asked(outcome), now)
 
     def _is_silent(self, name: str, provider: str, now: datetime) -> bool:
-        """Tell whether nothing but faults came for a while, however seldom it is used.
+        """Return whether nothing but failures came for a while, however seldom it is used.
 
-        It is not asked of the hosts of strangers: what is meant for one that never comes back has to end.
+        Per-host circuit breakers skip this check, so that deliveries to a dead host run out of attempts.
         """
         if name != provider:
             return False
@@ -221,7 +225,7 @@ class Circuits:
         return lasts and streak.faults >= self._settings.failures_in_a_row
 
     def _asked(self, outcome: Retry) -> timedelta:
-        """Bound how long a fault may ask to be left alone; only a quota or a credential may ask for more."""
+        """Return the pause a failure asks for, bounded; only a quota or a credential may ask for more."""
         longest = timedelta(seconds=self._settings.longest_rest_seconds)
         return min(outcome.after or timedelta(), longest)
 
@@ -254,7 +258,8 @@ class Circuits:
             detail=detail,
             after=longest_asked,
             rest=rest,
-            longest=timedelta(seconds=self._settings.longest_rest_seconds),
+            # A provider is probed at a steady pace, so that it is used again soon after it is back.
+            longest=rest if name == provider else timedelta(seconds=self._settings.longest_rest_seconds),
         )
         self._news.set()
         if name in self._open and self._open[name].state == "open":
@@ -282,7 +287,7 @@ class Circuits:
             alarm=alarm,
         )
 
-    def _note_alarm(self, provider: str, outcome: Outcome) -> None:
+    def _raise_alarm(self, provider: str, outcome: Outcome) -> None:
         raised = (isinstance(outcome, Defer) and outcome.alarm) or (
             isinstance(outcome, Rejected) and outcome.quarantine
         )
@@ -290,6 +295,6 @@ class Circuits:
             return
         alarm = Alarm(provider, outcome.code[:LONGEST_CODE], outcome.detail[:LONGEST_DETAIL])
         if alarm not in self._alarms and isinstance(outcome, Defer) and not outcome.pauses:
-            _log.error("deliveries held back", provider=provider, code=alarm.code, alarm=True)
+            _log.error("deliveries deferred", provider=provider, code=alarm.code, alarm=True)
         self._alarms[alarm] += 1
         self._news.set()

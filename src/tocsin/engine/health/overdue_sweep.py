@@ -7,17 +7,17 @@ What it finds all the same shows a stall that would otherwise be silent.
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
-from typing import get_args
 
 import msgspec
 import structlog
 
-from tocsin.domain.catalog import Channel
+from tocsin.domain.plan import FAN_OUT
 from tocsin.domain.timing.schedule import Schedule
 from tocsin.engine.clock import Clock
 from tocsin.engine.duty import repeat
 from tocsin.engine.periodic.claim import ClaimedRun, claim_run, register
 from tocsin.store import progress
+from tocsin.store.deliveries.fan_out import waiting_lanes
 from tocsin.store.deliveries.overdue import Overdue, find_overdue, wake
 from tocsin.store.health.provider_health import Alarm, raise_alarms
 from tocsin.store.pool import Connection, Pool
@@ -31,14 +31,13 @@ MOST_COUNTED = 10_000
 LEASE_FOR = timedelta(minutes=1)
 POLL_SECONDS = 5.0
 OVERDUE = "overdue"
-UNSERVED = "channel_unserved"
+UNSERVED = "lane_unserved"
 
-_CHANNELS: tuple[str, ...] = get_args(Channel)
 _log = structlog.stdlib.get_logger(__name__)
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """The overdue deliveries of one channel; if `code` is set, an operator has to act."""
+    """The overdue deliveries of one lane; if `code` is set, an operator has to act."""
 
     overdue: Overdue
     detail: str
@@ -50,16 +49,16 @@ def judge(
 ) -> Iterator[Finding]:
     """Distinguish a stall from a backlog that is being worked off.
 
-    `before` holds the oldest delivery of each channel at the previous sweep: if it is still the oldest,
-    nothing is claimed. A channel that this worker does not serve is reported as such.
+    `before` holds the oldest delivery of each lane at the previous sweep: if it is still the oldest,
+    nothing is claimed. A lane that has no provider is reported as such.
     """
     for late in overdue:
-        stalled = now - late.due_at > STALLED_AFTER and before.get(late.channel) == str(late.oldest)
+        stalled = now - late.due_at > STALLED_AFTER and before.get(late.lane) == str(late.oldest)
         count = f"{late.count}{'+' if late.count >= MOST_COUNTED else ''}"
-        detail = f"{count} overdue by {late.channel}, the oldest since {late.due_at:%Y-%m-%d %H:%M:%SZ}"
+        detail = f"{count} overdue in lane {late.lane}, the oldest since {late.due_at:%Y-%m-%d %H:%M:%SZ}"
         code = OVERDUE if stalled else None
-        if late.channel not in served:
-            detail += f"; no provider for {late.channel} is set up: set one up or cancel them"
+        if late.lane not in (FAN_OUT, *served):
+            detail += f"; {late.lane} is not configured: configure it or cancel them"
             code = UNSERVED if stalled else None
         yield Finding(late, detail, code)
 
@@ -92,18 +91,20 @@ class Sweep:
                     await self._sweep(connection, claimed, now)
 
     async def _sweep(self, connection: Connection, claimed: ClaimedRun, now: datetime) -> None:
+        lanes = await waiting_lanes(connection)
         overdue = await find_overdue(
-            connection, _CHANNELS, due_before=now - LATE_AFTER, now=now, most=MOST_COUNTED
+            connection, lanes, due_before=now - LATE_AFTER, now=now, most=MOST_COUNTED
         )
-        findings = list(judge(overdue, claimed.checkpoint.value or {}, self._served, now))
+        before: Mapping[str, str] = claimed.checkpoint.value or {}
+        findings = list(judge(overdue, before, self._served, now))
         for finding in findings:
             _report(finding, now)
-        late = {each.channel for each in overdue}
-        on_time = [_subject(channel) for channel in _CHANNELS if channel not in late]
+        late = {each.lane for each in overdue}
+        on_time = [_subject(lane) for lane in sorted({FAN_OUT, *self._served, *before} - late)]
         alarms = {
-            Alarm(_subject(each.overdue.channel), each.code, each.detail): 1 for each in findings if each.code
+            Alarm(_subject(each.overdue.lane), each.code, each.detail): 1 for each in findings if each.code
         }
-        oldest = {each.channel: str(each.oldest) for each in overdue}
+        oldest = {each.lane: str(each.oldest) for each in overdue}
         note = "; ".join(finding.detail for finding in findings) or "no delivery is overdue"
         async with connection.transaction():
             if findings:
@@ -118,15 +119,15 @@ class Sweep:
             )
 
 
-def _subject(channel: str) -> str:
-    return f"channel:{channel}"
+def _subject(lane: str) -> str:
+    return f"lane:{lane}"
 
 
 def _report(finding: Finding, now: datetime) -> None:
     log = _log.error if finding.code else _log.warning
     log(
         "overdue deliveries found",
-        channel=finding.overdue.channel,
+        lane=finding.overdue.lane,
         deliveries=finding.overdue.count,
         oldest_late_seconds=round((now - finding.overdue.due_at).total_seconds()),
         code=finding.code,

@@ -1,4 +1,4 @@
-"""The health of every provider in use, put together for operators."""
+"""The health of every provider in use, for operators."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,11 +10,9 @@ import msgspec
 
 from tocsin.domain.catalog import Channel
 from tocsin.domain.toggles import toggle_of
-from tocsin.engine.settle.settlements import BUSY, CIRCUIT
 from tocsin.store import toggles
-from tocsin.store.deliveries.holds import held_by
 from tocsin.store.health.circuit_breakers import CircuitRow, troubled
-from tocsin.store.health.provider_health import AlarmRow, CountRow, count_held, counts_since, list_alarms
+from tocsin.store.health.provider_health import AlarmRow, CountRow, count_due, counts_since, list_alarms
 from tocsin.store.pool import Connection
 from tocsin.store.toggles import ToggleRow
 
@@ -39,7 +37,7 @@ class ProviderInUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlarmRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault that an operator has to act on; it stands until it is cleared."""
+    """A fault that an operator has to act on, until it is cleared."""
 
     alarm_id: UUID
     provider: str
@@ -53,7 +51,7 @@ class AlarmRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CircuitHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """A circuit that is not closed; `retry_at` is when it may be tried next."""
+    """A circuit breaker that is not closed; `retry_at` is when it may be probed next."""
 
     name: str
     state: ProviderState
@@ -90,17 +88,17 @@ class OutcomeShare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """How many deliveries are held for a provider; counting ends at 10,000, then there may be more."""
+    """How many due deliveries wait for a provider; counting ends at 10,000, then there may be more."""
 
     count: int
     or_more: bool
 
 
 class ProviderHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """How a provider does.
+    """The health of a provider.
 
-    It is `paused` by an operator, or else as bad as the worst of its circuits. `retry_at`, `code` and
-    `detail` are that circuit's. `circuits` names those that are not closed, the first fifty of
+    It is `paused` by an operator, or else in the state of its worst circuit breaker, whose `retry_at`, `code`
+    and `detail` it has. `circuits` lists those that are not closed, the first fifty of
     `circuits_in_trouble`. `outcomes` covers the last five minutes.
     """
 
@@ -123,14 +121,14 @@ class ProviderHealth(msgspec.Struct, frozen=True, kw_only=True):
 async def providers_health(
     connection: Connection, in_use: Iterable[ProviderInUse], now: datetime
 ) -> list[ProviderHealth]:
-    """Read how every provider in use does, as of one moment."""
+    """Read the health of every provider in use, as of one moment."""
     in_use = list(in_use)
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         circuits = (await troubled(connection)).values()
         counts = await counts_since(connection, _minute_of(now) - MIX_OVER)
         switched = {row.name: row for row in await toggles.list_all(connection)}
         alarms = await list_alarms(connection, cleared=False, before=NEWEST, limit=MOST_ALARMS)
-        waiting = await _waiting(connection, [provider.name for provider in in_use])
+        waiting = await _waiting(connection, [provider.name for provider in in_use], now)
     return [
         _health(
             provider,
@@ -146,13 +144,13 @@ async def providers_health(
 
 
 def alarm_record(row: AlarmRow) -> AlarmRecord:
-    """Show an alarm as operators see it."""
+    """Build the record of an alarm that operators see."""
     fields = msgspec.structs.asdict(row)
     return AlarmRecord(alarm_id=fields.pop("id"), **fields)
 
 
 def not_in_use(name: str, in_use: Iterable[ProviderInUse]) -> str | None:
-    """Say that a name is not that of a provider in use, and which are; nothing if it is."""
+    """Return a message if a name is not that of a provider in use, else None."""
     names = [provider.name for provider in in_use]
     if name in names:
         return None
@@ -161,7 +159,7 @@ def not_in_use(name: str, in_use: Iterable[ProviderInUse]) -> str | None:
 
 
 def outcome_mix(counts: Iterable[CountRow]) -> list[OutcomeShare]:
-    """Tell what attempts came to, the most frequent first."""
+    """List the outcomes of attempts, the most frequent first."""
     sums: Counter[tuple[str, str]] = Counter()
     for row in counts:
         sums[row.outcome, row.code] += row.count
@@ -237,15 +235,9 @@ def _circuit(row: CircuitRow) -> CircuitHealth:
     )
 
 
-async def _waiting(connection: Connection, names: Sequence[str]) -> Mapping[str, Waiting]:
-    holders = await held_by(connection)
-    waiting = {}
-    for name in names:
-        own = {f"{CIRCUIT}{name}", f"{BUSY}{name}", toggle_of(name)}
-        holding = [each for each in holders if each in own or each.startswith(f"{CIRCUIT}{name}/")]
-        count = await count_held(connection, holding, MOST_WAITING + 1) if holding else 0
-        waiting[name] = Waiting(min(count, MOST_WAITING), count > MOST_WAITING)
-    return waiting
+async def _waiting(connection: Connection, names: Sequence[str], now: datetime) -> Mapping[str, Waiting]:
+    counts = await count_due(connection, names, now, MOST_WAITING + 1)
+    return {name: Waiting(min(counts[name], MOST_WAITING), counts[name] > MOST_WAITING) for name in names}
 
 
 def _minute_of(moment: datetime) -> datetime:

@@ -47,7 +47,7 @@ def rates_type(defaults: Mapping[str, float]) -> type[RatesSettings]:
     return cast("type[RatesSettings]", built)
 
 
-class Pace:
+class RateLimit:
     """Gives one worker its share of a provider's rate, in the order in which workers ask.
 
     Slots are told by the database's clock. How far that is ahead of this process's own shows in each

@@ -1,69 +1,70 @@
-"""The same decisions, nothing written: why each person will or will not hear of it, and when."""
+"""Explains what would become of an intent, by the functions that decide about deliveries."""
 
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
-from typing import Literal
+from typing import Literal, assert_never
+from uuid import UUID
 
 import msgspec
 
-from tocsin.domain.decide import NOBODY, Step
+from tocsin.domain.decide import (
+    Cancel,
+    Expire,
+    Facts,
+    FailoverState,
+    Go,
+    Hold,
+    Skip,
+    Step,
+    Wait,
+    order_step,
+)
+from tocsin.domain.delivery.held_by import ORDER, stored_held_by
 from tocsin.domain.delivery.reasons import MEANING, Reason
-from tocsin.domain.delivery.states import State
 from tocsin.domain.faults import Fault
-from tocsin.domain.ids import new_lease_id
 from tocsin.domain.intent import Intent
-from tocsin.domain.limits import Allowance
+from tocsin.domain.limits import Allowance, limit_verdict
+from tocsin.domain.people.profile import UNKNOWN_RECIPIENT, Destination, RecipientProfile
 from tocsin.domain.people.recipient import recipient_of, route_id
 from tocsin.domain.plan import PlannedDelivery
 from tocsin.engine.accept.planner import Planner
-from tocsin.engine.dispatch.claimer import Claim
-from tocsin.engine.dispatch.rules import Admitted, Triage
-from tocsin.store.deliveries.claim import ClaimedDelivery, ReachedDevice
+from tocsin.engine.dispatch.rules import DeliveryRules
+from tocsin.store.deliveries.claim import order_blockers
 from tocsin.store.deliveries.digests import open_due_at
-from tocsin.store.deliveries.settle import UnsentDelivery
 from tocsin.store.limits import used
 from tocsin.store.notifications import NewNotification
 from tocsin.store.people import suppressions
-from tocsin.store.people.profiles import RecipientProfile, people
+from tocsin.store.people.profiles import profiles
 from tocsin.store.pool import Connection
 from tocsin.wire.notifications import ExplainedDevice, ExplainedRoute, Explanation, wire_steps
 
 MOST_HOLDS = 20
 
-_steps = msgspec.json.Decoder(list[Step])
-
 
 class Explainer(msgspec.Struct, frozen=True):
-    """Walks an intent through acceptance and every decision that would follow."""
+    """Applies acceptance and every rule that would follow, and writes nothing."""
 
     planner: Planner
-    triage: Triage
+    rules: DeliveryRules
 
     async def explain(
         self, connection: Connection, producer: str, intent: Intent, now: datetime
     ) -> Explanation | list[Fault]:
-        """Tell what would happen to an intent, or what is wrong with it."""
+        """Return what would become of an intent, or what is wrong with it."""
         accepted = self.planner.check(producer, intent, now)
         if isinstance(accepted, list):
             return accepted
-        planned = [each for each in accepted.deliveries if each.user_id is not None]
-        known = await people(
-            connection,
-            [each.user_id or "" for each in planned],
-            [each.ordering_key for each in planned],
-        )
+        users = sorted({each.user_id for each in accepted.deliveries if each.user_id is not None})
+        known = await profiles(connection, users)
         addresses = [each.address for each in accepted.deliveries if each.address is not None]
         suppressed = await suppressions.of(connection, addresses) if addresses else frozenset()
-        routes = [
-            await self._route(
-                connection,
-                accepted,
-                each,
-                known.get(each.user_id or "") or _stranger(each.address, suppressed),
-            )
-            for each in accepted.deliveries
-        ]
+        routes = []
+        for planned in accepted.deliveries:
+            profile = known.get(planned.user_id or "", UNKNOWN_RECIPIENT)
+            if planned.address is not None:
+                profile = RecipientProfile(mailbox=planned.address, suppressed=planned.address in suppressed)
+            routes.append(await self._route(connection, accepted, planned, profile))
         return Explanation(type=accepted.type, version=accepted.version, now=now, routes=routes)
 
     async def _route(
@@ -71,116 +72,104 @@ class Explainer(msgspec.Struct, frozen=True):
         connection: Connection,
         accepted: NewNotification,
         planned: PlannedDelivery,
-        whom: RecipientProfile,
+        profile: RecipientProfile,
     ) -> ExplainedRoute:
         if planned.reason is not None:
             return _never(accepted, planned)
-        now, steps = await _collected(connection, accepted, planned)
+        now, steps = await _first_decision(connection, accepted, planned)
+        blockers = await order_blockers(connection, planned.ordering_key, now) if planned.ordering_key else ()
         for _ in range(MOST_HOLDS):
-            decided = self._decide(accepted, planned, whom, now)
-            if isinstance(decided, Admitted):
-                steps += decided.steps
-                full = await self._full(connection, decided)
-                if full is None:
-                    return _route(accepted, planned, steps, "sent", at=now, devices=decided.devices)
-                steps.append(_limited(full, now))
-                if full.beyond == "skip":
-                    return _route(accepted, planned, steps, "skipped", reason=full.reason)
-                now = full.ends_at
-                continue
-            steps += _steps.decode(decided.decisions or "[]")
-            if decided.state is State.EXPIRED:
-                return _route(accepted, planned, steps, "expired")
-            if decided.state is State.SKIPPED:
-                return _route(accepted, planned, steps, "skipped", reason=decided.reason)
-            if decided.due_at is None:
-                return _route(accepted, planned, steps, "held", held_by=decided.held_by)
-            now = decided.due_at
+            facts = self._facts(accepted, planned, profile, frozenset(blockers), now)
+            verdict = self.rules.decide(facts)
+            steps += verdict.steps
+            devices: tuple[Destination, ...] = ()
+            if isinstance(verdict, Go):
+                devices, limited = await self._limit(connection, facts, planned.user_id, verdict.destinations)
+                verdict = limited or verdict
+                steps += limited.steps if limited else ()
+            match verdict:
+                case Go() if all(each.id in blockers for each in devices):
+                    return _route(accepted, planned, [*steps, order_step(now)], "held", held_by=ORDER)
+                case Go():
+                    return _route(accepted, planned, steps, "sent", at=now, devices=devices)
+                case Wait(until=until):
+                    now = until
+                case Hold(held_by=held_by):
+                    return _route(accepted, planned, steps, "held", held_by=stored_held_by(held_by))
+                case Skip(reason=reason):
+                    return _route(accepted, planned, steps, "skipped", reason=reason)
+                case Cancel() | Expire():
+                    return _route(accepted, planned, steps, "expired")
+                case _:
+                    assert_never(verdict)
         return _route(accepted, planned, steps, "held")
 
-    def _decide(
-        self, accepted: NewNotification, planned: PlannedDelivery, whom: RecipientProfile, now: datetime
-    ) -> Admitted | UnsentDelivery:
-        claimed = ClaimedDelivery(
-            id=planned.id,
-            notification_id=accepted.id,
+    def _facts(
+        self,
+        accepted: NewNotification,
+        planned: PlannedDelivery,
+        profile: RecipientProfile,
+        blockers: AbstractSet[UUID | None],
+        now: datetime,
+    ) -> Facts:
+        notification_type, _ = self.rules.catalog.resolve(accepted.type, accepted.version, {})
+        failover = notification_type.policies.failover
+        return Facts(
+            type=notification_type,
             channel=planned.channel,
-            due_at=now,
-            attempts=0,
-            rescued=False,
-            behind=whom.behind,
-            superseded=False,
-            user_id=planned.user_id,
+            now=now,
+            profile=profile,
             address=planned.address,
-            device_id=None,
-            ordering_key=planned.ordering_key,
-            reserved=False,
-            digest_key=planned.digest_key,
-            digest_id=None,
-            type=accepted.type,
-            version=accepted.version,
-            payload=accepted.payload.decode(),
-            collapse_key=accepted.collapse_key,
+            switched_off=self.rules.switched_off(accepted.type, planned.channel),
+            order_blockers=blockers,
+            failover=FailoverState(planned.fallback_for, failover.after, confirmed=False, awaited_at=None)
+            if failover and planned.fallback_for
+            else None,
             expires_at=accepted.expires_at,
             send_at_local=accepted.send_at_local,
             accepted_at=accepted.accepted_at,
-            cancelled=False,
-            producer=accepted.producer,
-            request_id=accepted.request_id,
-            trace_id=accepted.trace_id,
-            mailbox=planned.address or whom.mailbox if planned.channel == "email" else None,
-            suppressed=whom.suppressed,
-            fallback_for=planned.fallback_for,
-            confirmed=False,
-            awaited_at=None,
-            person=whom.person,
-            locale=whom.locale,
-            devices=tuple(
-                device
-                for device in whom.devices
-                if (device.provider == "webhook") == (planned.channel == "webhook")
-            ),
         )
-        decided = self.triage.decide(claimed, Claim(new_lease_id(), [claimed]), now)
-        if not isinstance(decided, Admitted | UnsentDelivery):
-            raise TypeError("a decision sends nothing by itself")
-        return decided
 
-    async def _full(self, connection: Connection, admitted: Admitted) -> Allowance | None:
-        if not admitted.allowances:
-            return None
-        counted = await used(connection, admitted.allowances)
-        return next((each for each in admitted.allowances if counted.get(each.key, 0) >= each.limit), None)
+    async def _limit(
+        self,
+        connection: Connection,
+        facts: Facts,
+        user_id: str | None,
+        destinations: tuple[Destination, ...],
+    ) -> tuple[tuple[Destination, ...], Wait | Skip | None]:
+        """Return the destinations that limits leave: those of the person first, then of each device."""
+        allowances = self.rules.person_allowances(facts, user_id)
+        full = await _full(connection, allowances)
+        if full is not None:
+            return (), limit_verdict(full, facts.now)
+        left: list[Destination] = []
+        reached: list[Allowance] = []
+        for destination in destinations:
+            full = await _full(connection, self.rules.device_allowances(facts, destination))
+            if full is None:
+                left.append(destination)
+            else:
+                reached.append(full)
+        return tuple(left), None if left else limit_verdict(reached[0], facts.now)
 
 
-def _stranger(address: str | None, suppressed: AbstractSet[str]) -> RecipientProfile:
-    """Tell what is known of a mere address, or of somebody never heard of."""
-    return RecipientProfile(
-        user_id="",
-        behind=False,
-        mailbox=address,
-        suppressed=address in suppressed,
-        person=NOBODY,
-        locale=None,
-        devices=(),
-    )
+async def _full(connection: Connection, allowances: Sequence[Allowance]) -> Allowance | None:
+    """Return the first limit that is used up."""
+    if not allowances:
+        return None
+    counted = await used(connection, allowances)
+    return next((each for each in allowances if counted.get(each.key, 0) >= each.limit), None)
 
 
-async def _collected(
+async def _first_decision(
     connection: Connection, accepted: NewNotification, planned: PlannedDelivery
 ) -> tuple[datetime, list[Step]]:
-    """Tell when it is decided first: at its time, or when the digest that it is part of falls due."""
+    """Return when it is decided first: at its time, or when the digest that it joins is due."""
     if planned.digest_key is None:
         return planned.due_at, []
     due_at = max(await open_due_at(connection, planned.digest_key) or planned.due_at, accepted.accepted_at)
     detail = "collected, to be sent as part of a digest"
     return due_at, [Step(rule="digest", result="hold", detail=detail, at=accepted.accepted_at, until=due_at)]
-
-
-def _limited(full: Allowance, now: datetime) -> Step:
-    if full.beyond == "defer":
-        return Step(rule="limit", result="hold", detail=full.detail, at=now, until=full.ends_at)
-    return Step(rule="limit", result="skip", detail=full.detail, at=now)
 
 
 def _never(accepted: NewNotification, planned: PlannedDelivery) -> ExplainedRoute:
@@ -199,7 +188,7 @@ def _route(
     at: datetime | None = None,
     reason: str | None = None,
     held_by: str | None = None,
-    devices: Iterable[ReachedDevice] = (),
+    devices: Iterable[Destination] = (),
 ) -> ExplainedRoute:
     recipient = recipient_of(planned.user_id, planned.address, accepted.type)
     return ExplainedRoute(

@@ -1,25 +1,24 @@
-"""Receipts: asks providers later what became of the messages they took."""
+"""Asks providers for the receipts of messages they took."""
 
-import asyncio
 import random
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import cast
 from uuid import UUID
 
 import structlog
 
 from tocsin.catalog.catalog import Catalog
-from tocsin.domain.catalog import Channel, Policies
 from tocsin.domain.delivery.message import GivesReceipts, Provider
 from tocsin.domain.delivery.outcome import Defer, Delivered, NotYet, Outcome, ReceiptOutcome, Retry
 from tocsin.domain.ids import LeaseId, new_lease_id
+from tocsin.domain.people.profile import Destination
 from tocsin.engine.clock import Clock
-from tocsin.engine.dispatch.attempt import Aim
-from tocsin.engine.health.circuit_breakers import Circuits
-from tocsin.engine.settle.settlements import settlement
-from tocsin.engine.settle.writer import Settler
-from tocsin.store.pool import DATABASE_FAULTS, Pool
+from tocsin.engine.dispatch.attempt import LeasedDelivery
+from tocsin.engine.duty import repeat
+from tocsin.engine.health.circuit_breakers import CircuitBreakers
+from tocsin.engine.settle.settlements import settle_outcome
+from tocsin.engine.settle.writer import SettlementWriter
+from tocsin.store.pool import Pool
 from tocsin.store.tickets import Ticket, ask_again, confirm, drop_tickets, reopen, take_tickets
 
 LEASE = timedelta(minutes=2)
@@ -29,7 +28,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 class Receipts:
-    """Asks one provider about its tickets, batch by batch, as long as it keeps their receipts."""
+    """Asks one provider for the receipts of its tickets, batch by batch, as long as it keeps them."""
 
     def __init__(
         self,
@@ -37,8 +36,8 @@ class Receipts:
         *,
         pool: Pool,
         catalog: Catalog,
-        settler: Settler,
-        circuits: Circuits,
+        writer: SettlementWriter,
+        breakers: CircuitBreakers,
         clock: Clock,
         look_seconds: float,
     ) -> None:
@@ -48,23 +47,17 @@ class Receipts:
         self._source: GivesReceipts = provider
         self._pool = pool
         self._catalog = catalog
-        self._settler = settler
-        self._circuits = circuits
+        self._writer = writer
+        self._breakers = breakers
         self._clock = clock
         self._look_seconds = look_seconds
 
     async def run(self) -> None:
         """Ask until cancelled."""
-        while True:
-            try:
-                asked = await self._ask()
-            except DATABASE_FAULTS as error:
-                _log.warning("asking for receipts failed, trying again", error=repr(error))
-                asked = 0
-            if asked < self._source.receipts_batch:
-                await asyncio.sleep(self._look_seconds)
+        await repeat(self._ask, name="receipts", every=self._look_seconds, subject=self._name)
 
-    async def _ask(self) -> int:
+    async def _ask(self) -> bool:
+        """Ask for a batch of receipts; return whether more may be due."""
         lease, now = new_lease_id(), self._clock()
         async with self._pool.acquire() as connection:
             tickets = await take_tickets(
@@ -76,7 +69,7 @@ class Receipts:
                 limit=self._source.receipts_batch,
             )
         if not tickets:
-            return 0
+            return False
         try:
             answers = await self._source.receipts([ticket.message_id for ticket in tickets], now=now)
         except Exception as error:  # noqa: BLE001 - a provider's own mistake must not stop the worker
@@ -84,20 +77,20 @@ class Receipts:
             answers = Retry("provider_failed", type(error).__name__)
         now = self._clock()
         if isinstance(answers, Sequence):
-            await self._take_in(tickets, answers, lease, now)
+            await self._settle_receipts(tickets, answers, lease, now)
         else:
             await self._ask_later(tickets, answers, lease, now)
-        return len(tickets)
+        return len(tickets) >= self._source.receipts_batch
 
     async def _ask_later(
         self, tickets: Sequence[Ticket], fault: Outcome, lease: LeaseId, now: datetime
     ) -> None:
-        self._circuits.note(self._name, self._name, fault, now)
+        self._breakers.record(self._name, self._name, fault, now)
         wait = fault.after if isinstance(fault, Retry | Defer) else None
         async with self._pool.acquire() as connection:
             await ask_again(connection, _ids(tickets), lease, now + max(wait or AFTER_A_FAULT, AFTER_A_FAULT))
 
-    async def _take_in(
+    async def _settle_receipts(
         self, tickets: Sequence[Ticket], answers: Sequence[ReceiptOutcome], lease: LeaseId, now: datetime
     ) -> None:
         delivered: list[Ticket] = []
@@ -123,30 +116,22 @@ class Receipts:
                 self._settle(ticket, outcome, lease, now)
 
     def _settle(self, ticket: Ticket, outcome: Outcome, lease: LeaseId, now: datetime) -> None:
-        """Settle what a receipt took back like any attempt that came to the same."""
-        self._circuits.note(self._name, self._name, outcome, now)
-        kind = self._catalog.find(ticket.type, ticket.version)
-        aim = Aim(
+        """Settle a delivery that a receipt reopened like any attempt with that outcome."""
+        self._breakers.record(self._name, self._name, outcome, now)
+        delivery = LeasedDelivery(
             id=ticket.delivery_id,
             lease=lease,
-            channel=cast("Channel", ticket.channel),
+            channel=ticket.channel,
             attempts=ticket.attempts - 1,
-            device_id=None,
-            provider=self._name,
+            retrying=True,
             reserved=True,
-            steps=(),
+            digest_id=ticket.digest_id,
+            type=self._catalog.find(ticket.type, ticket.version),
+            destination=Destination(ticket.device_id, "", self._name, ""),
+            tried_at=ticket.sent_at,
         )
         chance = random.random()  # noqa: S311 - spreads load, guards nothing
-        self._settler.put(
-            settlement(
-                aim,
-                outcome,
-                policies=kind.policies if kind else Policies(),
-                tried_at=ticket.sent_at,
-                now=now,
-                random=chance,
-            )
-        )
+        self._writer.put(settle_outcome(delivery, outcome, now=now, random=chance))
 
 
 def _ids(tickets: Sequence[Ticket]) -> list[UUID]:

@@ -1,179 +1,188 @@
-"""What follows from an outcome or a decision: a settled delivery, or one that waits again."""
+"""Turns outcomes and verdicts into what is written about a delivery."""
 
 from datetime import datetime, timedelta
 from typing import assert_never
 
+import structlog
+
 from tocsin.domain.catalog import Policies
-from tocsin.domain.decide import Hold, Skip, Step
+from tocsin.domain.decide import Cancel, Expire, Hold, Refusal, Skip, Step, Wait
 from tocsin.domain.delivery.backoff import delay
+from tocsin.domain.delivery.held_by import stored_held_by
 from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
-from tocsin.domain.delivery.reasons import Reason
 from tocsin.domain.delivery.states import State
-from tocsin.domain.toggles import toggle_of
-from tocsin.engine.dispatch.attempt import Aim
-from tocsin.store.deliveries.settle import SentDelivery, UnsentDelivery
+from tocsin.engine.dispatch.attempt import LeasedDelivery
+from tocsin.store.deliveries.settle import SentDelivery, Settlement, UnsentDelivery, encode_steps
 
 LONGEST_DETAIL = 500
 LONGEST_CODE = 100
-CIRCUIT = "circuit:"
-BUSY = "busy:"
 LEASE_EXPIRED = "lease_expired"
 
-_ENDS = {"cancelled": State.CANCELLED, "expired": State.EXPIRED}
+_log = structlog.stdlib.get_logger(__name__)
 
 
-def settlement(
-    aim: Aim, outcome: Outcome, *, policies: Policies, tried_at: datetime, now: datetime, random: float
-) -> SentDelivery | UnsentDelivery:
-    """Turn what an attempt came to into what is written down."""
+def settle_outcome(
+    attempt: LeasedDelivery, outcome: Outcome, *, now: datetime, random: float, ask_at: datetime | None = None
+) -> Settlement:
+    """Settle an attempt by its outcome; `ask_at` is when to ask for a receipt of one that was sent."""
     match outcome:
         case Sent(message_id=message_id):
-            named = _storable(message_id, LONGEST_DETAIL) if message_id else None
+            destination = attempt.destination
             return SentDelivery(
-                id=aim.id,
-                lease=aim.lease,
-                provider=aim.provider or "",
-                message_id=named,
-                device_id=aim.device_id,
-                decisions=aim.decisions,
+                id=attempt.id,
+                lease=attempt.lease,
+                provider=destination.provider if destination else "",
+                message_id=_storable(message_id, LONGEST_DETAIL) if message_id else None,
+                device_id=destination.id if destination else None,
+                decisions=encode_steps(attempt.steps),
+                ask_at=ask_at,
+                digest_id=attempt.digest_id,
             )
         case Retry():
-            return _try_again(aim, outcome, policies, tried_at, now, random)
+            return _retry(attempt, outcome, now, random)
         case Defer(after=after):
-            # A share of the wait is drawn at random, so that what was held back does not return at once.
-            return _tried(
-                aim, outcome, now, _waiting(aim), spent=0, due_at=now + after + after * 0.1 * random
-            )
+            # A random share of the wait spreads out what was deferred together.
+            due_at = now + after + after * 0.1 * random
+            return _tried(attempt, outcome, State.RETRYING, now, spent=0, due_at=due_at)
         case Rejected(code=code, quarantine=quarantine):
+            if quarantine:
+                # A device of another sender means that an app or the settings name the wrong project.
+                _log.error("device quarantined", **attempt.log_fields(), code=code, alarm=True)
             retire = f"quarantined: {_storable(code, LONGEST_CODE)}" if quarantine else None
-            return _tried(aim, outcome, tried_at, State.REJECTED, retire=retire)
+            return _tried(attempt, outcome, State.REJECTED, now, retire=retire)
         case Gone(code=code, since=since):
-            if since is not None and aim.last_seen_at is not None and aim.last_seen_at > since:
-                # The app registered the token again after that: the verdict is about an earlier life.
+            seen_at = attempt.destination.last_seen_at if attempt.destination else None
+            if since is not None and seen_at is not None and seen_at > since:
+                # The app registered the token again after that: the answer is about its earlier registration.
                 again = Retry("registered_again", outcome.detail, speaks_against="target")
-                return _try_again(aim, again, policies, tried_at, now, random)
+                return _retry(attempt, again, now, random)
             retire = f"gone: {_storable(code, LONGEST_CODE)}"
-            mailbox = aim.names.mailbox if aim.names and aim.channel == "email" else None
-            return _tried(
-                aim, outcome, tried_at, State.GONE, retire=retire, gone_since=since, suppress=mailbox
-            )
+            return _tried(attempt, outcome, State.GONE, now, retire=retire, gone_since=since)
         case _:
             assert_never(outcome)
 
 
-def held(aim: Aim, hold: Hold, now: datetime) -> UnsentDelivery:
-    """Let a delivery wait for its time, or for whatever holds it."""
-    return _untried(aim, now, _waiting(aim), due_at=hold.until, held_by=hold.held_by)
+def settle_refusal(attempt: LeasedDelivery, refusal: Refusal, now: datetime) -> UnsentDelivery:
+    """Settle an attempt that a rule or a limit stopped."""
+    match refusal:
+        case Wait(until=until):
+            return _untried(attempt, _waiting(attempt), now, due_at=until)
+        case Hold(held_by=held_by):
+            return _untried(attempt, _waiting(attempt), now, held_by=stored_held_by(held_by))
+        case Skip(reason=reason):
+            return _untried(attempt, State.SKIPPED, now, reason=reason)
+        case Cancel():
+            return _untried(attempt, State.CANCELLED, now)
+        case Expire():
+            return _untried(attempt, State.EXPIRED, now)
+        case _:
+            assert_never(refusal)
 
 
-def paused(aim: Aim, provider: str, now: datetime) -> UnsentDelivery:
-    """Let a delivery wait until its provider is switched on again."""
-    toggle = toggle_of(provider)
-    step = Step(rule="toggle", result="hold", detail=f"{toggle} is switched off", at=now)
-    return held(aim.after(step), Hold((), held_by=toggle), now)
+def settle_untried(attempt: LeasedDelivery, now: datetime) -> UnsentDelivery:
+    """Release a delivery that was not tried: it is due again at once and no attempt is spent."""
+    attempt.steps = ()
+    return _untried(attempt, _waiting(attempt), now, due_at=now)
 
 
-def kept_back(aim: Aim, circuit: str, why: str, now: datetime) -> UnsentDelivery:
-    """Let a delivery wait until its provider is tried again."""
-    step = Step(rule="provider", result="hold", detail=why, at=now)
-    return held(aim.after(step), Hold((), held_by=f"{CIRCUIT}{circuit}"), now)
-
-
-def turned_away(aim: Aim, provider: str, now: datetime) -> UnsentDelivery:
-    """Let a delivery wait until there is room for it again on the way to its provider."""
-    return held(aim, Hold((), held_by=f"{BUSY}{provider}"), now)
-
-
-def handed_on(aim: Aim, now: datetime) -> UnsentDelivery:
-    """Let another worker, or this one later, take a delivery that was not tried."""
-    return _untried(aim, now, _waiting(aim), due_at=now)
-
-
-def skipped(aim: Aim, reason: Reason | str, now: datetime) -> UnsentDelivery:
-    """Decide not to send, and say why."""
-    end = _ENDS.get(reason)
-    return _untried(aim, now, end or State.SKIPPED, reason=None if end else reason)
-
-
-def ended(aim: Aim, skip: Skip, now: datetime) -> UnsentDelivery:
-    """Settle what a decision ended."""
-    return skipped(aim, skip.reason, now)
-
-
-def buried(aim: Aim, now: datetime) -> UnsentDelivery:
-    """Give up a delivery whose worker died in each of its attempts."""
+def settle_dead(attempt: LeasedDelivery, now: datetime) -> UnsentDelivery:
+    """Make a dead letter of a delivery whose worker died in each of its attempts."""
     lost = Retry(LEASE_EXPIRED, "a worker died while it held this delivery")
-    return _tried(aim, lost, now, State.DEAD, spent=0)
+    return _tried(attempt, lost, State.DEAD, now, spent=0)
 
 
-def _waiting(aim: Aim) -> State:
-    return State.RETRYING if aim.attempts else State.SCHEDULED
+def settle_empty_digest(attempt: LeasedDelivery, now: datetime) -> UnsentDelivery:
+    """Cancel a digest whose members were all cancelled, expired or replaced."""
+    attempt.add_step(Step(rule="digest", result="skip", detail="no member is left to send", at=now))
+    return _untried(attempt, State.CANCELLED, now)
 
 
-def _try_again(
-    aim: Aim, outcome: Retry, policies: Policies, tried_at: datetime, now: datetime, random: float
-) -> UnsentDelivery:
-    attempt = aim.attempts + 1
-    if attempt >= policies.attempts_for(aim.channel):
-        return _tried(aim, outcome, tried_at, State.DEAD)
-    wait = max(delay(policies.backoff, attempt, random), outcome.after or timedelta())
-    return _tried(aim, outcome, tried_at, State.RETRYING, due_at=now + wait)
+def _waiting(attempt: LeasedDelivery) -> State:
+    return State.RETRYING if attempt.retrying else State.SCHEDULED
+
+
+def _retry(attempt: LeasedDelivery, outcome: Retry, now: datetime, random: float) -> UnsentDelivery:
+    policies = attempt.type.policies if attempt.type else Policies()
+    number = attempt.attempts + 1
+    if number >= policies.attempts_for(attempt.channel):
+        return _tried(attempt, outcome, State.DEAD, now)
+    wait = max(delay(policies.backoff, number, random), outcome.after or timedelta())
+    return _tried(attempt, outcome, State.RETRYING, now, due_at=now + wait)
 
 
 def _tried(
-    aim: Aim,
+    attempt: LeasedDelivery,
     outcome: Retry | Defer | Rejected | Gone,
-    tried_at: datetime,
     state: State,
+    now: datetime,
     *,
     spent: int = 1,
     due_at: datetime | None = None,
     retire: str | None = None,
     gone_since: datetime | None = None,
-    suppress: str | None = None,
 ) -> UnsentDelivery:
-    return UnsentDelivery(
-        id=aim.id,
-        lease=aim.lease,
+    destination = attempt.destination
+    is_gone_mailbox = state is State.GONE and attempt.channel == "email"
+    settled = UnsentDelivery(
+        id=attempt.id,
+        lease=attempt.lease,
         state=state,
         spent=spent,
         due_at=due_at,
-        provider=aim.provider,
-        device_id=aim.device_id,
+        provider=destination.provider if destination else None,
+        device_id=destination.id if destination else None,
         outcome=str(outcome.__struct_config__.tag),
         code=_storable(outcome.code, LONGEST_CODE),
         detail=_storable(outcome.detail, LONGEST_DETAIL),
         retire=retire,
         gone_since=gone_since,
-        suppress=suppress,
-        tried_at=tried_at,
-        decisions=aim.decisions,
-        reserved=aim.reserved,
+        suppress=destination.token if destination and is_gone_mailbox else None,
+        tried_at=now if isinstance(outcome, Defer) else attempt.tried_at or now,
+        decisions=encode_steps(attempt.steps),
+        reserved=attempt.reserved,
+        digest_id=attempt.digest_id,
     )
+    _log_settled(attempt, settled)
+    return settled
 
 
 def _untried(
-    aim: Aim,
-    now: datetime,
+    attempt: LeasedDelivery,
     state: State,
+    now: datetime,
     *,
     reason: str | None = None,
     due_at: datetime | None = None,
     held_by: str | None = None,
 ) -> UnsentDelivery:
-    return UnsentDelivery(
-        id=aim.id,
-        lease=aim.lease,
+    settled = UnsentDelivery(
+        id=attempt.id,
+        lease=attempt.lease,
         state=state,
         reason=reason,
         due_at=due_at,
         held_by=held_by,
         tried_at=now,
-        decisions=aim.decisions,
-        reserved=aim.reserved,
+        decisions=encode_steps(attempt.steps),
+        reserved=attempt.reserved,
+        digest_id=attempt.digest_id,
+    )
+    _log_settled(attempt, settled)
+    return settled
+
+
+def _log_settled(attempt: LeasedDelivery, settled: UnsentDelivery) -> None:
+    _log.info(
+        "attempt failed" if settled.outcome else "delivery not sent",
+        **attempt.log_fields(),
+        state=settled.state,
+        reason=settled.reason,
+        held_by=settled.held_by,
+        code=settled.code,
+        detail=settled.detail,
     )
 
 
 def _storable(text: str, longest: int) -> str:
-    """Make a provider's words fit to be stored: one answer must not hold up the settling of others."""
+    """Return a provider's text as Postgres can store it: one answer must not block the settling of others."""
     return text[:longest].replace("\x00", "\ufffd").encode(errors="replace").decode()

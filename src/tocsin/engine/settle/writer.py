@@ -1,4 +1,4 @@
-"""Settling in batches: outcomes gather for a moment and are written together."""
+"""Writes settlements in batches."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -7,42 +7,52 @@ import asyncpg
 import structlog
 
 from tocsin.engine.clock import Clock
-from tocsin.store.deliveries.fates import share_fate
+from tocsin.store.deliveries import digests
 from tocsin.store.deliveries.holds import release_next
-from tocsin.store.deliveries.settle import SentDelivery, UnsentDelivery, settle_sent, settle_unsent
-from tocsin.store.pool import DATABASE_FAULTS, Pool
+from tocsin.store.deliveries.settle import (
+    SentDelivery,
+    Settled,
+    Settlement,
+    UnsentDelivery,
+    collapse_older,
+    settle_sent,
+    settle_unsent,
+)
+from tocsin.store.pool import DATABASE_FAULTS, Connection, Pool
 
 LINGER = 0.02
 LARGEST_WRITE = 1_000
 LONGEST_PAUSE = 5.0
+LARGEST_BACKLOG = 4_000
+"""Settlements that wait to be written; with more, nothing new is claimed."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
-class Settler:
-    """Writes outcomes down; what cannot be written now is kept and tried again."""
+class SettlementWriter:
+    """Gathers settlements for a moment and writes them together; a failed write is retried."""
 
-    def __init__(self, pool: Pool, clock: Clock, released: Callable[[], None]) -> None:
+    def __init__(self, pool: Pool, clock: Clock, on_release: Callable[[], None]) -> None:
         self._pool = pool
-        self._released = released
+        self._on_release = on_release
         self._clock = clock
-        self._waiting: list[SentDelivery | UnsentDelivery] = []
+        self._waiting: list[Settlement] = []
         self._some = asyncio.Event()
         self._closed = False
-        self._taken: list[Callable[[], None]] = []
+        self._on_progress: list[Callable[[], None]] = []
 
-    def on_taken(self, tell: Callable[[], None]) -> None:
-        """Add to those who are told that the backlog has become shorter."""
-        self._taken.append(tell)
+    def on_progress(self, callback: Callable[[], None]) -> None:
+        """Call this whenever a full backlog has room again."""
+        self._on_progress.append(callback)
 
     @property
-    def backlog(self) -> int:
-        """How many outcomes wait to be written."""
-        return len(self._waiting)
+    def has_room(self) -> bool:
+        """Whether the backlog is short enough to claim more."""
+        return len(self._waiting) <= LARGEST_BACKLOG
 
-    def put(self, settled: SentDelivery | UnsentDelivery) -> None:
-        """Hand over an outcome."""
-        self._waiting.append(settled)
+    def put(self, settlement: Settlement) -> None:
+        """Queue a settlement to be written."""
+        self._waiting.append(settlement)
         self._some.set()
 
     async def run(self) -> None:
@@ -52,9 +62,11 @@ class Settler:
             if not self._closed and len(self._waiting) < LARGEST_WRITE:
                 await asyncio.sleep(LINGER)
             self._some.clear()
+            had_room = self.has_room
             batch, self._waiting = self._waiting, []
-            for tell in self._taken:
-                tell()
+            if not had_room:
+                for callback in self._on_progress:
+                    callback()
             if batch:
                 await self._write_until_done(batch)
 
@@ -63,42 +75,50 @@ class Settler:
         self._closed = True
         self._some.set()
 
-    async def _write_until_done(self, batch: Sequence[SentDelivery | UnsentDelivery]) -> None:
+    async def _write_until_done(self, batch: Sequence[Settlement]) -> None:
         pause = 0.05
         while True:
             try:
                 await self._write(batch)
             except asyncpg.DataError as error:
-                # Trying the same again would fail the same. Apart, only the one at fault is left to its
-                # lease, and what came with it is settled.
+                # The same write would fail again. Apart, only the row at fault is left to its lease, and the
+                # others are settled.
                 if len(batch) == 1:
-                    _log.exception("settling refused", delivery_id=str(batch[0].id), error=repr(error))
+                    _log.exception("settlement refused", delivery_id=str(batch[0].id), error=repr(error))
                     return
                 for one in batch:
                     await self._write_until_done([one])
                 return
             except DATABASE_FAULTS as error:
-                _log.warning("settling failed, trying again", error=repr(error), deliveries=len(batch))
+                _log.warning("settling failed", error=repr(error), deliveries=len(batch))
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
             else:
                 return
 
-    async def _write(self, batch: Sequence[SentDelivery | UnsentDelivery]) -> None:
-        sent = [settled for settled in batch if isinstance(settled, SentDelivery)]
-        unsent = [settled for settled in batch if isinstance(settled, UnsentDelivery)]
-        now = self._clock()
+    async def _write(self, batch: Sequence[Settlement]) -> None:
+        digest_ids = sorted({each.digest_id for each in batch if each.digest_id})
         async with self._pool.acquire() as connection:
-            # Each statement is a transaction by itself; a repeat finds the lease gone and changes nothing.
-            settled = [await settle_sent(connection, sent, now)] if sent else []
-            settled += [await settle_unsent(connection, unsent, now)] if unsent else []
-            if keys := sorted({key for each in settled for key in each.ordering_keys}):
-                await release_next(connection, keys, now)
-                self._released()
-            if digests := sorted({digest_id for each in settled for digest_id in each.digest_ids}):
-                leases = list({each.lease for each in batch})
-                if await share_fate(connection, digests, leases, now):
-                    self._released()
-        written = sum(each.count for each in settled)
+            if digest_ids:
+                # The members of a digest end in the transaction in which it does.
+                async with connection.transaction():
+                    settled = await self._settle(connection, batch)
+                    await digests.end(connection, digest_ids, self._clock())
+            else:
+                # Each statement is a transaction; a repeat finds the lease gone and changes nothing.
+                settled = await self._settle(connection, batch)
+            if collapsing := [each for part in settled for each in part.collapsing]:
+                await collapse_older(connection, collapsing, self._clock())
+            if keys := sorted({key for part in settled for key in part.ordering_keys}):
+                await release_next(connection, keys, self._clock())
+                self._on_release()
+        written = sum(part.count for part in settled)
         if written < len(batch):
-            _log.warning("settled too late for some", late=len(batch) - written)
+            _log.warning("lease lost", deliveries=len(batch) - written)
+
+    async def _settle(self, connection: Connection, batch: Sequence[Settlement]) -> list[Settled]:
+        sent = [each for each in batch if isinstance(each, SentDelivery)]
+        unsent = [each for each in batch if isinstance(each, UnsentDelivery)]
+        now = self._clock()
+        settled = [await settle_sent(connection, sent, now)] if sent else []
+        return settled + ([await settle_unsent(connection, unsent, now)] if unsent else [])

@@ -164,7 +164,7 @@ class ToggleWatch:
         finally:
             self.listening.clear()
 
-    async def _load(self, connection: Connection) -> None:
+    async def _load(self, connection: Connection, _: object) -> None:
         async with asyncio.timeout(LOAD_TIMEOUT):
             await self._watched.load(connection)
         self.listening.set()

@@ -69,7 +69,7 @@ class Relay:
     async def _listen(self, announced: str) -> None:
         """Wake the lanes whenever a transaction that wrote into the outbox commits."""
 
-        async def notified(_: asyncpg.Connection) -> None:
+        async def notified(_: asyncpg.Connection, __: object) -> None:
             for wake in self._wakes:
                 wake.set()
 

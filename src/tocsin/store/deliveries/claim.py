@@ -1,4 +1,4 @@
-"""Claiming what is due."""
+"""Claims due deliveries of one lane."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -10,14 +10,13 @@ from uuid import UUID
 import msgspec
 
 from tocsin.domain.catalog import Channel
-from tocsin.domain.decide import Person
-from tocsin.domain.delivery.message import TargetKind
 from tocsin.domain.ids import LeaseId
+from tocsin.domain.people.profile import Destination, RecipientProfile
 from tocsin.store.pool import Connection
 
 
 class Position(NamedTuple):
-    """A place in the due index; a round of claims goes on from where the last one ended."""
+    """A position in the due index, from which the next claim continues."""
 
     due_at: datetime
     id: UUID
@@ -26,49 +25,44 @@ class Position(NamedTuple):
 START = Position(datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))
 
 
-class ReachedDevice(NamedTuple):
-    """A device or an endpoint that can be reached at this moment; a mailbox or a topic has no id."""
+class NewerMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest due message with the same collapse key."""
 
-    id: UUID | None
-    token: str
-    provider: str
-    platform: str
-    locale: str | None = None
-    timezone: str | None = None
-    last_seen_at: datetime | None = None
-    token_kind: TargetKind = "token"  # noqa: S105 - a kind of token, not one
-    secret: str | None = None
+    version: int
+    accepted_at: datetime
+    expires_at: datetime | None = None
+    send_at_local: datetime | None = None
 
-    def __repr__(self) -> str:
-        """Name it; never show the token or the secret."""
-        return f"ReachedDevice({self.id}, {self.provider}, {self.platform})"
+
+class FailedChannel(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the channel that a fallback stands in for was sent, and when its first attempt is due."""
+
+    confirmed: bool
+    awaited_at: datetime | None = None
 
 
 class ClaimedDelivery(msgspec.Struct, frozen=True):
-    """A delivery under lease, with all a send needs, read at this moment.
+    """A delivery under lease, with everything a send needs, read at this moment.
 
-    The fields stand in the order of the columns of CLAIM, as far as they have one of their own.
-    `devices` are those of the person now, the one used last first; of a delivery that has its
-    device already, that one alone, if it is still theirs. `fallback_for` names the channel that this
-    one stands in for, `confirmed` tells that the other has reached the person, and `awaited_at` when
-    it will be tried first, if it waits for its time.
+    One without a notification carries the digest named by `digest_id`. `order_blockers` are the devices that
+    earlier deliveries of its ordering group wait for. The profile lists the recipient's devices of that
+    channel; of a delivery that has its device, that one alone, if it is still theirs.
     """
 
     id: UUID
-    notification_id: UUID
+    notification_id: UUID | None
+    digest_id: UUID | None
     channel: Channel
     due_at: datetime
     attempts: int
-    rescued: bool
-    behind: bool
-    superseded: bool
+    retrying: bool
+    taken_over: bool
     user_id: str | None
     address: str | None
     device_id: UUID | None
     ordering_key: str | None
+    order_blockers: Sequence[UUID | None]
     reserved: bool
-    digest_key: str | None
-    digest_id: UUID | None
     type: str
     version: int
     payload: str
@@ -80,125 +74,88 @@ class ClaimedDelivery(msgspec.Struct, frozen=True):
     producer: str
     request_id: str | None
     trace_id: str | None
-    mailbox: str | None
-    suppressed: bool
     fallback_for: Channel | None
-    confirmed: bool
-    awaited_at: datetime | None
-    person: Person
-    locale: str | None
-    devices: tuple[ReachedDevice, ...]
+    failed_channel: FailedChannel | None
+    newer: NewerMessage | None
+    profile: RecipientProfile
 
 
 # What a claim does, in one statement:
-#   due      locks the next deliveries in order; (channel, due_at, id) is the index itself.
+#   due      locks the next deliveries of the lane; (lane, due_at, id) is the index itself.
 #   claimed  takes the lease; an expired lease counts as a lost attempt.
-# Then it reads what a decision needs, one row for each device that can be reached. A device that went
-# to another owner meanwhile is none of them: what was meant for one person never reaches another.
-# The limits keep each of those a look-up: without them the planner reads all that is suppressed, or walks the
-# due index for the latest time.
-# A claim need not outlive a crash of the server, since then nothing holds it any more: it does not wait
-# for the disk.
-_NEXT = """
+# Then it reads what a decision needs, one row for each device that can be reached. A device that moved
+# to another owner is not among them: a message for one person never reaches another.
+# The limits keep each subquery an index look-up; without them the planner reads whole tables.
+# A claim need not survive a crash of the server, since then nobody holds it: it does not wait for the disk.
+CLAIM = """
 with due as materialized (
-    select id, lease is not null as rescued
+    select id, lease is not null as taken_over
     from deliveries
-    where channel = $1
+    where lane = $1
         and state in ('scheduled', 'pending', 'retrying')
         and due_at <= $2
         and (due_at, id) > ($5, $6)
         and (leased_until is null or leased_until <= $2)
-    order by channel, due_at, id
+    order by lane, due_at, id
     limit $7
     for update skip locked
 ),
-"""
-_NAMED = """
-with due as materialized (
-    select id, lease is not null as rescued
-    from deliveries
-    where id = any($5::uuid[])
-        and channel = $1
-        and state in ('scheduled', 'pending', 'retrying')
-        and due_at <= $2
-        and (leased_until is null or leased_until <= $2)
-    order by id
-    for update skip locked
-),
-"""
-_TAKEN = """
 claimed as (
     update deliveries as d
     set lease = $3,
         leased_until = $4,
-        attempts = d.attempts + due.rescued::integer,
+        attempts = d.attempts + due.taken_over::integer,
         state = case when d.state = 'scheduled' then 'pending' else d.state end
     from due
     where d.id = due.id
     returning
-        d.id, d.notification_id, d.channel, d.due_at, d.attempts, due.rescued, d.user_id, d.address,
-        d.device_id, d.ordering_key, d.collapse_key, d.reserved, d.digest_key, d.digest_id, d.fallback_for
+        d.id, d.notification_id, d.digest_id, d.channel, d.due_at, d.attempts, d.state, due.taken_over,
+        d.user_id, d.address, d.device_id, d.ordering_key, d.collapse_key, d.accept_order, d.reserved,
+        d.fallback_for
 )
 select
     claimed.id,
     claimed.notification_id,
+    claimed.digest_id,
     claimed.channel,
     claimed.due_at,
     claimed.attempts,
-    claimed.rescued,
-    claimed.ordering_key is not null and exists (
-        select
-        from deliveries as earlier
-        where earlier.ordering_key = claimed.ordering_key
-            and earlier.notification_id < claimed.notification_id
-            and earlier.state in ('scheduled', 'pending', 'retrying')
-    ) as behind,
-    claimed.collapse_key is not null and exists (
-        select
-        from deliveries as newer
-        where newer.collapse_key = claimed.collapse_key
-            and newer.notification_id > claimed.notification_id
-            and newer.state in ('scheduled', 'pending', 'retrying')
-    ) as superseded,
+    claimed.state = 'retrying' as retrying,
+    claimed.taken_over,
     claimed.user_id,
     claimed.address,
     claimed.device_id,
     claimed.ordering_key,
+    case when claimed.ordering_key is not null then array(
+        select earlier.device_id
+        from deliveries as earlier
+        where earlier.ordering_key = claimed.ordering_key
+            and earlier.accept_order < claimed.accept_order
+            and earlier.state in ('scheduled', 'pending', 'retrying')
+            and (earlier.state = 'retrying' or earlier.due_at <= $2 or earlier.held_by is not null)
+            and (earlier.held_by is null or earlier.held_by = 'order' or earlier.held_by like 'host:%')
+        limit 1000
+    ) else '{}' end as order_blockers,
     claimed.reserved,
-    claimed.digest_key,
-    claimed.digest_id,
-    n.type,
-    n.version,
-    n.payload::text,
+    coalesce(n.type, digests.type) as type,
+    coalesce(n.version, digests.version) as version,
+    coalesce(n.payload::text, '{}') as payload,
     n.collapse_key,
     n.expires_at,
     n.send_at_local,
-    n.accepted_at,
-    n.cancelled_at is not null,
-    n.producer,
+    coalesce(n.accepted_at, digests.opened_at) as accepted_at,
+    n.cancelled_at is not null as cancelled,
+    coalesce(n.producer, '') as producer,
     n.request_id,
     n.trace_id,
-    case when claimed.channel = 'email' then coalesce(claimed.address, users.email) end,
-    claimed.channel = 'email' and (
-        select true
-        from suppressed_addresses
-        where suppressed_addresses.address = lower(coalesce(claimed.address, users.email))
-        limit 1
-    ) is not null,
     claimed.fallback_for,
-    claimed.fallback_for is not null and coalesce((
-        select bool_or(first.state in ('sent', 'delivered'))
-        from (
-            select deliveries.state
-            from deliveries
-            where deliveries.notification_id = claimed.notification_id
-                and deliveries.user_id = claimed.user_id
-                and deliveries.channel = claimed.fallback_for
-            limit 1000
-        ) as first
-    ), false),
     case when claimed.fallback_for is not null then (
-        select max(first.due_at) filter (where first.state = 'scheduled' and first.due_at < 'infinity')
+        select json_build_object(
+            'confirmed', coalesce(bool_or(first.state in ('sent', 'delivered')), false),
+            'awaited_at', max(first.due_at) filter (
+                where first.state = 'scheduled' and first.due_at < 'infinity'
+            )
+        )::text
         from (
             select deliveries.state, deliveries.due_at
             from deliveries
@@ -207,24 +164,63 @@ select
                 and deliveries.channel = claimed.fallback_for
             limit 1000
         ) as first
-    ) end,
+    ) end as failed_channel,
+    -- One that has its place within the limits, or is a fallback, is replaced only when a newer one was sent.
+    case when claimed.collapse_key is not null and not claimed.reserved and claimed.fallback_for is null
+    then (
+        select json_build_object(
+            'version', newer_notification.version,
+            'accepted_at', newer_notification.accepted_at,
+            'expires_at', newer_notification.expires_at,
+            'send_at_local', newer_notification.send_at_local
+        )::text
+        from deliveries as newer
+        join notifications as newer_notification on newer_notification.id = newer.notification_id
+        where newer.collapse_key = claimed.collapse_key
+            and newer.accept_order > claimed.accept_order
+            and newer.user_id is not distinct from claimed.user_id
+            and newer.address is not distinct from claimed.address
+            and newer.state in ('scheduled', 'pending', 'retrying')
+            and newer.due_at <= $2
+            and newer_notification.cancelled_at is null
+        order by newer.accept_order desc
+        limit 1
+    ) end as newer,
+    case when claimed.channel = 'email' then coalesce(claimed.address, users.email) end as mailbox,
+    claimed.channel = 'email' and (
+        select true
+        from suppressed_addresses
+        where suppressed_addresses.address = lower(coalesce(claimed.address, users.email))
+        limit 1
+    ) is not null as suppressed,
+    case when claimed.channel <> 'push' then (
+        select own.timezone
+        from devices as own
+        where own.user_id = claimed.user_id
+            and own.provider <> 'webhook'
+            and own.retired_at is null
+            and own.push_enabled
+        order by own.last_seen_at desc
+        limit 1
+    ) end as device_timezone,
     users.timezone,
     users.gmt_offset_seconds,
     users.allowed_window,
-    preferences.choices::text,
     users.locale,
-    devices.id,
-    devices.token,
-    devices.provider,
-    devices.platform,
-    devices.locale,
-    devices.timezone,
-    devices.last_seen_at,
-    devices.token_kind,
-    devices.secret
+    preferences.choices::text as choices,
+    devices.id as destination_id,
+    devices.token as destination_token,
+    devices.provider as destination_provider,
+    devices.platform as destination_platform,
+    devices.locale as destination_locale,
+    devices.timezone as destination_timezone,
+    devices.last_seen_at as destination_last_seen_at,
+    devices.token_kind as destination_token_kind,
+    devices.secret as destination_secret
 from claimed
 cross join (select set_config('synchronous_commit', 'off', true)) as unhurried
-join notifications as n on n.id = claimed.notification_id
+left join notifications as n on n.id = claimed.notification_id
+left join digests on claimed.notification_id is null and digests.id = claimed.digest_id
 left join users on users.user_id = claimed.user_id
 left join preferences on preferences.user_id = claimed.user_id
 left join devices
@@ -237,41 +233,40 @@ left join devices
 order by claimed.due_at, claimed.id, devices.last_seen_at desc
 """
 
-CLAIM = _NEXT + _TAKEN
-CLAIM_NAMED = _NAMED + _TAKEN
-
-# Looks ahead in the due index, past what waits for others, for people with a device of certain providers.
-SCOUT = """
-select looked_at.due_at, looked_at.id, (
-    select true
-    from devices
-    where devices.user_id = looked_at.user_id
-        and devices.retired_at is null
-        and devices.push_enabled
-        and devices.provider = any($5::text[])
-        and (looked_at.device_id is null or devices.id = looked_at.device_id)
-    limit 1
-) is not null as wanted
-from (
-    select due_at, id, user_id, device_id
-    from deliveries
-    where channel = $1
-        and state in ('scheduled', 'pending', 'retrying')
-        and due_at <= $2
-        and (due_at, id) > ($3, $4)
-        and (leased_until is null or leased_until <= $2)
-    order by channel, due_at, id
-    limit $6
-) as looked_at
+# Whether a lane has anything due, without touching it: a probe of its circuit breaker needs a message.
+ANY_DUE = """
+select true
+from deliveries
+where lane = $1
+    and state in ('scheduled', 'pending', 'retrying')
+    and due_at <= $2
+    and (leased_until is null or leased_until <= $2)
+order by lane, due_at, id
+limit 1
 """
 
-_PERSON_AT = 31
-_DEVICE_AT = 36
+# The same condition as in the claim, for a delivery that would be accepted last.
+ORDER_BLOCKERS = """
+select earlier.device_id
+from deliveries as earlier
+where earlier.ordering_key = $1
+    and earlier.state in ('scheduled', 'pending', 'retrying')
+    and (earlier.state = 'retrying' or earlier.due_at <= $2 or earlier.held_by is not null)
+    and (earlier.held_by is null or earlier.held_by = 'order' or earlier.held_by like 'host:%')
+limit 1000
+"""
+
+_fields = itemgetter(*ClaimedDelivery.__struct_fields__[:-3])
+_delivery_id = itemgetter("id")
+_destination = itemgetter(*(f"destination_{field}" for field in Destination._fields))
+_choices = msgspec.json.Decoder()
+_failed_channel = msgspec.json.Decoder(FailedChannel)
+_newer = msgspec.json.Decoder(NewerMessage)
 
 
 async def claim(
     connection: Connection,
-    channel: str,
+    lane: str,
     *,
     lease: LeaseId,
     now: datetime,
@@ -279,63 +274,45 @@ async def claim(
     after: Position,
     limit: int,
 ) -> list[ClaimedDelivery]:
-    """Take a lease on the next deliveries that are due, at most `limit`, in order."""
-    rows = await connection.fetch(CLAIM, channel, now, lease, until, after.due_at, after.id, limit)
-    return [_claimed(list(same)) for _, same in groupby(rows, key=_first)]
+    """Take a lease on the next deliveries of a lane that are due, at most `limit`, in order."""
+    rows = await connection.fetch(CLAIM, lane, now, lease, until, after.due_at, after.id, limit)
+    return [_claimed(list(same)) for _, same in groupby(rows, key=_delivery_id)]
 
 
-async def scout(
-    connection: Connection,
-    channel: str,
-    providers: Sequence[str],
-    *,
-    now: datetime,
-    after: Position,
-    look_at: int,
-) -> tuple[list[UUID], Position]:
-    """Name due deliveries that some providers can be used for, among the next ones; tell where to go on."""
-    rows = await connection.fetch(SCOUT, channel, now, after.due_at, after.id, providers, look_at)
-    ended = len(rows) < look_at
-    return [row[1] for row in rows if row[2]], START if ended else Position(rows[-1][0], rows[-1][1])
+async def any_due(connection: Connection, lane: str, now: datetime) -> bool:
+    """Return whether a lane has a delivery that could be claimed."""
+    return await connection.fetchval(ANY_DUE, lane, now) is not None
 
 
-async def claim_named(
-    connection: Connection,
-    channel: str,
-    *,
-    lease: LeaseId,
-    now: datetime,
-    until: datetime,
-    ids: Sequence[UUID],
-) -> list[ClaimedDelivery]:
-    """Take a lease on deliveries by name, as far as they are due and free."""
-    rows = await connection.fetch(CLAIM_NAMED, channel, now, lease, until, ids)
-    return [_claimed(list(same)) for _, same in groupby(rows, key=_first)]
+async def order_blockers(connection: Connection, ordering_key: str, now: datetime) -> set[UUID | None]:
+    """Return the devices that deliveries of an ordering group wait for, None for one without a device."""
+    return {row["device_id"] for row in await connection.fetch(ORDER_BLOCKERS, ordering_key, now)}
 
 
-_first = itemgetter(0)
-_choices = msgspec.json.Decoder()
-
-
-def read_person(fields: Sequence[Any]) -> tuple[Person, str | None]:
-    """Put a person together from timezone, offset, window, choices and locale."""
-    timezone, offset, window, choices, locale = fields
-    return Person(
-        timezone=timezone,
-        gmt_offset_seconds=offset,
-        allowed_window=window,
-        choices=_choices.decode(choices) if choices else None,
-    ), locale
-
-
-def read_devices(rows: Sequence[Sequence[Any]], at: int) -> tuple[ReachedDevice, ...]:
-    """Put the devices together that stand at the end of joined rows."""
-    return tuple(ReachedDevice._make(row[at:]) for row in rows if row[at])
-
-
-def _claimed(rows: Sequence[tuple[Any, ...]]) -> ClaimedDelivery:
-    """Put the rows of one delivery together."""
+def read_profile(rows: Sequence[Any]) -> RecipientProfile:
+    """Build a profile from rows that differ only in the device."""
     row = rows[0]
-    person, locale = read_person(row[_PERSON_AT:_DEVICE_AT])
-    fields: list[Any] = [*row[:_PERSON_AT], person, locale, read_devices(rows, _DEVICE_AT)]
+    choices = row["choices"]
+    return RecipientProfile(
+        timezone=row["timezone"],
+        gmt_offset_seconds=row["gmt_offset_seconds"],
+        allowed_window=row["allowed_window"],
+        choices=_choices.decode(choices) if choices else None,
+        locale=row["locale"],
+        mailbox=row["mailbox"],
+        suppressed=row["suppressed"],
+        device_timezone=row["device_timezone"],
+        devices=tuple(Destination._make(_destination(each)) for each in rows if each["destination_id"]),
+    )
+
+
+def _claimed(rows: Sequence[Any]) -> ClaimedDelivery:
+    row = rows[0]
+    failed, newer = row["failed_channel"], row["newer"]
+    fields: list[Any] = [
+        *_fields(row),
+        _failed_channel.decode(failed) if failed else None,
+        _newer.decode(newer) if newer else None,
+        read_profile(rows),
+    ]
     return ClaimedDelivery(*fields)

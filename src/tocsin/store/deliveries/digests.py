@@ -1,12 +1,11 @@
-"""Digests: several deliveries that leave as one message.
+"""Digests: several notifications that are sent as one message.
 
-The first to wait under a key leads, the others follow it, held by `digest`. When the leader leaves for the
-first time, the digest is closed: its id, which is the leader's, is written on the leader, its siblings at
-other devices, and its followers, so that every later attempt tells of the same. Who comes afterwards starts
-the next one.
+A digest is a row with its window and state. Its members are deliveries held by `digest`; the deliveries that
+carry it have its id and no notification; they are claimed, fanned out and retried like any other. While it is
+`open` it takes members. The first attempt closes it, and its members become pending. When a carrier is sent,
+or all of them ended otherwise, the members end with it.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -16,195 +15,244 @@ import msgspec
 
 from tocsin.domain.delivery.states import State
 from tocsin.domain.digest import MOST_ITEMS
-from tocsin.domain.ids import LeaseId
 from tocsin.store.pool import Connection
 
-FOLLOWING = [State.SCHEDULED]
-"""The state of whoever follows; a leader may be in others."""
+MEMBER = [State.SCHEDULED, State.PENDING]
+"""The states of a member that waits; an argument, so that the planner cannot read all that waits instead."""
 
 
-class Told(NamedTuple):
+class NewMember(msgspec.Struct, frozen=True, kw_only=True):
+    """A delivery that joins the open digest of its key, or opens it, to be sent at `due_at`."""
+
+    delivery_id: UUID
+    key: str
+    type: str
+    version: int
+    channel: str
+    user_id: str | None
+    address: str | None
+    lane: str
+    due_at: datetime
+    digest_id: UUID
+    carrier_id: UUID
+
+
+class Member(NamedTuple):
     """One notification of a digest as it was stored."""
 
+    notification_id: UUID
     version: int
     payload: str
 
 
-class Gathered(msgspec.Struct, frozen=True):
-    """The newest of what a digest tells, oldest first, and how many there are."""
+class Members(msgspec.Struct, frozen=True):
+    """The newest members of a digest, oldest first, and how many there are in all."""
 
-    told: list[Told]
+    newest: list[Member]
     count: int
 
 
-# Runs after the deliveries were stored, in a transaction of its own: of two who were stored at once, the
-# one who looks last sees both, and the later of them follows. If it never runs, both lead, and the one
-# that leaves first takes the other along.
+# Digests are locked in the order of their keys, to avoid deadlocks between two batches.
 JOIN = """
-with later as materialized (
-    select given.id
-    from unnest($1::uuid[], $2::text[]) as given (id, digest_key)
-    cross join lateral (
-        select deliveries.id
-        from deliveries
-        where deliveries.digest_key = given.digest_key
-            and state in ('scheduled', 'pending', 'retrying')
-            and digest_id is null
-            and held_by is distinct from 'digest'
-        order by deliveries.id
-        limit 1
-    ) as leader
-    where leader.id < given.id
+with given as materialized (
+    select *
+    from unnest(
+        $1::uuid[], $2::text[], $3::text[], $4::integer[], $5::text[], $6::text[], $7::text[], $8::text[],
+        $9::timestamptz[], $10::uuid[], $11::uuid[]
+    ) as given (
+        delivery_id, key, type, version, channel, user_id, address, lane, due_at, digest_id, carrier_id
+    )
+),
+firsts as materialized (
+    select distinct on (key) *
+    from given
+    order by key, delivery_id
+),
+joined as (
+    insert into digests (id, key, type, version, opened_at)
+    select digest_id, key, type, version, $12::timestamptz
+    from firsts
+    order by key
+    on conflict (key) where state = 'open' do update
+    set key = excluded.key
+    returning id, key
+),
+carriers as (
+    insert into deliveries (id, digest_id, channel, user_id, address, lane, state, due_at, created_at)
+    select
+        firsts.carrier_id, joined.id, firsts.channel, firsts.user_id, firsts.address, firsts.lane,
+        'scheduled', firsts.due_at, $12
+    from joined
+    join firsts on firsts.digest_id = joined.id
 )
 update deliveries
-set held_by = 'digest', due_at = 'infinity'
-from later
-where deliveries.id = later.id and state = 'scheduled' and lease is null
-"""
-
-# Of two leaders in one claim the later follows after all.
-SET_ASIDE = """
-update deliveries
-set held_by = 'digest', due_at = 'infinity', state = 'scheduled', lease = null, leased_until = null
-where id = any($1::uuid[]) and lease = $2
+set digest_id = joined.id
+from given
+join joined on joined.key = given.key
+where deliveries.id = given.delivery_id
 """
 
 CLOSE = """
-with closed as (
-    update deliveries as leader
-    set digest_id = leader.id
-    where leader.id = any($1::uuid[]) and leader.digest_id is null
-    returning leader.id, leader.digest_key
-),
-followers as materialized (
-    select follower.id, closed.id as digest_id
-    from closed
-    join deliveries as follower
-        on follower.digest_key = closed.digest_key
-        and follower.state in ('scheduled', 'pending', 'retrying')
-        and follower.digest_id is null
-        and follower.id <> closed.id
-        and (follower.leased_until is null or follower.leased_until <= $2)
-    order by follower.id
-    for update of follower
+update digests
+set state = 'closed'
+where id in (
+    select id
+    from digests
+    where id = any($1::uuid[]) and state = 'open'
+    order by key
+    for update
 )
-update deliveries
-set digest_id = followers.digest_id,
-    held_by = 'digest',
-    due_at = 'infinity',
-    state = 'scheduled',
-    lease = null,
-    leased_until = null
-from followers
-where deliveries.id = followers.id
 """
 
-# Followers are leased for as long as the one that tells of them, so that nobody takes them back while they
-# are on their way. Those that were taken back, expired or replaced before are left out for good. Their state
-# comes as an argument, so that the planner cannot read all that waits instead of the digest.
-TAKE_ALONG = """
-with followers as materialized (
+# Members that were cancelled, expired or collapsed into a newer one leave the digest before each attempt.
+UPDATE_MEMBERS = """
+with updated as materialized (
     select
-        follower.id,
-        claimed.lease,
-        claimed.leased_until,
+        member.id,
         case
             when n.cancelled_at is not null then 'cancelled'
-            when n.expires_at <= $3 then 'expired'
-            when follower.collapse_key is not null and exists (
+            when n.expires_at <= $2 then 'expired'
+            when member.collapse_key is not null and exists (
                 select
                 from deliveries as newer
-                where newer.collapse_key = follower.collapse_key
-                    and newer.notification_id > follower.notification_id
-                    and newer.state in ('scheduled', 'pending', 'retrying')
+                join notifications as newer_notification on newer_notification.id = newer.notification_id
+                where newer.digest_id = member.digest_id
+                    and newer.collapse_key = member.collapse_key
+                    and newer.accept_order > member.accept_order
+                    and newer.state = any($3::text[])
+                    and newer_notification.cancelled_at is null
+                    and coalesce(newer_notification.expires_at > $2, true)
             ) then 'skipped'
-        end as ended
-    from unnest($1::uuid[], $2::uuid[]) as given (digest_id, claimed_id)
-    join deliveries as claimed on claimed.id = given.claimed_id
-    join deliveries as follower
-        on follower.digest_id = given.digest_id
-        and follower.notification_id <> claimed.notification_id
-        and follower.state = any($4::text[])
-    join notifications as n on n.id = follower.notification_id
-    order by follower.id
-    for update of follower
-)
-update deliveries
-set state = coalesce(followers.ended, state),
-    reason = case when followers.ended = 'skipped' then 'collapsed' end,
-    settled_at = case when followers.ended is not null then $3 end,
-    held_by = case when followers.ended is null then held_by end,
-    lease = case when followers.ended is null then followers.lease end,
-    leased_until = case when followers.ended is null then followers.leased_until end
-from followers
-where deliveries.id = followers.id
-"""
-
-TOLD = """
-select given.digest_id, told.version, told.payload, told.count
-from unnest($1::uuid[]) as given (digest_id)
-join deliveries as leader on leader.id = given.digest_id
-cross join lateral (
-    select member.id, n.version, n.payload::text as payload, count(*) over () as count
+            else 'pending'
+        end as state
     from deliveries as member
     join notifications as n on n.id = member.notification_id
-    where member.digest_id = leader.id
-        and (
-            member.id = leader.id
-            or (
-                member.notification_id <> leader.notification_id
-                and member.state in ('scheduled', 'pending', 'retrying', 'sent', 'delivered')
-            )
-        )
-    order by member.id desc
-    limit $2
-) as told
-order by given.digest_id, told.id
+    where member.digest_id = any($1::uuid[]) and member.state = any($3::text[])
+    order by member.id
+    for update of member
+)
+update deliveries
+set state = updated.state,
+    reason = case when updated.state = 'skipped' then 'collapsed' end,
+    settled_at = case when updated.state <> 'pending' then $2 end,
+    held_by = case when updated.state = 'pending' then held_by end
+from updated
+where deliveries.id = updated.id and deliveries.state <> updated.state
 """
 
+MEMBERS = """
+select given.digest_id, member.notification_id, member.version, member.payload, member.count
+from unnest($1::uuid[]) as given (digest_id)
+cross join lateral (
+    select
+        deliveries.id, deliveries.notification_id, n.version, n.payload::text as payload,
+        count(*) over () as count
+    from deliveries
+    join notifications as n on n.id = deliveries.notification_id
+    where deliveries.digest_id = given.digest_id
+        and deliveries.state in ('scheduled', 'pending', 'retrying', 'sent', 'delivered')
+    order by deliveries.id desc
+    limit $2
+) as member
+order by given.digest_id, member.id
+"""
+
+# The end of a digest is that of the carrier that was sent, else of the first, once none of them waits.
+_FATE = """
+cross join lateral (
+    select
+        carrier.id, carrier.state, carrier.reason, carrier.provider, carrier.provider_message_id,
+        carrier.last_error_code, carrier.last_error
+    from deliveries as carrier
+    where carrier.digest_id = digests.id and carrier.notification_id is null
+    order by
+        carrier.state in ('sent', 'delivered') desc,
+        carrier.state in ('scheduled', 'pending', 'retrying') desc,
+        carrier.id
+    limit 1
+) as carrier
+"""
+
+END = f"""
+update digests
+set state = 'ended'
+where id in (
+    select digests.id
+    from digests
+    {_FATE}
+    where digests.id = any($1::uuid[])
+        and digests.state <> 'ended'
+        and carrier.state not in ('scheduled', 'pending', 'retrying')
+    order by digests.key
+    for update of digests
+)
+returning id
+"""  # noqa: S608 - made of constants
+
+END_MEMBERS = f"""
+with ends as materialized (
+    select digests.id as digest_id, carrier.*
+    from digests
+    {_FATE}
+    where digests.id = any($1::uuid[])
+)
+update deliveries as d
+set state = case when ends.state = 'delivered' then 'sent' else ends.state end,
+    reason = ends.reason,
+    settled_at = $2::timestamptz,
+    held_by = null,
+    provider = ends.provider,
+    provider_message_id = ends.provider_message_id,
+    last_error_code = ends.last_error_code,
+    last_error = ends.last_error,
+    decisions = coalesce(d.decisions, '[]') || jsonb_build_array(
+        jsonb_build_object(
+            'rule', 'digest',
+            'result', case when ends.state in ('sent', 'delivered') then 'pass' else 'skip' end,
+            'detail', case when ends.state in ('sent', 'delivered') then 'sent as part of digest '
+                else 'ended with digest ' end || ends.digest_id || ', delivery ' || ends.id,
+            'at', $2::timestamptz
+        )
+    )
+from ends
+where d.digest_id = ends.digest_id and d.notification_id is not null and d.state = any($3::text[])
+"""  # noqa: S608 - made of constants
+
 OPEN_DUE_AT = """
-select nullif(due_at, 'infinity')
-from deliveries
-where digest_key = $1
-    and state in ('scheduled', 'pending', 'retrying')
-    and digest_id is null
-    and held_by is distinct from 'digest'
-order by id
+select deliveries.due_at
+from digests
+join deliveries on deliveries.digest_id = digests.id and deliveries.notification_id is null
+where digests.key = $1 and digests.state = 'open'
 limit 1
 """
 
 
-async def join(connection: Connection, collected: Sequence[tuple[UUID, str]]) -> None:
-    """Let new deliveries, each with its key, follow those that wait already."""
-    ordered = sorted(collected)
-    await connection.execute(JOIN, [each for each, _ in ordered], [key for _, key in ordered])
+async def join(connection: Connection, members: Sequence[NewMember], now: datetime) -> None:
+    """Add new deliveries to the open digests of their keys; runs in the transaction that stores them."""
+    columns = [[getattr(each, name) for each in members] for name in NewMember.__struct_fields__]
+    await connection.execute(JOIN, *columns, now)
 
 
-async def set_aside(connection: Connection, delivery_ids: Sequence[UUID], lease: LeaseId) -> None:
-    """Let claimed deliveries follow another instead of leading."""
-    await connection.execute(SET_ASIDE, delivery_ids, lease)
+async def close(connection: Connection, digest_ids: Sequence[UUID], now: datetime) -> dict[UUID, Members]:
+    """Close digests to new members and read those they are sent with."""
+    await connection.execute(CLOSE, digest_ids)
+    await connection.execute(UPDATE_MEMBERS, digest_ids, now, MEMBER)
+    closed: dict[UUID, Members] = {}
+    for row in await connection.fetch(MEMBERS, digest_ids, MOST_ITEMS):
+        members = closed.setdefault(row["digest_id"], Members([], row["count"]))
+        members.newest.append(Member(row["notification_id"], row["version"], row["payload"]))
+    return closed
 
 
-async def gather(
-    connection: Connection, claimed_by_digest: dict[UUID, UUID], now: datetime
-) -> dict[UUID, Gathered]:
-    """Close digests that are still open, take their followers along, and read what they tell.
-
-    Each digest comes with a claimed delivery that tells of it.
-    """
-    digests = sorted(claimed_by_digest)
-    claimed = [claimed_by_digest[digest_id] for digest_id in digests]
-    await connection.execute(CLOSE, digests, now)
-    await connection.execute(TAKE_ALONG, digests, claimed, now, FOLLOWING)
-    told: defaultdict[UUID, list[Told]] = defaultdict(list)
-    counts: dict[UUID, int] = {}
-    for digest_id, version, payload, count in await connection.fetch(TOLD, digests, MOST_ITEMS):
-        told[digest_id].append(Told(version, payload))
-        counts[digest_id] = count
-    return {digest_id: Gathered(each, counts[digest_id]) for digest_id, each in told.items()}
+async def end(connection: Connection, digest_ids: Sequence[UUID], now: datetime) -> None:
+    """End the members of digests whose carriers were settled; runs in the transaction that settles them."""
+    # Two statements: a member that joined while the first waited for its lock is seen by the second.
+    ended = [row["id"] for row in await connection.fetch(END, digest_ids)]
+    if ended:
+        await connection.execute(END_MEMBERS, ended, now, MEMBER)
 
 
-async def open_due_at(connection: Connection, digest_key: str) -> datetime | None:
-    """Tell when the digest that is being collected under a key falls due, if there is one."""
-    due_at: datetime | None = await connection.fetchval(OPEN_DUE_AT, digest_key)
+async def open_due_at(connection: Connection, key: str) -> datetime | None:
+    """Return when the open digest of a key is due, if there is one."""
+    due_at: datetime | None = await connection.fetchval(OPEN_DUE_AT, key)
     return due_at

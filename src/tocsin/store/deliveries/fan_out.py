@@ -1,4 +1,4 @@
-"""One push to several devices: a delivery for each."""
+"""Gives deliveries their devices: one row for each, in the lane of its provider."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,57 +10,148 @@ from tocsin.domain.ids import DeliveryId, LeaseId
 from tocsin.store.pool import Connection
 
 
-class FannedOut(msgspec.Struct, frozen=True):
-    """A device of a push that has no device yet; the first of them keeps the delivery itself."""
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
+    """A device for a delivery that has none; the first keeps the row, each other gets a sibling row.
+
+    `leased` rows stay under the lease of the claim; the others wait in their lane, or behind an earlier
+    one of their ordering group.
+    """
 
     delivery_id: UUID
-    device_id: UUID
     sibling_id: DeliveryId | None
+    device_id: UUID | None
+    lane: str
+    leased: bool
+    in_order: bool
 
 
-# The delivery is given its first device in the same statement that makes its siblings, so that a worker
-# that takes over after a crash does not fan out again. Siblings are born under the same lease.
+# The row gets its device in the statement that inserts its siblings, so that a worker that takes over after a
+# crash does not fan out again.
 FAN_OUT = """
 with given as materialized (
     select *
-    from unnest($1::uuid[], $2::uuid[], $3::uuid[]) as given (delivery_id, device_id, sibling_id)
+    from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::boolean[], $6::boolean[])
+        as given (delivery_id, sibling_id, device_id, lane, leased, in_order)
 ),
-settled_on as (
+original as materialized (
+    select d.*
+    from deliveries as d
+    where d.id = any($1::uuid[]) and d.lease = $7 and d.device_id is null
+),
+placed as (
     update deliveries as d
-    set device_id = given.device_id
+    set device_id = given.device_id,
+        lane = given.lane,
+        reserved = true,
+        held_by = case when given.in_order then 'order' end,
+        due_at = case when given.in_order then 'infinity' else d.due_at end,
+        lease = case when given.leased then d.lease end,
+        leased_until = case when given.leased then d.leased_until end
     from given
-    where d.id = given.delivery_id
-        and given.sibling_id is null
-        and d.lease = $4
-        and d.device_id is null
-    returning
-        d.id, d.notification_id, d.channel, d.user_id, d.state, d.due_at, d.lease, d.leased_until,
-        d.ordering_key, d.collapse_key, d.digest_key
+    join original on original.id = given.delivery_id
+    where d.id = given.delivery_id and given.sibling_id is null
+    returning d.id
 )
 insert into deliveries (
-    id, notification_id, channel, user_id, device_id, state, due_at, lease, leased_until, ordering_key,
-    collapse_key, digest_key, digest_id, reserved, created_at
+    id, notification_id, digest_id, channel, user_id, device_id, lane, state, due_at, held_by, lease,
+    leased_until, ordering_key, accept_order, collapse_key, reserved, created_at
 )
 select
-    given.sibling_id, s.notification_id, s.channel, s.user_id, given.device_id, s.state, s.due_at, s.lease,
-    s.leased_until, s.ordering_key, s.collapse_key, s.digest_key,
-    case when s.digest_key is not null then s.id end, true, $5
-from settled_on as s
-join given on given.delivery_id = s.id and given.sibling_id is not null
+    given.sibling_id, o.notification_id, o.digest_id, o.channel, o.user_id, given.device_id, given.lane,
+    o.state,
+    case when given.in_order then 'infinity' else o.due_at end,
+    case when given.in_order then 'order' end,
+    case when given.leased then o.lease end,
+    case when given.leased then o.leased_until end,
+    o.ordering_key, o.accept_order, o.collapse_key, true, $8
+from placed
+join original as o on o.id = placed.id
+join given on given.delivery_id = o.id and given.sibling_id is not null
 returning id
+"""
+
+# A delivery whose devices all belong to one other lane moves there as it is.
+MOVE = """
+update deliveries as d
+set lane = given.lane, lease = null, leased_until = null
+from unnest($1::uuid[], $2::text[]) as given (id, lane)
+where d.id = given.id and d.lease = $3
+"""
+
+MARK_RESERVED = """
+update deliveries
+set reserved = true
+where id = any($1::uuid[]) and lease = $2
+"""
+
+# Deliveries of a lane that no provider serves any more are fanned out again. Each lane is one stretch of the
+# due index; the outer query jumps from one to the next.
+WAITING_LANES = """
+with recursive lanes as (
+    (
+        select lane
+        from deliveries
+        where state in ('scheduled', 'pending', 'retrying')
+        order by lane
+        limit 1
+    )
+    union all
+    select (
+        select deliveries.lane
+        from deliveries
+        where deliveries.lane > lanes.lane and state in ('scheduled', 'pending', 'retrying')
+        order by deliveries.lane
+        limit 1
+    )
+    from lanes
+    where lanes.lane is not null
+)
+select lane
+from lanes
+where lane is not null
+"""
+
+LEAVE_LANE = """
+update deliveries
+set lane = 'fanout'
+where id in (
+    select id
+    from deliveries
+    where lane = $1 and state in ('scheduled', 'pending', 'retrying') and lease is null
+    order by lane, due_at, id
+    limit $2
+    for update skip locked
+)
 """
 
 
 async def fan_out(
-    connection: Connection, devices: Sequence[FannedOut], lease: LeaseId, now: datetime
+    connection: Connection, placements: Sequence[Placement], lease: LeaseId, now: datetime
 ) -> set[UUID]:
-    """Make the siblings and name them; of a delivery whose lease was lost there are none."""
-    rows = await connection.fetch(
-        FAN_OUT,
-        [each.delivery_id for each in devices],
-        [each.device_id for each in devices],
-        [each.sibling_id for each in devices],
-        lease,
-        now,
-    )
-    return {row[0] for row in rows}
+    """Assign devices and insert siblings, whose ids are returned; a delivery that lost its lease has none."""
+    columns = [[getattr(each, name) for each in placements] for name in _PLACEMENT_COLUMNS]
+    return {row["id"] for row in await connection.fetch(FAN_OUT, *columns, lease, now)}
+
+
+async def move(connection: Connection, lanes: Sequence[tuple[UUID, str]], lease: LeaseId) -> None:
+    """Move claimed deliveries to other lanes and end their lease."""
+    await connection.execute(MOVE, [each for each, _ in lanes], [lane for _, lane in lanes], lease)
+
+
+async def mark_reserved(connection: Connection, delivery_ids: Sequence[UUID], lease: LeaseId) -> None:
+    """Record that deliveries have their place within the limits."""
+    await connection.execute(MARK_RESERVED, delivery_ids, lease)
+
+
+async def waiting_lanes(connection: Connection) -> list[str]:
+    """List the lanes in which a delivery waits."""
+    return [row["lane"] for row in await connection.fetch(WAITING_LANES)]
+
+
+async def leave_lane(connection: Connection, lane: str, limit: int) -> int:
+    """Move waiting deliveries of a lane to `fanout`, at most `limit`; return how many."""
+    status: str = await connection.execute(LEAVE_LANE, lane, limit)
+    return int(status.rpartition(" ")[2])
+
+
+_PLACEMENT_COLUMNS = ("delivery_id", "sibling_id", "device_id", "lane", "leased", "in_order")

@@ -1,4 +1,4 @@
-"""Letting held deliveries go, taking back and moving what waits."""
+"""Releases held deliveries, cancels and reschedules what waits."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,7 +8,7 @@ from tocsin.store.pool import Connection
 
 MOST_AT_ONCE = 5_000
 
-# Goes from holder to holder, however many each of them holds.
+# Jumps from holder to holder, however many deliveries each of them holds.
 HELD_BY = """
 with recursive holders as (
     (
@@ -48,34 +48,41 @@ where id in (
 )
 """
 
-# The next of a row is the oldest notification that still waits, with all its devices. Whoever waits
-# behind is let go only then. What another worker is letting go at this moment is left to it, so that two
-# never wait for each other crosswise. The limits keep it one look for each row: without them, or with an
-# equality on held_by, the planner reads all that waits, and it does so while the tables are new.
+# Of each ordering group, the earliest held delivery of each device is released, unless one before it is still
+# due or retried. Rows that another worker releases at this moment are skipped, to avoid deadlocks. The limits
+# keep it one index look-up for each group; without them, or with an equality on held_by, the planner reads
+# all that waits, and it does so while the tables are new.
 RELEASE_NEXT = """
 update deliveries
 set due_at = $2, held_by = null
 where id in (
-    select next.id
-    from unnest($1::text[]) as keys (ordering_key)
+    select held.id
+    from unnest($1::text[]) as groups (ordering_key)
     cross join lateral (
-        select notification_id
-        from deliveries
-        where deliveries.ordering_key = keys.ordering_key
-            and state in ('scheduled', 'pending', 'retrying')
-        order by notification_id
-        limit 1
-    ) as head
-    cross join lateral (
-        select id
-        from deliveries
-        where deliveries.ordering_key = keys.ordering_key
-            and deliveries.notification_id = head.notification_id
-            and state in ('scheduled', 'pending', 'retrying')
-            and coalesce(held_by, '') = 'order'
-        limit 10000
-        for update skip locked
-    ) as next
+        select distinct on (waiting.device_id) waiting.id
+        from (
+            select id, device_id, accept_order
+            from deliveries
+            where deliveries.ordering_key = groups.ordering_key
+                and state in ('scheduled', 'pending', 'retrying')
+                and coalesce(held_by, '') = 'order'
+            order by accept_order
+            limit 10000
+        ) as waiting
+        order by waiting.device_id, waiting.accept_order
+    ) as first
+    join deliveries as held on held.id = first.id and coalesce(held.held_by, '') = 'order'
+    where not exists (
+        select
+        from deliveries as earlier
+        where earlier.ordering_key = groups.ordering_key
+            and earlier.accept_order < held.accept_order
+            and earlier.state in ('scheduled', 'pending', 'retrying')
+            and (earlier.state = 'retrying' or earlier.due_at <= $2 or earlier.held_by is not null)
+            and (earlier.held_by is null or earlier.held_by = 'order' or earlier.held_by like 'host:%')
+            and (earlier.device_id is null or earlier.device_id = held.device_id)
+    )
+    for update of held skip locked
 )
 """
 
@@ -91,28 +98,37 @@ from (
 order by ordering_key
 """
 
-# A delivery under lease is on its way and cannot be taken back; if that attempt fails, the mark on the
-# notification keeps it from being tried again.
+# A delivery under lease is on its way and cannot be cancelled, nor can the member of a digest that is. If
+# that attempt fails, the mark on the notification keeps it from being tried again.
 CANCEL = """
 with marked as (
     update notifications
     set cancelled_at = coalesce(cancelled_at, $2)
     where id = $1
 )
-update deliveries
+update deliveries as d
 set state = 'cancelled', settled_at = $2, held_by = null
-where notification_id = $1
-    and state in ('scheduled', 'pending', 'retrying')
-    and (leased_until is null or leased_until <= $2)
-returning id
+where d.notification_id = $1
+    and d.state in ('scheduled', 'pending', 'retrying')
+    and (d.leased_until is null or d.leased_until <= $2)
+    and (
+        d.digest_id is null or not exists (
+            select
+            from deliveries as carrier
+            where carrier.digest_id = d.digest_id
+                and carrier.notification_id is null
+                and carrier.leased_until > $2
+        )
+    )
+returning d.id
 """
 
 # A time to live begins when a notification can first fall due, so it moves along.
-# What has a time of its own is not collected.
+# A notification with a time of its own leaves its digest.
 RESCHEDULE = """
 with moved as (
     update deliveries
-    set due_at = $2, state = 'scheduled', held_by = null, digest_key = null, digest_id = null
+    set due_at = $2, state = 'scheduled', held_by = null, digest_id = null
     where notification_id = $1
         and state in ('scheduled', 'pending')
         and attempts = 0
@@ -137,33 +153,32 @@ from moved
 
 
 async def held_by(connection: Connection) -> list[str]:
-    """Name what holds deliveries at present."""
-    return [row[0] for row in await connection.fetch(HELD_BY)]
+    """List what holds deliveries at present."""
+    return [row["held_by"] for row in await connection.fetch(HELD_BY)]
 
 
-async def release(connection: Connection, holder: str, now: datetime, limit: int | None = None) -> int:
-    """Let go of what something holds, a bounded number at a time; tell how many."""
-    most = MOST_AT_ONCE if limit is None else limit
-    status: str = await connection.execute(RELEASE, holder, now, most)
+async def release(connection: Connection, holder: str, now: datetime, limit: int = MOST_AT_ONCE) -> int:
+    """Release what one holder holds, at most `limit`; return how many."""
+    status: str = await connection.execute(RELEASE, holder, now, limit)
     return int(status.rpartition(" ")[2])
 
 
 async def release_next(connection: Connection, ordering_keys: Sequence[str], now: datetime) -> int:
-    """Let the next of each row go, now that the one before it is settled; tell how many."""
+    """Release the next delivery of each ordering group that nothing blocks any more; return how many."""
     status: str = await connection.execute(RELEASE_NEXT, ordering_keys, now)
     return int(status.rpartition(" ")[2])
 
 
 async def keys_in_order(connection: Connection, after: str) -> list[str]:
-    """Name rows in which somebody waits behind another, the next ones after a name."""
-    return [row[0] for row in await connection.fetch(KEYS_IN_ORDER, after)]
+    """List ordering keys that have a held delivery, after cursor `after`."""
+    return [row["ordering_key"] for row in await connection.fetch(KEYS_IN_ORDER, after)]
 
 
 async def cancel(connection: Connection, notification_id: UUID, now: datetime) -> int:
-    """Take back what has not left; tell how many deliveries that was."""
+    """Cancel the deliveries of a notification that have not left; return how many."""
     return len(await connection.fetch(CANCEL, notification_id, now))
 
 
 async def reschedule(connection: Connection, notification_id: UUID, send_at: datetime, now: datetime) -> int:
-    """Move what was never tried to another time; tell how many deliveries that was."""
+    """Move the deliveries of a notification that were never tried to another time; return how many."""
     return len(await connection.fetch(RESCHEDULE, notification_id, send_at, now))

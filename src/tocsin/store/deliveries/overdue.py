@@ -1,4 +1,4 @@
-"""Deliveries whose time has come and that nobody has taken."""
+"""Finds due deliveries that nobody has claimed."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,19 +10,19 @@ from tocsin.store.pool import Connection
 
 
 class Overdue(msgspec.Struct, frozen=True, kw_only=True):
-    """What is late on one channel: how many, up to a number, and the one that waits the longest."""
+    """The overdue deliveries of one lane: how many, up to a number, and the one that waits the longest."""
 
-    channel: str
+    lane: str
     count: int
     oldest: UUID
     due_at: datetime
 
 
-# Each channel is one stretch of the due index, read from its head. What is held has no time yet,
-# and what is under a live lease is being sent.
+# Each lane is one stretch of the due index, read from its head. A held delivery has no due time,
+# and one under a live lease is being sent.
 OVERDUE = """
-select given.channel, late.count, late.oldest, late.due_at
-from unnest($1::text[]) as given (channel)
+select given.lane, late.count, late.oldest, late.due_at
+from unnest($1::text[]) as given (lane)
 cross join lateral (
     select
         count(*) as count,
@@ -31,11 +31,11 @@ cross join lateral (
     from (
         select id, due_at
         from deliveries
-        where channel = given.channel
+        where lane = given.lane
             and state in ('scheduled', 'pending', 'retrying')
             and due_at <= $2
             and (leased_until is null or leased_until <= $3)
-        order by channel, due_at, id
+        order by lane, due_at, id
         limit $4
     ) as waiting
 ) as late
@@ -46,12 +46,12 @@ WAKE = "select pg_notify(current_schema() || '_due', '')"
 
 
 async def find_overdue(
-    connection: Connection, channels: Sequence[str], *, due_before: datetime, now: datetime, most: int
+    connection: Connection, lanes: Sequence[str], *, due_before: datetime, now: datetime, most: int
 ) -> list[Overdue]:
-    """Find what was due before a time and is unleased, by channel."""
-    return [Overdue(**row) for row in await connection.fetch(OVERDUE, channels, due_before, now, most)]
+    """Find what was due before a time and is not under lease, by lane."""
+    return [Overdue(**row) for row in await connection.fetch(OVERDUE, lanes, due_before, now, most)]
 
 
 async def wake(connection: Connection) -> None:
-    """Wake the dispatchers of every worker."""
+    """Wake every lane of every worker."""
     await connection.execute(WAKE)

@@ -1,4 +1,4 @@
-"""Deliveries: settling what was tried, reading what became of it."""
+"""Settles claimed deliveries and reads what became of them."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -12,10 +12,11 @@ from tocsin.domain.ids import LeaseId
 from tocsin.store.pool import Connection
 
 _steps = msgspec.json.Decoder(list[Step])
+_encoder = msgspec.json.Encoder()
 
 
 class SentDelivery(msgspec.Struct, frozen=True, kw_only=True):
-    """A delivery that its provider took; `ask_at` is when to ask what became of it, if it will tell."""
+    """A delivery that its provider took; `ask_at` is when to ask for its receipt, where there is one."""
 
     id: UUID
     lease: LeaseId
@@ -24,14 +25,15 @@ class SentDelivery(msgspec.Struct, frozen=True, kw_only=True):
     device_id: UUID | None = None
     decisions: str | None = None
     ask_at: datetime | None = None
+    digest_id: UUID | None = None
 
 
 class UnsentDelivery(msgspec.Struct, frozen=True, kw_only=True):
-    """A delivery that was not sent this time: to try again, or settled for good.
+    """A delivery that was not sent this time: it waits for another attempt, or is settled for good.
 
-    `retire` is the reason to retire its device for, `gone_since` the moment that verdict is from, which
-    is the attempt itself where the provider names none. `suppress` is an address that takes no mail.
-    With `held_by` and no `due_at` it waits until it is let go.
+    `retire` is the reason to retire its device, `gone_since` the moment of that answer, which is the attempt
+    itself where the provider names none. `suppress` is an address that takes no mail. With `held_by` it waits
+    until it is released.
     """
 
     id: UUID
@@ -52,14 +54,18 @@ class UnsentDelivery(msgspec.Struct, frozen=True, kw_only=True):
     reserved: bool = False
     gone_since: datetime | None = None
     suppress: str | None = None
+    digest_id: UUID | None = None
+
+
+Settlement = SentDelivery | UnsentDelivery
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """How many were settled, in whose rows somebody may come next, and which digests they were of."""
+    """How many were settled, the ordering groups that may continue, and what was sent with a collapse key."""
 
     count: int
     ordering_keys: list[str]
-    digest_ids: list[UUID] = []
+    collapsing: list[UUID] = []
 
 
 class DeliveryRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +82,8 @@ class DeliveryRow(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int
     due_at: datetime | None
     held_by: str | None
+    lane: str
+    digest_id: UUID | None
     decisions: list[Step]
     leased_until: datetime | None
     provider: str | None
@@ -97,7 +105,7 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # Lease and state guard the row: a worker that comes late changes nothing. Devices are
-# updated in the order of their ids, so that two workers never lock them crosswise.
+# updated in the order of their ids, to avoid deadlocks.
 # The states come as an argument, and no condition asks whether a device is active: either would let
 # the planner read the whole of a partial index instead of looking rows up by their ids, and it does
 # so while the tables are new.
@@ -118,8 +126,7 @@ with settled as (
         as given (id, lease, provider, message_id, device_id, decisions, ask_at)
     where d.id = given.id and d.lease = given.lease and d.state = any($9::text[])
     returning
-        d.id, d.device_id, d.ordering_key, d.digest_key, d.digest_id, d.provider, d.provider_message_id,
-        given.ask_at
+        d.id, d.device_id, d.ordering_key, d.collapse_key, d.provider, d.provider_message_id, given.ask_at
 ),
 ticketed as (
     insert into tickets (delivery_id, provider, message_id, sent_at, ask_at)
@@ -143,9 +150,9 @@ counted as (
     where devices.id = reached.device_id
 )
 select
-    count(*),
-    array_agg(distinct ordering_key) filter (where ordering_key is not null),
-    array_agg(distinct coalesce(digest_id, id)) filter (where digest_key is not null)
+    count(*) as count,
+    array_agg(distinct ordering_key) filter (where ordering_key is not null) as ordering_keys,
+    array_agg(id) filter (where collapse_key is not null) as collapsing
 from settled
 """
 
@@ -182,7 +189,7 @@ with settled as (
     where d.id = given.id and d.lease = given.lease and d.state = any($20::text[])
     returning
         d.id, d.device_id, d.ordering_key, d.held_by, d.settled_at, given.outcome, given.code, given.detail,
-        given.retire, given.tried_at, given.gone_since, given.suppress, d.digest_key, d.digest_id
+        given.retire, given.tried_at, given.gone_since, given.suppress, d.due_at
 ),
 suppressed as (
     insert into suppressed_addresses (address, reason, detail, delivery_id, suppressed_at)
@@ -212,19 +219,51 @@ retired as (
     where devices.id = verdict.device_id and devices.last_seen_at <= verdict.gone_since
 )
 select
-    count(*),
-    -- The one before may have been settled while this one was being set aside.
+    count(*) as count,
+    -- It blocks its group no longer; or it is held, and the one before may have been settled meanwhile.
     array_agg(distinct ordering_key) filter (
-        where ordering_key is not null and (settled_at is not null or held_by = 'order')
-    ),
-    array_agg(distinct coalesce(digest_id, id)) filter (where digest_key is not null)
+        where ordering_key is not null and (settled_at is not null or held_by is not null or due_at > $19)
+    ) as ordering_keys
 from settled
+"""
+
+# A message that was sent replaces older ones with its collapse key that still wait.
+COLLAPSE_OLDER = """
+update deliveries
+set state = 'skipped',
+    reason = 'collapsed',
+    settled_at = $2,
+    held_by = null,
+    decisions = coalesce(decisions, '[]') || jsonb_build_array(
+        jsonb_build_object(
+            'rule', 'collapse_key', 'result', 'skip',
+            'detail', 'a newer one with the same collapse key was sent', 'at', $2::timestamptz
+        )
+    )
+where id in (
+    select older.id
+    from unnest($1::uuid[]) as given (id)
+    join deliveries as sent on sent.id = given.id
+    cross join lateral (
+        select deliveries.id
+        from deliveries
+        where deliveries.collapse_key = sent.collapse_key
+            and deliveries.accept_order < sent.accept_order
+            and deliveries.user_id is not distinct from sent.user_id
+            and deliveries.address is not distinct from sent.address
+            and state in ('scheduled', 'pending', 'retrying')
+            and lease is null
+        order by deliveries.accept_order
+        limit 1000
+        for update skip locked
+    ) as older
+)
 """
 
 OF_NOTIFICATION = """
 select
     id, notification_id, channel, user_id, address, device_id, state, reason, attempts,
-    nullif(due_at, 'infinity') as due_at, held_by, decisions, leased_until, provider,
+    nullif(due_at, 'infinity') as due_at, held_by, lane, digest_id, decisions, leased_until, provider,
     provider_message_id, last_error_code, last_error, created_at, settled_at
 from deliveries
 where notification_id = $1
@@ -240,22 +279,32 @@ order by id
 """
 
 
+def encode_steps(steps: Sequence[Step]) -> str | None:
+    """Return decisions as they are stored."""
+    return _encoder.encode(steps).decode() if steps else None
+
+
 async def settle_sent(connection: Connection, sent: Sequence[SentDelivery], now: datetime) -> Settled:
-    """Mark deliveries as taken by their provider, those that still hold their lease."""
-    columns = [[getattr(delivery, name) for delivery in sent] for name in SentDelivery.__struct_fields__]
-    count, keys, digest_ids = await connection.fetchrow(SETTLE_SENT, *columns, now, CLAIMED)
-    return Settled(count, keys or [], digest_ids or [])
+    """Settle deliveries that their provider took, as far as they still hold their lease."""
+    columns = [[getattr(delivery, name) for delivery in sent] for name in _SENT_COLUMNS]
+    row = await connection.fetchrow(SETTLE_SENT, *columns, now, CLAIMED)
+    return Settled(row["count"], row["ordering_keys"] or [], row["collapsing"] or [])
 
 
 async def settle_unsent(connection: Connection, unsent: Sequence[UnsentDelivery], now: datetime) -> Settled:
-    """Settle every other outcome, with its attempt and its device, of those that still hold their lease."""
-    columns = [[getattr(delivery, name) for delivery in unsent] for name in UnsentDelivery.__struct_fields__]
-    count, keys, digest_ids = await connection.fetchrow(SETTLE_UNSENT, *columns, now, CLAIMED)
-    return Settled(count, keys or [], digest_ids or [])
+    """Settle every other outcome with its attempt and device, as far as the lease still holds."""
+    columns = [[getattr(delivery, name) for delivery in unsent] for name in _UNSENT_COLUMNS]
+    row = await connection.fetchrow(SETTLE_UNSENT, *columns, now, CLAIMED)
+    return Settled(row["count"], row["ordering_keys"] or [])
+
+
+async def collapse_older(connection: Connection, sent: Sequence[UUID], now: datetime) -> None:
+    """Skip waiting deliveries that a newer one with the same collapse key has replaced."""
+    await connection.execute(COLLAPSE_OLDER, sent, now)
 
 
 async def of_notification(connection: Connection, notification_id: UUID, limit: int) -> list[DeliveryRow]:
-    """Read the deliveries of a notification in the order they were made."""
+    """Read the deliveries of a notification in the order they were created."""
     rows = await connection.fetch(OF_NOTIFICATION, notification_id, limit)
     return [
         DeliveryRow(
@@ -268,3 +317,7 @@ async def of_notification(connection: Connection, notification_id: UUID, limit: 
 async def attempts_of(connection: Connection, delivery_ids: Sequence[UUID]) -> list[AttemptRow]:
     """Read the failed attempts of deliveries, oldest first."""
     return [AttemptRow(**row) for row in await connection.fetch(ATTEMPTS_OF, delivery_ids)]
+
+
+_SENT_COLUMNS = SentDelivery.__struct_fields__[:-1]
+_UNSENT_COLUMNS = UnsentDelivery.__struct_fields__[:-1]

@@ -1,4 +1,4 @@
-"""Circuits: which providers are left alone for now, and who may try them next."""
+"""Stores circuit breakers and rate-limit slots."""
 
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
@@ -10,7 +10,7 @@ from tocsin.store.pool import Connection
 
 
 class CircuitRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A circuit as it is stored; `openings` counts how often it opened without closing in between."""
+    """A stored circuit breaker; `openings` counts how often it opened without closing in between."""
 
     name: str
     provider: str
@@ -24,14 +24,14 @@ class CircuitRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Slot(NamedTuple):
-    """When some messages may leave, and what time it was when that was said, both by the database's clock."""
+    """When some messages may be sent, and the time of the answer, both by the database's clock."""
 
     begins: float
     now: float
 
 
 class Opening(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a circuit opens, and for how long at least.
+    """Why a circuit breaker opens, and for how long at least.
 
     Without an `after` of the provider's own it rests `rest`, twice as long each time it opens again, but
     not longer than `longest`.
@@ -82,6 +82,12 @@ set state = 'half_open', probe_until = $3, changed_at = $2
 where name = $1
     and ((state = 'open' and retry_at <= $2) or (state = 'half_open' and probe_until <= $2))
 returning name
+"""
+
+RETURN_PROBE = """
+update circuits
+set state = 'open', probe_until = null, retry_at = $2
+where name = $1 and state = 'half_open'
 """
 
 END_RESTS = """
@@ -160,12 +166,12 @@ where changed_at < $1
 
 
 async def troubled(connection: Connection) -> dict[str, CircuitRow]:
-    """Read the circuits that are not closed."""
+    """Read the circuit breakers that are not closed."""
     return {row["name"]: CircuitRow(**row) for row in await connection.fetch(TROUBLED)}
 
 
 async def open_circuit(connection: Connection, opening: Opening, now: datetime) -> CircuitRow:
-    """Open a circuit, or keep it open longer."""
+    """Open a circuit breaker, or keep it open longer."""
     row = await connection.fetchrow(
         OPEN,
         opening.name,
@@ -181,19 +187,24 @@ async def open_circuit(connection: Connection, opening: Opening, now: datetime) 
 
 
 async def take_probe(connection: Connection, name: str, now: datetime, until: datetime) -> bool:
-    """Take the one permission to try a circuit whose rest is over."""
+    """Take the one permission to probe a circuit breaker whose rest is over."""
     return await connection.fetchval(TAKE_PROBE, name, now, until) is not None
 
 
+async def return_probe(connection: Connection, name: str, now: datetime) -> None:
+    """Return a probe that was not used; it may be taken again at once."""
+    await connection.execute(RETURN_PROBE, name, now)
+
+
 async def end_rests(connection: Connection, provider: str, now: datetime) -> list[str]:
-    """Let every open circuit of a provider be tried now, and name them."""
+    """End the rest of every open circuit breaker of a provider and list them."""
     return sorted(row["name"] for row in await connection.fetch(END_RESTS, provider, now))
 
 
 async def close_circuit(connection: Connection, name: str, now: datetime) -> bool:
-    """Close a circuit and tell whether it was not closed before.
+    """Close a circuit breaker and return whether it was open.
 
-    With the last circuit of a provider its alarms are cleared.
+    With the last one of a provider its alarms are cleared.
     """
     return bool(await connection.fetchval(CLOSE, name, now))
 
@@ -204,5 +215,5 @@ async def grant(connection: Connection, provider: str, count: int, rate: float, 
 
 
 async def forget_circuits(connection: Connection, before: datetime) -> None:
-    """Delete the circuits that nobody has used for long, closed or not."""
+    """Delete circuit breakers that nobody has used for long, closed or not."""
     await connection.execute(FORGET, before)

@@ -1,4 +1,4 @@
-"""The health of providers as operators see it: what came of attempts, and standing alarms."""
+"""Stores counts of outcomes and alarms by provider."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -109,19 +109,39 @@ where id = $1 and cleared_at is null
 returning id, provider, code, detail, raised_at, last_at, count, cleared_at, cleared_by
 """
 
-COUNT_HELD = """
-select count(*)
-from (
-    select
-    from deliveries
-    where held_by = any($1::text[]) and state in ('scheduled', 'pending', 'retrying')
-    limit $2
+# Each lane is one stretch of the due index; what a host holds is one of the index of holders.
+COUNT_DUE = """
+select given.lane, due.count + held.count as count
+from unnest($1::text[]) as given (lane)
+cross join lateral (
+    select count(*) as count
+    from (
+        select
+        from deliveries
+        where deliveries.lane = given.lane
+            and state in ('scheduled', 'pending', 'retrying')
+            and due_at <= $2
+            and (leased_until is null or leased_until <= $2)
+        order by deliveries.lane, due_at, id
+        limit $3
+    ) as waiting
+) as due
+cross join lateral (
+    select count(*) as count
+    from (
+        select
+        from deliveries
+        where held_by >= 'host:' || given.lane || '/'
+            and held_by < 'host:' || given.lane || '0'
+            and state in ('scheduled', 'pending', 'retrying')
+        limit $3
+    ) as waiting
 ) as held
 """
 
 
 def storable(text: str) -> str:
-    """Make a provider's words fit to be stored: what one of them says must not keep the rest from being."""
+    """Return a provider's text as Postgres can store it, so that one text does not fail the whole write."""
     return text.replace("\x00", "\ufffd").encode(errors="replace").decode()
 
 
@@ -182,7 +202,6 @@ async def clear_alarm(
     return AlarmRow(**row) if row else None
 
 
-async def count_held(connection: Connection, holders: Sequence[str], most: int) -> int:
-    """Count the deliveries that are held by any of these, up to a number."""
-    count: int = await connection.fetchval(COUNT_HELD, holders, most)
-    return count
+async def count_due(connection: Connection, lanes: Sequence[str], now: datetime, most: int) -> dict[str, int]:
+    """Count the deliveries that wait in each lane or for one of its hosts, up to a number."""
+    return {row["lane"]: row["count"] for row in await connection.fetch(COUNT_DUE, lanes, now, most)}

@@ -1,0 +1,211 @@
+"""Sends attempts to one provider: as many at once as it takes, at its rate, in batches of its size."""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import datetime, timedelta
+
+import structlog
+
+from tocsin.domain.decide import Hold, Step
+from tocsin.domain.delivery.held_by import HeldByHost
+from tocsin.domain.delivery.message import GivesReceipts, ManyHosts, Message, Provider
+from tocsin.domain.delivery.outcome import Outcome, Retry
+from tocsin.engine.clock import Clock
+from tocsin.engine.dispatch.attempt import Attempt
+from tocsin.engine.health.circuit_breakers import CircuitBreakers
+from tocsin.engine.health.rate_limits import RateLimit
+from tocsin.engine.settle.settlements import settle_outcome, settle_refusal, settle_untried
+from tocsin.engine.settle.writer import SettlementWriter
+from tocsin.engine.toggles.toggles import Toggles
+
+WORKERS_SHARING_A_RATE = 4
+"""By how many workers a rate may be shared without a message waiting longer than its lease."""
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+class Sender:
+    """Keeps at most as many messages in flight as the provider takes; the rest waits in a short queue."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        *,
+        breakers: CircuitBreakers,
+        rate_limit: RateLimit | None,
+        toggles: Toggles,
+        writer: SettlementWriter,
+        patience: timedelta,
+        clock: Clock,
+        on_free: Callable[[], None],
+    ) -> None:
+        self._provider = provider
+        self._breakers = breakers
+        self._rate_limit = rate_limit
+        self._toggles = toggles
+        self._writer = writer
+        self._patience = patience
+        self._clock = clock
+        self._on_free = on_free
+        self._host_of = provider.host_of if isinstance(provider, ManyHosts) else None
+        self._receipts_after = provider.receipts_after if isinstance(provider, GivesReceipts) else None
+        self._batch = provider.limits.batch
+        self.room = max(provider.concurrency, self._batch)
+        if rate_limit is not None:
+            # A queued message must get its slot while its lease lasts, even if other workers come first.
+            in_time = max(1, int(rate_limit.rate * patience.total_seconds() / WORKERS_SHARING_A_RATE))
+            self._batch = min(self._batch, in_time)
+            self.room = min(self.room, max(in_time, self._batch))
+        self._queue: deque[Attempt] = deque()
+        self._in_flight = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._pumping: asyncio.Task[None] | None = None
+        self._stopped = False
+
+    @property
+    def free(self) -> int:
+        """How many more messages it has room for."""
+        return self.room - self._in_flight - len(self._queue)
+
+    async def send(self, attempts: Sequence[Attempt], now: datetime) -> None:
+        """Start to send rendered attempts; a host whose circuit breaker is open holds its own."""
+        for attempt in attempts:
+            attempt.circuit = self._circuit(attempt)
+            if self._stopped:
+                self._writer.put(settle_untried(attempt, now))
+            elif attempt.probe or self._breakers.is_closed(attempt.circuit):
+                self._queue.append(attempt)
+            elif attempt.circuit != self._provider.name and await self._breakers.take_probe(
+                attempt.circuit, now
+            ):
+                attempt.probe = True
+                self._start([attempt], now)
+            else:
+                self._put_back(attempt, now)
+        self._pump()
+
+    def stop(self) -> None:
+        """Start nothing more; release what is queued."""
+        self._stopped = True
+        if self._pumping is not None:
+            self._pumping.cancel()
+        now = self._clock()
+        queue, self._queue = self._queue, deque()
+        for attempt in queue:
+            self._writer.put(settle_untried(attempt, now))
+
+    async def drain(self) -> None:
+        """Wait for what is in flight."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _circuit(self, attempt: Attempt) -> str:
+        """Return the name of the circuit breaker: the provider's, or that of the target's host."""
+        name = self._provider.name
+        if self._host_of is None or attempt.message is None:
+            return name
+        return f"{name}/{self._host_of(attempt.message.target)}"
+
+    def _pump(self) -> None:
+        if self._rate_limit is None:
+            while count := self._startable():
+                self._start([self._queue.popleft() for _ in range(count)], self._clock())
+        elif self._queue and (self._pumping is None or self._pumping.done()):
+            self._pumping = asyncio.create_task(self._paced(self._rate_limit))
+            self._keep(self._pumping)
+
+    async def _paced(self, rate_limit: RateLimit) -> None:
+        """Send the next batch in its slot; a task of its own would send it a turn of the loop later."""
+        self._release_stale()
+        if count := self._startable():
+            await rate_limit.wait(count)
+            batch, now = [self._queue.popleft() for _ in range(count)], self._clock()
+            sending = self._sending(batch, now)
+            self._pumping = asyncio.create_task(self._paced(rate_limit))
+            self._keep(self._pumping)
+            if sending is not None:
+                await sending
+
+    def _release_stale(self) -> None:
+        """Release what could not be sent under its lease any more, before a slot is spent on it."""
+        now = self._clock()
+        while self._queue and now - self._queue[0].claimed_at > self._patience / 2:
+            self._writer.put(settle_untried(self._queue.popleft(), now))
+
+    def _startable(self) -> int:
+        count = min(self._batch, len(self._queue))
+        return count if self._in_flight + count <= self.room else 0
+
+    def _start(self, batch: Sequence[Attempt], now: datetime) -> None:
+        if (sending := self._sending(batch, now)) is not None:
+            self._keep(asyncio.create_task(sending))
+
+    def _sending(self, batch: Sequence[Attempt], now: datetime) -> Coroutine[None, None, None] | None:
+        """Send what may still leave: its lease must outlast the attempt, and nothing was switched off."""
+        leaving = []
+        for attempt in batch:
+            if now - attempt.claimed_at > self._patience:
+                self._writer.put(settle_untried(attempt, now))
+            elif not self._is_open(attempt):
+                self._put_back(attempt, now)
+            else:
+                leaving.append(attempt)
+        if not leaving:
+            self._on_free()
+            return None
+        self._in_flight += len(leaving)
+        return self._send(leaving, now)
+
+    def _is_open(self, attempt: Attempt) -> bool:
+        if not self._toggles.provider_on(self._provider.name):
+            return False
+        return attempt.probe or self._breakers.is_closed(attempt.circuit)
+
+    def _put_back(self, attempt: Attempt, now: datetime) -> None:
+        """Return an attempt that may not leave now to its lane, or hold it for its host."""
+        if attempt.circuit == self._provider.name or not self._toggles.provider_on(self._provider.name):
+            self._writer.put(settle_untried(attempt, now))
+            return
+        detail = self._breakers.describe(attempt.circuit)
+        attempt.add_step(Step(rule="provider", result="hold", detail=detail, at=now))
+        held = Hold(attempt.steps, HeldByHost(attempt.circuit))
+        self._writer.put(settle_refusal(attempt, held, now))
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _send(self, batch: Sequence[Attempt], now: datetime) -> None:
+        outcomes = await self._outcomes([each.message for each in batch if each.message], now)
+        answered_at = self._clock()
+        for attempt, outcome in zip(batch, outcomes, strict=True):
+            attempt.tried_at = now
+            self._settle(attempt, outcome, answered_at)
+        self._in_flight -= len(batch)
+        self._pump()
+        self._on_free()
+
+    async def _outcomes(self, messages: Sequence[Message], now: datetime) -> Sequence[Outcome]:
+        provider = self._provider
+        try:
+            outcomes = await provider.send(messages, now=now)
+            if len(outcomes) != len(messages):
+                raise RuntimeError(f"{len(outcomes)} outcomes for {len(messages)} messages")  # noqa: TRY301
+        except Exception as error:  # noqa: BLE001 - a provider's own mistake must not stop the worker
+            _log.exception("provider failed", provider=provider.name)
+            return [Retry("provider_failed", type(error).__name__)] * len(messages)
+        return outcomes
+
+    def _settle(self, attempt: Attempt, outcome: Outcome, now: datetime) -> None:
+        name = self._provider.name
+        self._breakers.record(attempt.circuit, name, outcome, now, probe=attempt.probe)
+        is_provider_probe = attempt.probe and attempt.circuit == name
+        if is_provider_probe and isinstance(outcome, Retry) and not self._breakers.is_closed(name):
+            # It was sent to probe the provider: that it is still down costs the message no attempt.
+            self._writer.put(settle_untried(attempt, now))
+            return
+        chance = random.random()  # noqa: S311 - spreads load, guards nothing
+        ask_at = now + self._receipts_after if self._receipts_after else None
+        self._writer.put(settle_outcome(attempt, outcome, now=now, random=chance, ask_at=ask_at))
