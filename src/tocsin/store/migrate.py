@@ -1,5 +1,6 @@
 """Migrates the schema, one process at a time."""
 
+import asyncio
 import logging
 from pathlib import Path
 
@@ -18,6 +19,7 @@ _log = structlog.stdlib.get_logger(__name__)
 _silent = logging.getLogger("tocsin.store.migrate.steps")
 _silent.setLevel(logging.CRITICAL)
 _LOCK_CLASS = 0x70C5
+_LOCK_POLL_SECONDS = 0.1
 
 
 async def migrate(url: str, schema: str, settings: PoolSettings) -> list[str]:
@@ -25,7 +27,7 @@ async def migrate(url: str, schema: str, settings: PoolSettings) -> list[str]:
     connection = await connect(url, schema, settings)
     try:
         await _refuse_old_server(connection)
-        await connection.execute("select pg_advisory_lock($1, 0)", _LOCK_CLASS)
+        await _lock(connection)
         # Without pending migrations, nothing runs that needs more rights than Tocsin itself.
         new = await pending_migrations(connection, schema)
         if new:
@@ -48,6 +50,15 @@ async def pending_migrations(connection: asyncpg.Connection, schema: str) -> lis
     """List the migrations that this version has and the database lacks."""
     known = {path.stem for path in MIGRATIONS.glob("*.sql")}
     return sorted(known - await _applied(connection, schema))
+
+
+async def _lock(connection: asyncpg.Connection) -> None:
+    """Wait until no other process migrates.
+
+    Polls, since building an index waits for every statement under way, also for one that waits for the lock.
+    """
+    while not await connection.fetchval("select pg_try_advisory_lock($1, 0)", _LOCK_CLASS):  # noqa: ASYNC110 - no event
+        await asyncio.sleep(_LOCK_POLL_SECONDS)
 
 
 async def _applied(connection: asyncpg.Connection, schema: str) -> set[str]:
