@@ -10,6 +10,8 @@ from tocsin.store.deliveries.claim import START, ClaimedDelivery, Position, clai
 from tocsin.store.pool import Connection, Pool
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+NEVER = datetime.max  # noqa: DTZ901 - what the driver has for `infinity`
+"""The due time of what is held."""
 
 
 async def insert(connection: Connection | Pool, table: str, row: dict[str, Any]) -> UUID:
@@ -53,6 +55,38 @@ async def add_delivery(connection: Connection | Pool, user_id: str | None = "ada
     return await insert(connection, "deliveries", row | changes)
 
 
+async def add_held(connection: Connection | Pool, held_by: str, **changes: Any) -> UUID:
+    """Add a delivery that is held without a due time."""
+    row: dict[str, Any] = {"state": "scheduled", "due_at": NEVER, "held_by": held_by}
+    return await add_delivery(connection, **row | changes)
+
+
+async def add_digest(connection: Connection | Pool, **changes: Any) -> UUID:
+    row = {
+        "id": uuid7(),
+        "key": "push:user:ada:new_customer@2",
+        "type": "new_customer",
+        "version": 2,
+        "opened_at": NOW,
+    }
+    return await insert(connection, "digests", row | changes)
+
+
+async def add_carrier(connection: Connection | Pool, digest_id: UUID, **changes: Any) -> UUID:
+    """Add a delivery that carries a digest and belongs to no notification."""
+    row = {
+        "id": uuid7(),
+        "digest_id": digest_id,
+        "channel": "push",
+        "lane": "fcm",
+        "user_id": "ada",
+        "state": "scheduled",
+        "due_at": NOW,
+        "created_at": NOW,
+    }
+    return await insert(connection, "deliveries", row | changes)
+
+
 async def add_device(connection: Connection | Pool, user_id: str = "ada", **changes: Any) -> UUID:
     made = uuid7()
     token = changes.pop("token", f"token-{made.hex}")
@@ -69,21 +103,35 @@ async def add_device(connection: Connection | Pool, user_id: str = "ada", **chan
     return await insert(connection, "devices", row | changes)
 
 
-async def add_waiting(connection: Connection | Pool, count: int, user_id: str = "ada") -> None:
+async def add_waiting(
+    connection: Connection | Pool, count: int, user_id: str = "ada", *, lane: str = "fcm", **changes: Any
+) -> UUID:
     """Add many deliveries of one notification at once, due one microsecond after the other."""
     notification_id = await add_notification(connection)
     await connection.execute(
         """
-        insert into deliveries (id, notification_id, channel, lane, user_id, state, due_at, created_at)
+        insert into deliveries (
+            id, notification_id, channel, lane, user_id, state, due_at, created_at, held_by, ordering_key,
+            collapse_key, accept_order
+        )
         select
-            id, $1, 'push', 'fcm', $2, 'pending', $3::timestamptz + number * interval '1 microsecond', $3
-        from unnest($4::uuid[]) with ordinality as given (id, number)
+            id, $1, 'push', $2, $3, $4,
+            coalesce($5, $6::timestamptz + number * interval '1 microsecond'), $6, $7,
+            $8, $9, number
+        from unnest($10::uuid[]) with ordinality as given (id, number)
         """,
         notification_id,
+        lane,
         user_id,
+        changes.get("state", "pending"),
+        changes.get("due_at"),
         NOW,
+        changes.get("held_by"),
+        changes.get("ordering_key"),
+        changes.get("collapse_key"),
         [uuid7() for _ in range(count)],
     )
+    return notification_id
 
 
 async def take(

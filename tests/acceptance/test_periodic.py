@@ -73,7 +73,8 @@ async def add_phones(installation: Installation) -> None:
         """
         insert into devices
             (id, user_id, provider, platform, token, token_hash, registered_at, last_seen_at)
-        select uuid7(), 'user-' || n, 'fcm', 'android', 'phone-' || n, sha256(('phone-' || n)::bytea),
+        select
+            gen_random_uuid(), 'user-' || n, 'fcm', 'android', 'phone-' || n, sha256(('phone-' || n)::bytea),
             now(), now()
         from generate_series(0, $1::integer - 1) as n
         """,

@@ -27,6 +27,9 @@ STATEMENTS = statements()
 def test_the_statements_are_found() -> None:
     assert {
         "deliveries.claim.CLAIM",
+        "deliveries.digests.END_MEMBERS",
+        "deliveries.expiry.EXPIRE_HELD",
+        "deliveries.fan_out.FAN_OUT",
         "deliveries.settle.SETTLE_SENT",
         "deliveries.settle.SETTLE_UNSENT",
         "notifications.ACCEPT",

@@ -3,7 +3,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from tests.rows import NOW, add_delivery, delivery, take
+from tests.rows import NOW, add_carrier, add_delivery, add_device, add_digest, delivery, take
 from tocsin.domain.delivery.states import State
 from tocsin.domain.ids import LeaseId, new_lease_id
 from tocsin.store.deliveries.settle import SentDelivery, UnsentDelivery, settle_sent, settle_unsent
@@ -75,8 +75,24 @@ async def test_a_ticket_is_asked_about_when_its_time_has_come(pool: Pool) -> Non
             version=2,
             channel="push",
             attempts=1,
+            device_id=None,
+            digest_id=None,
         )
     ]
+
+
+async def test_the_ticket_of_a_digest_has_the_type_of_the_digest_and_the_device_it_was_sent_to(
+    pool: Pool,
+) -> None:
+    device_id = await add_device(pool)
+    digest_id = await add_digest(pool, type="invoice_due", version=7)
+    carrier = await add_carrier(pool, digest_id, device_id=device_id)
+    await send(pool, carrier, "ticket")
+
+    (ticket,) = await collect(pool, new_lease_id())
+
+    assert (ticket.delivery_id, ticket.type, ticket.version) == (carrier, "invoice_due", 7)
+    assert (ticket.device_id, ticket.digest_id) == (device_id, digest_id)
 
 
 async def test_no_ticket_is_taken_by_two_workers(pool: Pool) -> None:

@@ -16,6 +16,7 @@ from tocsin.store.health.circuit_breakers import (
     forget_circuits,
     grant,
     open_circuit,
+    return_probe,
     take_probe,
     troubled,
 )
@@ -195,6 +196,32 @@ async def test_a_probe_whose_worker_died_is_taken_over_by_one_other(pool: Pool) 
     taken = await asyncio.gather(*(probe(pool, over) for _ in range(WORKERS)))
 
     assert taken.count(True) == 1
+
+
+async def test_a_probe_that_was_not_used_can_be_taken_again_at_once(pool: Pool) -> None:
+    opened = await trip(pool)
+    rested = NOW + 5 * SECOND
+    assert await probe(pool, rested)
+
+    async with pool.acquire() as connection:
+        await return_probe(connection, "fcm", rested)
+
+    row = (await troubled(pool))["fcm"]
+    assert (row.state, row.openings, row.probe_until) == ("open", opened.openings, None)
+    assert (row.code, row.detail, row.retry_at) == (opened.code, opened.detail, rested)
+    assert await probe(pool, rested)
+
+
+async def test_nothing_but_a_probe_under_way_can_be_returned(pool: Pool) -> None:
+    opened = await trip(pool)
+    await trip(pool, name="apns")
+    await close(pool, name="apns")
+
+    async with pool.acquire() as connection:
+        for name in ("fcm", "apns", "expo"):
+            await return_probe(connection, name, NOW)
+
+    assert await troubled(pool) == {"fcm": opened}
 
 
 async def test_of_all_that_close_a_circuit_one_is_told_that_it_did(pool: Pool) -> None:

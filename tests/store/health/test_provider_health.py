@@ -1,20 +1,21 @@
 import asyncio
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from tests.databases import SCHEMA
-from tests.rows import NOW, add_delivery
+from tests.rows import NEVER, NOW, add_delivery, add_held
 from tocsin.domain.ids import uuid7
 from tocsin.store.health.provider_health import (
-    COUNT_HELD,
+    COUNT_DUE,
     Alarm,
     AlarmRow,
     Counted,
     clear_alarm,
-    count_held,
+    count_due,
     count_outcomes,
     counts_since,
     forget_counts,
@@ -156,20 +157,59 @@ async def test_alarms_are_read_in_pages_the_newest_first(pool: Pool, *, cleared:
     assert [row.code for row in first + second] == [f"code {number}" for number in (4, 3, 2, 1, 0)]
 
 
-async def test_what_is_held_is_counted_up_to_a_number(pool: Pool) -> None:
-    for holder in ("circuit:fcm", "circuit:fcm", "busy:fcm", "circuit:apns", None):
-        await add_delivery(pool, held_by=holder)
-    await add_delivery(pool, held_by="busy:fcm", state="cancelled")
+async def test_what_waits_in_a_lane_or_for_one_of_its_hosts_is_counted_up_to_a_number(pool: Pool) -> None:
+    for _ in range(2):
+        await add_delivery(pool, lane="webhook")
+    for host in ("a.example", "b.example", "z.example"):
+        await add_held(pool, f"host:webhook/{host}", lane="webhook")
+    await add_delivery(pool, lane="webhook", state="retrying", due_at=NOW)
+    await add_delivery(pool, lane="apns")
 
     async with pool.acquire() as connection:
-        assert await count_held(connection, ["circuit:fcm", "busy:fcm"], 100) == 3
-        assert await count_held(connection, ["circuit:fcm", "busy:fcm"], 2) == 2
-        assert await count_held(connection, [], 100) == 0
+        assert await count_due(connection, ["webhook", "apns", "fcm"], NOW, 100) == {
+            "webhook": 6,
+            "apns": 1,
+            "fcm": 0,
+        }
+        assert await count_due(connection, ["apns"], NOW, 100) == {"apns": 1}
+        # As many as that due, and as many held.
+        assert await count_due(connection, ["webhook"], NOW, 2) == {"webhook": 4}
+        assert await count_due(connection, [], NOW, 100) == {}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"state": "scheduled", "due_at": NOW + MINUTE},
+        {"state": "retrying", "due_at": NOW + MINUTE},
+        {"lease": UUID(int=1), "leased_until": NOW + MINUTE},
+        {"due_at": NEVER, "held_by": "order"},
+        {"due_at": NEVER, "held_by": "type:new_customer"},
+        {"due_at": NEVER, "held_by": "digest"},
+        {"due_at": NEVER, "held_by": "host:webhooks/a.example"},
+        {"due_at": NEVER, "held_by": "host:web/a.example"},
+        {"state": "sent"},
+        {"state": "sent", "held_by": "host:webhook/a.example"},
+    ],
+    ids=repr,
+)
+async def test_what_does_not_wait_for_the_provider_is_not_counted(
+    pool: Pool, changes: dict[str, Any]
+) -> None:
+    await add_delivery(pool, **{"lane": "webhook"} | changes)
+
+    async with pool.acquire() as connection:
+        assert await count_due(connection, ["webhook"], NOW, 100) == {"webhook": 0}
 
 
 @pytest.mark.parametrize("lookups_only", [False, True], ids=["api", "worker"])
-async def test_counting_reads_only_what_is_held(database_url: str, *, lookups_only: bool) -> None:
+async def test_counting_reads_only_what_waits_for_the_provider(
+    database_url: str, *, lookups_only: bool
+) -> None:
     async with open_pool(database_url, SCHEMA, PoolSettings(), lookups_only=lookups_only) as pool:
-        rows = await pool.fetch(f"explain {COUNT_HELD}", ["busy:fcm"], 10)
+        rows = await pool.fetch(f"explain {COUNT_DUE}", ["webhook"], NOW, 10)
 
-    assert any("deliveries_held" in row[0] for row in rows)
+    plan = "\n".join(row[0] for row in rows)
+    assert "Seq Scan" not in plan
+    assert "deliveries_due_by_lane" in plan
+    assert "deliveries_held" in plan

@@ -111,8 +111,9 @@ async def test_the_unseen_are_found_by_an_index(pool: Pool, statement: str) -> N
     await pool.execute(
         """
         insert into devices (id, user_id, provider, platform, token, token_hash, registered_at, last_seen_at)
-        select uuid7(), 'ada', 'fcm', 'android', number::text, sha256(number::text::bytea), $1::timestamptz,
-            $1::timestamptz - number * interval '1 minute'
+        select
+            gen_random_uuid(), 'ada', 'fcm', 'android', number::text, sha256(number::text::bytea),
+            $1::timestamptz, $1::timestamptz - number * interval '1 minute'
         from generate_series(1, 20000) as number
         """,
         NOW,
