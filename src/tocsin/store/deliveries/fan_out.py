@@ -49,7 +49,11 @@ placed as (
         leased_until = case when given.leased then d.leased_until end
     from given
     join original on original.id = given.delivery_id
-    where d.id = given.delivery_id and given.sibling_id is null
+    where d.id = given.delivery_id
+        and given.sibling_id is null
+        -- Again, since another worker may take over between reading and writing.
+        and d.lease = $7
+        and d.device_id is null
     returning d.id
 )
 insert into deliveries (
