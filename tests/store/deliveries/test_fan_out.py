@@ -22,6 +22,7 @@ from tocsin.domain.ids import LeaseId, new_delivery_id, new_lease_id
 from tocsin.store.deliveries.fan_out import (
     Placement,
     fan_out,
+    leave_lane,
     mark_reserved,
     move,
     waiting_lanes,
@@ -253,3 +254,50 @@ async def test_no_lane_is_listed_while_nothing_waits(pool: Pool) -> None:
 
     async with pool.acquire() as connection:
         assert await waiting_lanes(connection) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"state": "retrying", "attempts": 1, "due_at": NOW + SECOND},
+        {"state": "scheduled", "due_at": NOW + SECOND},
+        {"state": "scheduled", "due_at": NEVER, "held_by": "order"},
+        {"lease": UUID(int=1), "leased_until": NOW},
+    ],
+    ids=["due", "retrying", "scheduled", "held", "left by a dead worker"],
+)
+async def test_what_waits_leaves_a_lane_that_nobody_serves(pool: Pool, changes: dict[str, Any]) -> None:
+    made = await add_delivery(pool, lane="expo", **changes)
+    before = await delivery(pool, made)
+
+    async with pool.acquire() as connection:
+        assert await leave_lane(connection, "expo", NOW, 10) == 1
+        assert await leave_lane(connection, "expo", NOW, 10) == 0
+
+    assert await delivery(pool, made) == before | {"lane": "fanout"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"lane": "fcm"},
+        {"state": "sent"},
+        {"lease": UUID(int=1), "leased_until": NOW + SECOND},
+    ],
+    ids=["another lane", "settled", "being sent"],
+)
+async def test_only_what_waits_leaves_a_lane(pool: Pool, changes: dict[str, Any]) -> None:
+    await add_delivery(pool, **{"lane": "expo"} | changes)
+
+    async with pool.acquire() as connection:
+        assert await leave_lane(connection, "expo", NOW, 10) == 0
+
+
+async def test_a_bounded_number_leaves_a_lane_at_a_time_the_oldest_first(pool: Pool) -> None:
+    made = [await add_delivery(pool, lane="expo", due_at=NOW - number * SECOND) for number in range(3)]
+
+    async with pool.acquire() as connection:
+        assert await leave_lane(connection, "expo", NOW, 2) == 2
+
+    assert [(await delivery(pool, each))["lane"] for each in made] == ["expo", "fanout", "fanout"]

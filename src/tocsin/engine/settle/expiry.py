@@ -66,6 +66,6 @@ class ExpirySweep:
             _log.info("deliveries expired", lane=lane, held=held, deliveries=walked.expired)
 
     async def _empty(self, connection: Connection, lane: str) -> None:
-        moved = await leave_lane(connection, lane, AT_ONCE)
+        moved = await leave_lane(connection, lane, self._clock(), AT_ONCE)
         if moved:
             _log.warning("lane emptied", lane=lane, deliveries=moved)

@@ -121,9 +121,11 @@ set lane = 'fanout'
 where id in (
     select id
     from deliveries
-    where lane = $1 and state in ('scheduled', 'pending', 'retrying') and lease is null
+    where lane = $1
+        and state in ('scheduled', 'pending', 'retrying')
+        and (leased_until is null or leased_until <= $2)
     order by lane, due_at, id
-    limit $2
+    limit $3
     for update skip locked
 )
 """
@@ -152,9 +154,9 @@ async def waiting_lanes(connection: Connection) -> list[str]:
     return [row["lane"] for row in await connection.fetch(WAITING_LANES)]
 
 
-async def leave_lane(connection: Connection, lane: str, limit: int) -> int:
+async def leave_lane(connection: Connection, lane: str, now: datetime, limit: int) -> int:
     """Move waiting deliveries of a lane to `fanout`, at most `limit`; return how many."""
-    status: str = await connection.execute(LEAVE_LANE, lane, limit)
+    status: str = await connection.execute(LEAVE_LANE, lane, now, limit)
     return int(status.rpartition(" ")[2])
 
 
