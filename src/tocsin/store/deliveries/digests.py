@@ -20,6 +20,22 @@ from tocsin.store.pool import Connection
 MEMBER = [State.SCHEDULED, State.PENDING]
 """The states of a member that waits; an argument, so that the planner cannot read all that waits instead."""
 
+NOT_BEING_SENT = """
+    (d.leased_until is null or d.leased_until <= $2)
+    and (
+        d.digest_id is null or (
+            select true
+            from deliveries as carrier
+            where carrier.digest_id = d.digest_id
+                and carrier.notification_id is null
+                and carrier.leased_until > $2
+            limit 1
+        ) is null
+    )
+"""
+"""Whether delivery `d` is not under lease at $2, nor the digest that it is a member of. A scalar subquery, so
+that the planner cannot read all digests at once."""
+
 
 class NewMember(msgspec.Struct, frozen=True, kw_only=True):
     """A delivery that joins the open digest of its key, or opens it, to be sent at `due_at`."""

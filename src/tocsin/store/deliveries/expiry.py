@@ -5,11 +5,12 @@ from typing import NamedTuple
 
 from tocsin.domain.delivery.states import WAITING
 from tocsin.store.deliveries.claim import Position
+from tocsin.store.deliveries.digests import NOT_BEING_SENT
 from tocsin.store.pool import Connection
 
 # A wall time falls at most 26 hours after the earliest zone's, from which the time to live is counted here; a
 # claim knows the person's own zone.
-_EXPIRE = """
+_EXPIRE = f"""
 , expired as (
     update deliveries as d
     set state = 'expired',
@@ -28,7 +29,7 @@ _EXPIRE = """
             when n.send_at_local is null then interval '0' else interval '26 hours'
         end
         and d.state = any($6::text[])
-        and (d.leased_until is null or d.leased_until <= $2)
+        and {NOT_BEING_SENT}
     returning d.ordering_key
 )
 select
@@ -36,7 +37,7 @@ select
     (select count(*) from expired) as expired,
     (select (array_agg(due_at order by due_at desc, id desc))[1] from walked) as due_at,
     (select (array_agg(id order by due_at desc, id desc))[1] from walked) as id
-"""
+"""  # noqa: S608 - made of constants
 
 EXPIRE_DUE = f"""
 with walked as materialized (

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
+from tocsin.store.deliveries.digests import NOT_BEING_SENT
 from tocsin.store.pool import Connection
 
 MOST_AT_ONCE = 5_000
@@ -100,7 +101,7 @@ order by ordering_key
 
 # A delivery under lease is on its way and cannot be cancelled, nor can the member of a digest that is. If
 # that attempt fails, the mark on the notification keeps it from being tried again.
-CANCEL = """
+CANCEL = f"""
 with marked as (
     update notifications
     set cancelled_at = coalesce(cancelled_at, $2)
@@ -110,36 +111,27 @@ update deliveries as d
 set state = 'cancelled', settled_at = $2, held_by = null
 where d.notification_id = $1
     and d.state in ('scheduled', 'pending', 'retrying')
-    and (d.leased_until is null or d.leased_until <= $2)
-    and (
-        d.digest_id is null or not exists (
-            select
-            from deliveries as carrier
-            where carrier.digest_id = d.digest_id
-                and carrier.notification_id is null
-                and carrier.leased_until > $2
-        )
-    )
+    and {NOT_BEING_SENT}
 returning d.id
-"""
+"""  # noqa: S608 - made of constants
 
 # A time to live begins when a notification can first fall due, so it moves along.
-# A notification with a time of its own leaves its digest.
-RESCHEDULE = """
+# A notification with a time of its own leaves its digest, unless that is being sent.
+RESCHEDULE = f"""
 with moved as (
-    update deliveries
-    set due_at = $2, state = 'scheduled', held_by = null, digest_id = null
+    update deliveries as d
+    set due_at = $3, state = 'scheduled', held_by = null, digest_id = null
     where notification_id = $1
         and state in ('scheduled', 'pending')
         and attempts = 0
-        and (leased_until is null or leased_until <= $3)
+        and {NOT_BEING_SENT}
     returning id
 ),
 retimed as (
     update notifications
-    set send_at = $2,
+    set send_at = $3,
         send_at_local = null,
-        expires_at = $2 + (
+        expires_at = $3 + (
             expires_at - greatest(
                 accepted_at,
                 coalesce(send_at, (send_at_local at time zone 'UTC') - interval '14 hours')
@@ -149,7 +141,7 @@ retimed as (
 )
 select id
 from moved
-"""
+"""  # noqa: S608 - made of constants
 
 
 async def held_by(connection: Connection) -> list[str]:
@@ -181,4 +173,4 @@ async def cancel(connection: Connection, notification_id: UUID, now: datetime) -
 
 async def reschedule(connection: Connection, notification_id: UUID, send_at: datetime, now: datetime) -> int:
     """Move the deliveries of a notification that were never tried to another time; return how many."""
-    return len(await connection.fetch(RESCHEDULE, notification_id, send_at, now))
+    return len(await connection.fetch(RESCHEDULE, notification_id, now, send_at))
