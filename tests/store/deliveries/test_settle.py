@@ -1,5 +1,4 @@
 import asyncio
-import re
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -9,13 +8,12 @@ import pytest
 
 from tests.databases import SCHEMA
 from tests.rows import NOW, add_delivery, add_device, delivery, device, take
+from tests.store.locks import waits_for_a_lock
 from tests.waiting import found
 from tocsin.domain.decide import Step
 from tocsin.domain.delivery.states import CLAIMED, State
 from tocsin.domain.ids import LeaseId, new_lease_id
 from tocsin.store.deliveries.settle import (
-    SETTLE_SENT,
-    SETTLE_UNSENT,
     SentDelivery,
     UnsentDelivery,
     attempts_of,
@@ -71,7 +69,7 @@ async def test_a_sent_delivery_is_written_down_and_counted(pool: Pool) -> None:
     assert (await settle_sent(pool, [sent(made, lease, "projects/x/messages/1")], LATER)).count == 1
 
     row = await delivery(pool, made)
-    assert (row["state"], row["attempts"], row["settled_at"]) == ("sent", 1, LATER)
+    assert (row["state"], row["attempts"], row["settled_at"], row["lane"]) == ("sent", 1, LATER, "fcm")
     assert (row["provider"], row["provider_message_id"]) == ("fcm", "projects/x/messages/1")
     assert (row["lease"], row["leased_until"]) == (None, None)
     phone = await device(pool, device_id)
@@ -107,7 +105,7 @@ async def test_a_retry_waits_free_of_its_lease_with_its_attempt_recorded(pool: P
     phone = await device(pool, device_id)
     assert (phone["notification_count"], phone["retired_at"]) == (0, None)
     (again,) = await take(pool, now=NOW + 60 * SECOND)
-    assert (again.attempts, again.rescued) == (1, False)
+    assert (again.attempts, again.taken_over) == (1, False)
 
 
 async def test_a_skip_has_its_reason_and_no_attempt(pool: Pool) -> None:
@@ -282,11 +280,11 @@ async def test_what_is_held_without_a_time_is_due_for_nobody_until_it_is_let_go(
     assert (row.due_at, row.held_by, row.settled_at) == (None, "type:x", None)
 
 
-async def test_a_settlement_names_the_rows_in_which_somebody_may_come_next(pool: Pool) -> None:
+async def test_a_settlement_names_the_groups_in_which_the_next_may_be_released(pool: Pool) -> None:
     lease = new_lease_id()
     held: dict[str, Any] = {"lease": lease, "leased_until": LATER}
-    first, second, third, fourth = [
-        await add_delivery(pool, ordering_key=f"row{number}", **held) for number in range(4)
+    first, second, third, fourth, fifth, sixth = [
+        await add_delivery(pool, ordering_key=f"group{number}", **held) for number in range(6)
     ]
     plain = await add_delivery(pool, **held)
 
@@ -295,23 +293,20 @@ async def test_a_settlement_names_the_rows_in_which_somebody_may_come_next(pool:
         pool,
         [
             gone(second, lease),
+            # One that is retried blocks those behind it.
             unsent(third, lease),
             # The one before it may have been settled while this was being set aside.
             unsent(fourth, lease, state=State.SCHEDULED, due_at=None, held_by="order"),
+            # One that is scheduled for later blocks nobody.
+            unsent(fifth, lease, state=State.SCHEDULED, due_at=LATER + SECOND),
+            unsent(sixth, lease, state=State.SCHEDULED, due_at=LATER),
         ],
         LATER,
     )
 
-    assert (taken.count, taken.ordering_keys) == (2, ["row0"])
-    assert (others.count, sorted(others.ordering_keys)) == (3, ["row1", "row3"])
-
-
-async def waits_for_a_lock(pool: Pool) -> bool:
-    waiting: bool = await pool.fetchval(
-        "select count(*) > 0 from pg_stat_activity "
-        "where datname = current_database() and wait_event_type = 'Lock'"
-    )
-    return waiting
+    assert (taken.count, taken.ordering_keys, taken.collapsing) == (2, ["group0"], [])
+    assert (others.count, sorted(others.ordering_keys)) == (5, ["group1", "group3", "group4"])
+    assert others.collapsing == []
 
 
 @pytest.mark.parametrize("kind", ["sent", "gone"])
@@ -374,28 +369,3 @@ async def test_the_deliveries_of_a_notification_are_read_in_the_order_made(pool:
 
     assert [row.id for row in rows] == [made, *more[:2]]
     assert (rows[0].state, rows[0].device_id, rows[0].attempts) == (State.SENT, device_id, 1)
-
-
-async def test_a_settlement_planned_while_the_tables_are_new_looks_rows_up_by_id(database_url: str) -> None:
-    ids, texts = f"array['{UUID(int=1)}']::uuid[]", "array['x']"
-    arguments = {
-        SETTLE_SENT: [ids, ids, texts, texts, ids, "array['{}'::jsonb]", "array[now()]", "now()", texts],
-        SETTLE_UNSENT: [
-            *(ids, ids, texts, texts, "array[1]", "array[now()]"),
-            *(texts, texts, texts, texts, texts, "array[now()]"),
-            *(ids, texts, "array['{}'::jsonb]", "array[true]", "array[now()]", texts, "now()", texts),
-        ],
-    }
-    async with (
-        open_pool(database_url, SCHEMA, PoolSettings(), lookups_only=True) as pool,
-        pool.acquire() as connection,
-    ):
-        await connection.execute("set plan_cache_mode = force_generic_plan")
-        for number, (statement, given) in enumerate(arguments.items()):
-            await connection.execute(f"prepare kept{number} as {statement}")
-            lines = await connection.fetch(f"explain execute kept{number}({', '.join(given)})")
-            plan = "\n".join(line[0] for line in lines)
-
-            assert "Index Cond: (id = given.id)" in plan
-            assert re.search(r"Index Cond: \(id = (reached|verdict)\.device_id\)", plan)
-            assert "Join Filter" not in plan

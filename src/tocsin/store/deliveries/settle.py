@@ -188,8 +188,8 @@ with settled as (
     )
     where d.id = given.id and d.lease = given.lease and d.state = any($20::text[])
     returning
-        d.id, d.device_id, d.ordering_key, d.held_by, d.settled_at, given.outcome, given.code, given.detail,
-        given.retire, given.tried_at, given.gone_since, given.suppress, d.due_at
+        d.id, d.device_id, d.state, d.ordering_key, d.held_by, d.settled_at, d.due_at, given.outcome,
+        given.code, given.detail, given.retire, given.tried_at, given.gone_since, given.suppress
 ),
 suppressed as (
     insert into suppressed_addresses (address, reason, detail, delivery_id, suppressed_at)
@@ -222,7 +222,8 @@ select
     count(*) as count,
     -- It blocks its group no longer; or it is held, and the one before may have been settled meanwhile.
     array_agg(distinct ordering_key) filter (
-        where ordering_key is not null and (settled_at is not null or held_by is not null or due_at > $19)
+        where ordering_key is not null
+            and (settled_at is not null or held_by is not null or (state = 'scheduled' and due_at > $19))
     ) as ordering_keys
 from settled
 """
