@@ -253,7 +253,7 @@ where id in (
             and deliveries.user_id is not distinct from sent.user_id
             and deliveries.address is not distinct from sent.address
             and state in ('scheduled', 'pending', 'retrying')
-            and lease is null
+            and (leased_until is null or leased_until <= $2)
         order by deliveries.accept_order
         limit 1000
         for update skip locked
