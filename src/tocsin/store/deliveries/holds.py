@@ -50,40 +50,65 @@ where id in (
 """
 
 # Of each ordering group, the earliest held delivery of each device is released, unless one before it is still
-# due or retried. Rows that another worker releases at this moment are skipped, to avoid deadlocks. The limits
-# keep it one index look-up for each group; without them, or with an equality on held_by, the planner reads
-# all that waits, and it does so while the tables are new.
+# due or retried. The first without a device blocks all behind it, so nothing behind it is read. Rows that
+# another worker releases at this moment are skipped, to avoid deadlocks. The limits keep each step one index
+# look-up; without them, or with an equality on held_by, the planner reads all that waits, and it does so
+# while the tables are new.
 RELEASE_NEXT = """
-update deliveries
-set due_at = $2, held_by = null
-where id in (
-    select held.id
+with earliest as materialized (
+    select groups.ordering_key, first.id, first.device_id, first.accept_order
     from unnest($1::text[]) as groups (ordering_key)
     cross join lateral (
-        select distinct on (waiting.device_id) waiting.id
+        select distinct on (waiting.device_id) waiting.id, waiting.device_id, waiting.accept_order
         from (
             select id, device_id, accept_order
             from deliveries
             where deliveries.ordering_key = groups.ordering_key
                 and state in ('scheduled', 'pending', 'retrying')
                 and coalesce(held_by, '') = 'order'
+                and accept_order <= coalesce((
+                    select accept_order
+                    from deliveries
+                    where deliveries.ordering_key = groups.ordering_key
+                        and state in ('scheduled', 'pending', 'retrying')
+                        and coalesce(held_by, '') = 'order'
+                        and device_id is null
+                    order by accept_order
+                    limit 1
+                ), 9223372036854775807)
             order by accept_order
             limit 10000
         ) as waiting
         order by waiting.device_id, waiting.accept_order
     ) as first
-    join deliveries as held on held.id = first.id and coalesce(held.held_by, '') = 'order'
-    where not exists (
-        select
+),
+unblocked as materialized (
+    select earliest.id
+    from earliest
+    where (
+        select true
         from deliveries as earlier
-        where earlier.ordering_key = groups.ordering_key
-            and earlier.accept_order < held.accept_order
+        where earlier.ordering_key = earliest.ordering_key
+            and earlier.accept_order < earliest.accept_order
             and earlier.state in ('scheduled', 'pending', 'retrying')
             and (earlier.state = 'retrying' or earlier.due_at <= $2 or earlier.held_by is not null)
             and (earlier.held_by is null or earlier.held_by = 'order' or earlier.held_by like 'host:%')
-            and (earlier.device_id is null or earlier.device_id = held.device_id)
-    )
-    for update of held skip locked
+            and (earlier.device_id is null or earlier.device_id = earliest.device_id)
+        limit 1
+    ) is null
+)
+update deliveries
+set due_at = $2, held_by = null
+where id in (
+    select held.id
+    from unblocked
+    cross join lateral (
+        select id
+        from deliveries
+        where deliveries.id = unblocked.id and coalesce(held_by, '') = 'order'
+        limit 1
+        for update skip locked
+    ) as held
 )
 """
 

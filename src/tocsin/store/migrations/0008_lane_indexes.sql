@@ -19,7 +19,12 @@ where collapse_key is not null and state in ('scheduled', 'pending', 'retrying')
 
 drop index concurrently if exists deliveries_collapsing;
 
+create index concurrently if not exists deliveries_carrying on deliveries (digest_id, id)
+where notification_id is null;
+
 -- migrate: rollback
+
+drop index concurrently if exists deliveries_carrying;
 
 create index concurrently if not exists deliveries_due on deliveries (channel, due_at, id)
 where state in ('scheduled', 'pending', 'retrying');

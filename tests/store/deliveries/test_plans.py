@@ -1,0 +1,261 @@
+"""No statement of a worker reads more of a backlog than it works on, however long its plan is kept."""
+
+from collections.abc import AsyncIterator, Mapping
+from datetime import timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import pytest
+
+from tests.databases import fresh_database
+from tests.rows import NEVER, NOW, add_device, add_digest, add_notification, add_waiting
+from tests.store.plans import Node, explain_kept, indexes, keep_plan, rows_read, scans, worker_connection
+from tocsin.domain.delivery.states import CLAIMED, WAITING
+from tocsin.domain.ids import new_lease_id, uuid7
+from tocsin.store.deliveries import claim, digests, expiry, fan_out, holds, overdue, settle
+from tocsin.store.health import provider_health
+from tocsin.store.pool import Connection
+
+LATER = NOW + timedelta(seconds=10)
+BACKLOG = 20_000
+BATCH = 50
+DUE = "deliveries_due_by_lane"
+BY_ID = "deliveries_pkey"
+HELD = "deliveries_held"
+IN_ORDER = "deliveries_in_order"
+COLLAPSIBLE = "deliveries_collapsible"
+OF_DIGEST = "deliveries_of_digest"
+CARRYING = "deliveries_carrying"
+BY_NOTIFICATION = "deliveries_by_notification"
+LEASE = new_lease_id()
+LEASED = [uuid7() for _ in range(BATCH)]
+DEVICE, DIGEST, MEMBER, NEWEST = uuid7(), uuid7(), uuid7(), uuid7()
+NOTIFICATION = uuid7()
+GROUPS = [f"group{number}" for number in range(20)]
+
+
+class Pinned(NamedTuple):
+    """A statement with its arguments, the indexes it reads deliveries by, and how many rows at most."""
+
+    statement: str
+    arguments: tuple[Any, ...]
+    indexes: set[str]
+    rows: int
+
+
+def each(value: Any) -> list[Any]:
+    return [value] * BATCH
+
+
+CLAIM_INDEXES = {DUE, BY_ID, IN_ORDER, COLLAPSIBLE, BY_NOTIFICATION}
+CLAIMING = (LATER, new_lease_id(), LATER, claim.START.due_at, claim.START.id, BATCH)
+PINNED: Mapping[str, Pinned] = {
+    "claim": Pinned(claim.CLAIM, ("expo", *CLAIMING), CLAIM_INDEXES, 2 * BATCH),
+    "claim from a backlog": Pinned(claim.CLAIM, ("fcm", *CLAIMING), CLAIM_INDEXES, 2 * BATCH),
+    "any_due": Pinned(claim.ANY_DUE, ("fcm", LATER), {DUE}, 1),
+    "any_due of an idle lane": Pinned(claim.ANY_DUE, ("webhook", LATER), {DUE}, 0),
+    "order_blockers": Pinned(claim.ORDER_BLOCKERS, ("group0", LATER), {IN_ORDER}, 100),
+    "move": Pinned(fan_out.MOVE, (LEASED, each("apns"), LEASE), {BY_ID}, BATCH),
+    "mark_reserved": Pinned(fan_out.MARK_RESERVED, (LEASED, LEASE), {BY_ID}, BATCH),
+    "fan_out": Pinned(
+        fan_out.FAN_OUT,
+        (
+            *(LEASED[:2] + LEASED[:2], [None, None, uuid7(), uuid7()], [DEVICE] * 4, ["fcm"] * 4),
+            *([True] * 4, [False] * 4, LEASE, LATER),
+        ),
+        {BY_ID},
+        4,
+    ),
+    "waiting_lanes": Pinned(fan_out.WAITING_LANES, (), {DUE}, 10),
+    "leave_lane": Pinned(fan_out.LEAVE_LANE, ("apns", LATER, BATCH), {DUE, BY_ID}, 2 * BATCH),
+    "held_by": Pinned(holds.HELD_BY, (), {HELD}, 10),
+    "release": Pinned(holds.RELEASE, ("type:x", LATER, BATCH), {HELD, BY_ID}, 2 * BATCH),
+    "release_next": Pinned(holds.RELEASE_NEXT, (GROUPS, LATER), {IN_ORDER, BY_ID}, 100),
+    "cancel": Pinned(holds.CANCEL, (NOTIFICATION, LATER), {BY_NOTIFICATION, CARRYING}, 2),
+    "reschedule": Pinned(holds.RESCHEDULE, (NOTIFICATION, LATER, LATER), {BY_NOTIFICATION, CARRYING}, 2),
+    "settle_sent": Pinned(
+        settle.SETTLE_SENT,
+        (
+            *(LEASED, each(LEASE), each("fcm"), each("m"), each(DEVICE), each(None)),
+            *(each(None), LATER, sorted(CLAIMED)),
+        ),
+        {BY_ID},
+        BATCH,
+    ),
+    "settle_unsent": Pinned(
+        settle.SETTLE_UNSENT,
+        (
+            *(LEASED, each(LEASE), each("gone"), each(None), each(1), each(None)),
+            *(each("fcm"), each("gone"), each("X"), each("d"), each("gone: X"), each(NOW)),
+            *(each(DEVICE), each(None), each(None), each(False), each(None), each(None)),
+            *(LATER, sorted(CLAIMED)),
+        ),
+        {BY_ID},
+        BATCH,
+    ),
+    "collapse_older": Pinned(settle.COLLAPSE_OLDER, ([NEWEST], LATER), {BY_ID, COLLAPSIBLE}, 1_001),
+    "expire due": Pinned(
+        expiry.EXPIRE_DUE,
+        ("fcm", LATER, claim.START.due_at, claim.START.id, BATCH, sorted(WAITING)),
+        {DUE, BY_ID, CARRYING},
+        2 * BATCH,
+    ),
+    "expire held": Pinned(
+        expiry.EXPIRE_HELD,
+        ("webpush", LATER, claim.START.due_at, claim.START.id, BATCH, sorted(WAITING)),
+        {DUE, BY_ID, CARRYING},
+        2 * BATCH,
+    ),
+    "find_overdue": Pinned(
+        overdue.OVERDUE, (["fcm", "expo", "webhook"], LATER, LATER, BATCH), {DUE}, 2 * BATCH
+    ),
+    "count_due": Pinned(
+        provider_health.COUNT_DUE, (["fcm", "expo", "webhook"], LATER, BATCH), {DUE, HELD}, 3 * BATCH
+    ),
+    "join a digest": Pinned(
+        digests.JOIN,
+        (
+            *([LEASED[0]], ["digest0"], ["t"], [1], ["push"], ["ada"], [None], ["fcm"], [LATER]),
+            *([uuid7()], [uuid7()], LATER),
+        ),
+        {BY_ID},
+        1,
+    ),
+    "close digests": Pinned(digests.CLOSE, ([DIGEST],), set(), 0),
+    "update members": Pinned(
+        digests.UPDATE_MEMBERS, ([DIGEST], LATER, digests.MEMBER), {OF_DIGEST, BY_ID}, 20 * 21
+    ),
+    "read members": Pinned(digests.MEMBERS, ([DIGEST], BATCH), {OF_DIGEST}, 21),
+    "end digests": Pinned(digests.END, ([DIGEST],), {CARRYING}, 1),
+    "end members": Pinned(digests.END_MEMBERS, ([DIGEST], LATER, digests.MEMBER), {CARRYING, OF_DIGEST}, 22),
+    "open_due_at": Pinned(digests.OPEN_DUE_AT, ("digest0",), {CARRYING}, 1),
+}
+
+
+async def add_backlog(connection: Connection) -> None:
+    await add_device(connection, id=DEVICE)
+    await add_waiting(connection, BACKLOG)
+    await add_waiting(connection, BACKLOG, lane="apns")
+    await add_waiting(connection, BACKLOG, state="sent")
+    await add_waiting(connection, 60, lane="expo")
+    await add_waiting(connection, 5_000, lane="webpush", state="scheduled", due_at=NEVER, held_by="type:x")
+    for host in "ab":
+        await add_waiting(
+            connection, 500, lane="webhook", due_at=NEVER, held_by=f"host:webhook/{host}.example"
+        )
+    for number in range(50):
+        await add_waiting(
+            connection, 100, lane="fanout", due_at=NEVER, held_by="order", ordering_key=f"group{number}"
+        )
+    await add_waiting(connection, 500, lane="fanout", due_at=NEVER, held_by="type:y", collapse_key="slot")
+    await _add_leased(connection)
+    await _add_digests(connection)
+
+
+async def _add_leased(connection: Connection) -> None:
+    notification_id = await add_notification(connection)
+    await connection.executemany(
+        """
+        insert into deliveries (
+            id, notification_id, channel, lane, user_id, state, due_at, created_at, lease, leased_until,
+            collapse_key, accept_order
+        )
+        values ($1, $2, 'push', 'leased', 'ada', 'pending', $3, $3, $4, $5, $6, 1000)
+        """,
+        [
+            (delivery_id, notification_id, NOW, LEASE, NOW + timedelta(days=1), collapse_key)
+            for delivery_id, collapse_key in [*((leased, None) for leased in LEASED), (NEWEST, "slot")]
+        ],
+    )
+
+
+async def _add_digests(connection: Connection) -> None:
+    """Add many digests, each with a carrier and members; one member belongs to a notification of its own."""
+    digest_ids: list[UUID] = [DIGEST, *(uuid7() for _ in range(199))]
+    for number, digest_id in enumerate(digest_ids):
+        await add_digest(connection, id=digest_id, key=f"digest{number}")
+    await connection.execute(
+        """
+        insert into deliveries (id, digest_id, channel, lane, user_id, state, due_at, created_at)
+        select gen_random_uuid(), digest_id, 'push', 'expo', 'ada', 'sent', $2, $2
+        from unnest($1::uuid[]) as given (digest_id)
+        """,
+        digest_ids,
+        NOW,
+    )
+    await add_notification(connection, id=NOTIFICATION)
+    notification_id = await add_notification(connection)
+    await connection.execute(
+        """
+        insert into deliveries (
+            id, notification_id, digest_id, channel, lane, user_id, state, due_at, created_at, held_by,
+            collapse_key, accept_order
+        )
+        select
+            gen_random_uuid(), case when number = 1 and digest_id = $1 then $2::uuid else $3 end, digest_id,
+            'push', 'expo', 'ada', 'scheduled', 'infinity', $4, 'digest', 'in digest', number
+        from unnest($5::uuid[]) as given (digest_id)
+        cross join generate_series(1, 20) as number
+        """,
+        DIGEST,
+        NOTIFICATION,
+        notification_id,
+        NOW,
+        digest_ids,
+    )
+
+
+@pytest.fixture(scope="module", params=["planned on empty tables", "not analyzed", "analyzed"])
+async def planned(
+    request: pytest.FixtureRequest, server_url: str, template_database: str
+) -> AsyncIterator[Connection]:
+    """Open a worker's connection to a database with a backlog, with a plan kept for every statement."""
+    async with (
+        fresh_database(server_url, template_database) as url,
+        worker_connection(url) as connection,
+        worker_connection(url) as other,
+    ):
+        if request.param != "planned on empty tables":
+            await add_backlog(other)
+        if request.param == "analyzed":
+            await other.execute("analyze")
+        for name, pinned in PINNED.items():
+            await keep_plan(connection, name, pinned.statement, *pinned.arguments)
+        if request.param == "planned on empty tables":
+            await add_backlog(other)
+        yield connection
+
+
+async def explain(connection: Connection, name: str) -> list[Node]:
+    """Execute a statement by its kept plan and roll it back."""
+    executing = connection.transaction()
+    await executing.start()
+    try:
+        return await explain_kept(connection, name, *PINNED[name].arguments)
+    finally:
+        await executing.rollback()
+
+
+@pytest.mark.parametrize("name", PINNED)
+async def test_a_statement_reads_no_more_than_it_works_on(planned: Connection, name: str) -> None:
+    pinned = PINNED[name]
+
+    plan = await explain(planned, name)
+
+    assert not [node["Relation Name"] for node in plan if node["Node Type"] == "Seq Scan"]
+    assert indexes(plan) == pinned.indexes
+    assert rows_read(plan) <= pinned.rows
+    assert all(node["Actual Rows"] <= max(pinned.rows, BATCH) for node in plan if "Sort" in node["Node Type"])
+
+
+@pytest.mark.parametrize("name", ["claim", "claim from a backlog"])
+async def test_a_claim_reads_the_head_of_its_lane_and_nothing_else(planned: Connection, name: str) -> None:
+    plan = await explain(planned, name)
+
+    (due,) = [node for node in scans(plan) if node["Index Name"] == DUE]
+    assert (due["Node Type"], due["Actual Rows"]) == ("Index Scan", BATCH)
+    assert "lane =" in due["Index Cond"]
+    assert "due_at <=" in due["Index Cond"]
+    assert rows_read(plan, "devices") <= BATCH
+    # A batch may be sorted at the end; the backlog never.
+    assert all(node["Actual Rows"] <= BATCH for node in plan if "Sort" in node["Node Type"])
