@@ -38,7 +38,7 @@ where state in ('scheduled', 'pending', 'retrying')
     and (held_by like 'busy:%' or held_by like 'circuit:%' or held_by like 'provider:%');
 
 -- Order was kept per person and channel, from now on per ordering group, which is the type by default;
--- collapse keys count per type too.
+-- collapse keys count per type too. All deliveries of a notification have the same place in the order.
 update deliveries
 set ordering_key = deliveries.ordering_key || ':' || notifications.type
 from notifications
@@ -56,16 +56,28 @@ where notifications.id = deliveries.notification_id
 update deliveries
 set accept_order = numbered.position
 from (
-    select id, nextval('accept_order') as position
+    select notification_id, nextval('accept_order') as position
     from (
-        select id
+        select distinct notification_id
         from deliveries
         where (ordering_key is not null or collapse_key is not null)
             and state in ('scheduled', 'pending', 'retrying')
-        order by notification_id, id
+        order by notification_id
     ) as in_order
 ) as numbered
-where deliveries.id = numbered.id;
+where deliveries.notification_id = numbered.notification_id
+    and (deliveries.ordering_key is not null or deliveries.collapse_key is not null)
+    and deliveries.state in ('scheduled', 'pending', 'retrying');
+
+-- One that has its device already is sent to it by itself; only what was not fanned out can join a digest.
+update deliveries
+set digest_key = null,
+    digest_id = null,
+    held_by = nullif(held_by, 'digest'),
+    due_at = case when held_by = 'digest' then now() else due_at end
+where digest_key is not null
+    and device_id is not null
+    and state in ('scheduled', 'pending', 'retrying');
 
 -- Deliveries that waited for a common digest become its members.
 insert into digests (id, key, type, version, opened_at)
@@ -120,3 +132,20 @@ alter table deliveries alter column notification_id set not null;
 drop table digests;
 
 drop sequence accept_order;
+
+create function uuid7() returns uuid
+language sql volatile parallel safe
+as $$
+    select encode(
+        set_byte(
+            overlay(
+                uuid_send(gen_random_uuid())
+                placing substring(int8send((extract(epoch from clock_timestamp()) * 1000)::bigint) from 3)
+                from 1 for 6
+            ),
+            6,
+            112 | (get_byte(uuid_send(gen_random_uuid()), 0) & 15)
+        ),
+        'hex'
+    )::uuid
+$$;
