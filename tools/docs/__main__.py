@@ -8,6 +8,7 @@ from pathlib import Path
 from tools.docs.architecture_picture import architecture_picture
 from tools.docs.architecture_table import imports_page
 from tools.docs.cli_page import cli_page
+from tools.docs.code_page import code_page
 from tools.docs.errors_page import errors_page
 from tools.docs.fcm_page import fcm_page
 from tools.docs.glossary_page import glossary_page
@@ -29,6 +30,7 @@ FILES: Mapping[str, Callable[[], str]] = {
     "reference/logs.md": logs_page,
     "reference/imports.md": imports_page,
     "reference/glossary.md": glossary_page,
+    "explanation/code.md": code_page,
     "pictures/states.svg": states_picture,
     "pictures/architecture.svg": architecture_picture,
     "pictures/way.svg": way_picture,

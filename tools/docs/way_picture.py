@@ -21,10 +21,10 @@ ACCEPTING = (
     Step("accept", ("one transaction for all", "that arrive together"), "engine.accept.acceptor"),
 )
 SENDING = (
-    Step("claim", ("each lane takes what is", "due, with a lease"), "engine.dispatch.claimer"),
+    Step("claim", ("each lane takes what is", "due, with a lease"), "store.deliveries.claim"),
     Step("decide", ("whether and when, and why;", "one row per device"), "engine.dispatch.rules"),
     Step("render", ("texts and data in the", "person's language"), "engine.dispatch.render"),
-    Step("send", ("one lane per provider,", "no transaction open"), "engine.dispatch.lane"),
+    Step("send", ("one lane per provider,", "no transaction open"), "engine.dispatch.sender"),
     Step("settle", ("outcome, attempt, device:", "guarded by the lease"), "engine.settle.writer"),
 )
 WIDTH, HEIGHT, GAP, LEFT = 186, 86, 40, 32
