@@ -1,8 +1,9 @@
-"""One listening address of a sandbox."""
+"""The HTTP listeners of a sandbox."""
 
 import asyncio
 import contextlib
 import socket
+from collections.abc import AsyncIterator
 from typing import Any
 
 from granian.constants import Interfaces, SSLProtocols
@@ -20,71 +21,58 @@ _STOP_SECONDS = 5.0
 _PROBE_SECONDS = 0.002
 
 
-class Listener:
-    """A granian server inside the running loop, started and stopped with a sandbox."""
+@contextlib.asynccontextmanager
+async def listening(
+    application: Any, settings: SandboxSettings, port: int, certificates: Certificates | None
+) -> AsyncIterator[str]:
+    """Run granian inside the current loop, and yield its `host:port` once connections are accepted.
 
-    def __init__(
-        self, application: Any, settings: SandboxSettings, port: int, certificates: Certificates | None
-    ) -> None:
-        # Bound but never listening, this socket reserves the port until granian has bound it.
-        self._reserved_port = _reserve_port(settings.host, port)
-        self.host = settings.host
-        self.port: int = self._reserved_port.getsockname()[1]
-        self._server = Server(
-            application,
-            address=self.host,
-            port=self.port,
-            interface=Interfaces.RSGI,
-            backlog=_BACKLOG,
-            backpressure=_MOST_OPEN_CONNECTIONS,
-            http2_settings=HTTP2Settings(max_concurrent_streams=settings.max_concurrent_streams),
-            websockets=False,
-            log_enabled=False,
-            ssl_cert=certificates.chain if certificates else None,
-            ssl_key=certificates.key if certificates else None,
-            ssl_protocol_min=SSLProtocols.tls12,
-        )
-        self._serving: asyncio.Task[None] | None = None
+    At the end no more connections are accepted, and those in use have some seconds to end.
+    """
+    host = settings.host
+    # Bound but never listening, this socket reserves the port until granian has bound it.
+    reserved = _reserve_port(host, port)
+    port = reserved.getsockname()[1]
+    server = Server(
+        application,
+        address=host,
+        port=port,
+        interface=Interfaces.RSGI,
+        backlog=_BACKLOG,
+        backpressure=_MOST_OPEN_CONNECTIONS,
+        http2_settings=HTTP2Settings(max_concurrent_streams=settings.max_concurrent_streams),
+        websockets=False,
+        log_enabled=False,
+        ssl_cert=certificates.chain if certificates else None,
+        ssl_key=certificates.key if certificates else None,
+        ssl_protocol_min=SSLProtocols.tls12,
+    )
+    serving = asyncio.create_task(server.serve())
+    try:
+        with reserved:
+            await _wait_until_reachable(serving, host, port)
+        yield f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    finally:
+        server.stop()  # type: ignore[no-untyped-call]
+        await asyncio.wait([serving], timeout=_STOP_SECONDS)
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
 
-    async def start(self) -> None:
-        """Serve, and return once connections are accepted."""
-        self._serving = asyncio.create_task(self._server.serve())
-        try:
-            async with asyncio.timeout(_START_SECONDS):
-                while not await self._reachable():
-                    if self._serving.done():
-                        await self._serving
-                        raise SandboxStartError(f"the sandbox stopped at once on {self.host}:{self.port}")
+
+async def _wait_until_reachable(serving: asyncio.Task[None], host: str, port: int) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_START_SECONDS):
+            while not serving.done():
+                try:
+                    _, writer = await asyncio.open_connection(host, port)
+                except OSError:
                     await asyncio.sleep(_PROBE_SECONDS)
-        except TimeoutError:
-            await self.stop()
-            raise SandboxStartError(
-                f"the sandbox did not come up on {self.host}:{self.port} within {_START_SECONDS:g} s"
-            ) from None
-        finally:
-            self._reserved_port.close()
-
-    async def stop(self) -> None:
-        """Accept no more connections, and give those in use some seconds to end."""
-        if self._serving is None:
-            return
-        self._server.stop()  # type: ignore[no-untyped-call]
-        done, _ = await asyncio.wait([self._serving], timeout=_STOP_SECONDS)
-        if not done:
-            self._serving.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._serving
-        self._serving = None
-
-    async def _reachable(self) -> bool:
-        try:
-            _, writer = await asyncio.open_connection(self.host, self.port)
-        except OSError:
-            return False
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
-        return True
+                else:
+                    writer.close()
+                    return
+            await serving
+            raise SandboxStartError(f"the sandbox stopped at once on {host}:{port}")
+    raise SandboxStartError(f"the sandbox did not come up on {host}:{port} within {_START_SECONDS:g} s")
 
 
 def _reserve_port(host: str, port: int) -> socket.socket:

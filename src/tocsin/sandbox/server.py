@@ -11,14 +11,14 @@ import msgspec
 
 from tocsin.sandbox.apns.service import Apns
 from tocsin.sandbox.app import Application
-from tocsin.sandbox.certificates import Certificates, prepare_certificates, write_private
+from tocsin.sandbox.certificates import prepare_certificates, write_private
 from tocsin.sandbox.control import Control
 from tocsin.sandbox.counters import Stats
 from tocsin.sandbox.expo.service import Expo
 from tocsin.sandbox.faults.injector import FaultInjector
 from tocsin.sandbox.fcm.accounts import ServiceAccount
 from tocsin.sandbox.fcm.service import Fcm
-from tocsin.sandbox.listener import Listener
+from tocsin.sandbox.listener import listening
 from tocsin.sandbox.phones import Phones
 from tocsin.sandbox.settings import SandboxSettings
 from tocsin.sandbox.smtp.server import Smtp
@@ -30,6 +30,13 @@ from tocsin.sandbox.webpush.service import WebPush
 
 class Sandbox:
     """Runs inside the current event loop for as long as its `async with` block."""
+
+    http_url: str
+    """The address of the plain listener: HTTP/1.1, and HTTP/2 with prior knowledge."""
+    https_url: str
+    """The address of the TLS listener: HTTP/2 and HTTP/1.1."""
+    ca_file: Path
+    """The authority that clients must trust to use the TLS listener."""
 
     def __init__(self, settings: SandboxSettings | None = None) -> None:
         self.settings = settings or SandboxSettings()
@@ -52,21 +59,6 @@ class Sandbox:
     ) -> None:
         """Close every listener and remove a temporary folder."""
         await self._exits.__aexit__(type_, error, trace)
-
-    @property
-    def http_url(self) -> str:
-        """The address of the plain listener: HTTP/1.1, and HTTP/2 with prior knowledge."""
-        return f"http://{_authority(self._http)}"
-
-    @property
-    def https_url(self) -> str:
-        """The address of the TLS listener: HTTP/2 and HTTP/1.1."""
-        return f"https://{_authority(self._https)}"
-
-    @property
-    def ca_file(self) -> Path:
-        """The authority that clients must trust to use the TLS listener."""
-        return self._ca_file
 
     @property
     def faults(self) -> FaultInjector:
@@ -104,7 +96,7 @@ class Sandbox:
     async def _open(self, folder: Path, exits: contextlib.AsyncExitStack) -> None:
         # Keys take tens of milliseconds of computing, which belongs on a thread.
         certificates = await asyncio.to_thread(prepare_certificates, folder)
-        self._ca_file = certificates.ca
+        self.ca_file = certificates.ca
         context = SandboxContext(self.settings, folder, self.phones)
         self.fcm = await asyncio.to_thread(Fcm, context)
         self.apns, self.expo, self.webpush = Apns(context), Expo(context), WebPush(context)
@@ -122,24 +114,9 @@ class Sandbox:
             reset=self.reset,
         )
         application = Application(http_stand_ins, self.fcm.grant_token, control)
-        self._http = await self._listen(application, self.settings.http_port, None, exits)
-        self._https = await self._listen(application, self.settings.https_port, certificates, exits)
+        plain = listening(application, self.settings, self.settings.http_port, None)
+        secure = listening(application, self.settings, self.settings.https_port, certificates)
+        self.http_url = f"http://{await exits.enter_async_context(plain)}"
+        self.https_url = f"https://{await exits.enter_async_context(secure)}"
         # Called first when closing: a hanging request would hold its listener back.
         exits.callback(application.release)
-
-    async def _listen(
-        self,
-        application: Application,
-        port: int,
-        certificates: Certificates | None,
-        exits: contextlib.AsyncExitStack,
-    ) -> Listener:
-        listener = Listener(application, self.settings, port, certificates)
-        exits.push_async_callback(listener.stop)
-        await listener.start()
-        return listener
-
-
-def _authority(listener: Listener) -> str:
-    host = f"[{listener.host}]" if ":" in listener.host else listener.host
-    return f"{host}:{listener.port}"
