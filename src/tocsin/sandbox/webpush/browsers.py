@@ -1,9 +1,9 @@
 """Virtual browsers: subscriptions with keys of their own, and the decryption of their messages."""
 
+import functools
 import hashlib
 import hmac
 import os
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from pathlib import Path
 
 import msgspec
@@ -11,6 +11,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from jwt.utils import base64url_decode, base64url_encode
 
 from tocsin.sandbox.certificates import write_private
 
@@ -82,7 +83,8 @@ class Browser:
 class Browsers:
     """The browser of every name; its keys are derived from the name and the sandbox's seed.
 
-    So a subscription outlives the sandbox that issued it, as long as its folder is kept.
+    `named` returns the browser of a name. A subscription outlives the sandbox that issued it, as long as its
+    folder is kept.
     """
 
     def __init__(self, folder: Path, *, kept: int) -> None:
@@ -90,20 +92,7 @@ class Browsers:
         if not path.exists():
             write_private(path, os.urandom(_SEED_BYTES))
         self._seed = path.read_bytes()
-        self._kept = kept
-        self._known: dict[str, Browser] = {}
-
-    def named(self, name: str) -> Browser:
-        """Return the browser with this name."""
-        browser = self._known.get(name)
-        if browser is None:
-            number = int.from_bytes(hmac.digest(self._seed, b"key" + name.encode(), hashlib.sha512), "big")
-            key = ec.derive_private_key(number % (_ORDER - 1) + 1, ec.SECP256R1())
-            browser = Browser(name, key, _mac(self._seed, b"auth" + name.encode())[:16])
-            if len(self._known) >= self._kept:
-                del self._known[next(iter(self._known))]
-            self._known[name] = browser
-        return browser
+        self.named = functools.lru_cache(maxsize=kept)(self._derive)
 
     def path_of(self, name: str) -> str:
         """Return the last part of a browser's endpoint, which cannot be guessed."""
@@ -113,10 +102,15 @@ class Browsers:
         """Return the browser of an endpoint."""
         encoded, _, seal = path.partition(".")
         try:
-            name = urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
+            name = base64url_decode(encoded).decode()
         except ValueError:
             return None
         return self.named(name) if hmac.compare_digest(seal, _encoded(self._seal(name))) else None
+
+    def _derive(self, name: str) -> Browser:
+        number = int.from_bytes(hmac.digest(self._seed, b"key" + name.encode(), hashlib.sha512), "big")
+        key = ec.derive_private_key(number % (_ORDER - 1) + 1, ec.SECP256R1())
+        return Browser(name, key, _mac(self._seed, b"auth" + name.encode())[:16])
 
     def _seal(self, name: str) -> bytes:
         return _mac(self._seed, b"endpoint" + name.encode())[:16]
@@ -127,4 +121,4 @@ def _mac(key: bytes, content: bytes) -> bytes:
 
 
 def _encoded(content: bytes) -> str:
-    return urlsafe_b64encode(content).decode().rstrip("=")
+    return base64url_encode(content).decode()

@@ -1,13 +1,13 @@
 """The push service's check of a request: its headers and its VAPID signature (RFC 8030, 8292)."""
 
+import functools
 import re
 import time
-from base64 import urlsafe_b64decode
 from typing import Any
 
 import jwt
-import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec
+from jwt.utils import base64url_decode
 
 from tocsin.sandbox.stand_in import Request
 from tocsin.sandbox.webpush.errors import refused
@@ -18,38 +18,25 @@ _CLOCK_SLACK_SECONDS = 60
 _SIGNATURES_KEPT = 1_000
 _TOPIC = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _URGENCIES = frozenset({"very-low", "low", "normal", "high"})
+_EXPIRED = "The token has expired."
 _CREDENTIALS = re.compile(r"vapid\s+(.+)", re.IGNORECASE)
 
 
-class PushHeaders(msgspec.Struct, frozen=True):
-    """The headers that say how a message is delivered."""
-
-    ttl: int
-    urgency: str | None
-    topic: str | None
-
-
-class Signatures:
-    """Checks VAPID signatures; a valid one is cached until it expires."""
-
-    def __init__(self) -> None:
-        self._valid: dict[tuple[str, str], tuple[str, float]] = {}
-
-    def signer(self, authorization: str | None, origin: str) -> str:
-        """Return the public key that signed for this origin."""
-        token, key = _credentials(authorization)
-        known, expires = self._valid.get((token, origin), ("", 0.0))
-        if known == key and time.time() < expires:
-            return key
-        expires = _check(token, key, origin)
-        if len(self._valid) >= _SIGNATURES_KEPT:
-            self._valid.clear()
-        self._valid[token, origin] = key, expires
-        return key
+def check_signature(authorization: str | None, origin: str) -> str:
+    """Return the public key that signed for this origin."""
+    given = _CREDENTIALS.fullmatch(authorization or "")
+    parts = given[1].split(",") if given else []
+    named: dict[str, str] = dict(part.strip().partition("=")[::2] for part in parts)
+    token, key = named.get("t"), named.get("k", "").rstrip("=")
+    if not token or not key:
+        raise refused("UNAUTHORIZED")
+    if time.time() >= _expiry(token, key, origin):
+        raise refused("FORBIDDEN", _EXPIRED)
+    return key
 
 
-def parse_headers(request: Request) -> PushHeaders:
-    """Parse the headers of a message, and refuse those that are missing or not valid."""
+def parse_headers(request: Request) -> dict[str, int | str | None]:
+    """Return the headers for the delivery of a message; refuse those that are missing or not valid."""
     ttl, urgency, topic = (request.header(name) for name in ("ttl", "urgency", "topic"))
     if ttl is None or not (ttl.isascii() and ttl.isdigit()):
         raise refused("BAD_REQUEST", "The TTL header is missing or not a number of seconds.")
@@ -62,28 +49,19 @@ def parse_headers(request: Request) -> PushHeaders:
         raise refused("BAD_REQUEST", "The Content-Encoding header is not aes128gcm.")
     if len(request.body) > LARGEST_BODY:
         raise refused("PAYLOAD_TOO_LARGE")
-    return PushHeaders(int(ttl), urgency, topic)
+    return {"ttl": int(ttl), "urgency": urgency, "topic": topic}
 
 
-def _credentials(authorization: str | None) -> tuple[str, str]:
-    given = _CREDENTIALS.fullmatch(authorization or "")
-    named = dict(part.strip().partition("=")[::2] for part in given[1].split(",")) if given else {}
-    token, key = named.get("t"), named.get("k")
-    if not token or not key:
-        raise refused("UNAUTHORIZED")
-    return token, key.rstrip("=")
-
-
-def _check(token: str, key: str, origin: str) -> float:
+@functools.lru_cache(maxsize=_SIGNATURES_KEPT)
+def _expiry(token: str, key: str, origin: str) -> float:
     """Check a token and return when it expires."""
     try:
-        point = urlsafe_b64decode(key + "=" * (-len(key) % 4))
-        public = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), point)
+        public = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), base64url_decode(key))
         claims: dict[str, Any] = jwt.decode(
             token, public, algorithms=["ES256"], audience=origin, options={"require": ["exp", "aud"]}
         )
     except jwt.ExpiredSignatureError:
-        raise refused("FORBIDDEN", "The token has expired.") from None
+        raise refused("FORBIDDEN", _EXPIRED) from None
     except jwt.InvalidAudienceError:
         raise refused("FORBIDDEN", "The token is for another push service.") from None
     except (jwt.PyJWTError, ValueError):

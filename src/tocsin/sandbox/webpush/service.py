@@ -10,7 +10,7 @@ from tocsin.sandbox.responses import TEXT, RefusedError, Response
 from tocsin.sandbox.stand_in import Request, SandboxContext, SinglePushStandIn, delivery_id_in
 from tocsin.sandbox.webpush.browsers import Browser, Browsers, Subscription, UnreadableError
 from tocsin.sandbox.webpush.errors import REFUSALS
-from tocsin.sandbox.webpush.request import Signatures, parse_headers
+from tocsin.sandbox.webpush.request import check_signature, parse_headers
 
 PREFIX = "/webpush/"
 
@@ -31,7 +31,6 @@ class WebPush(SinglePushStandIn):
     def __init__(self, context: SandboxContext) -> None:
         super().__init__(context)
         self._browsers = Browsers(context.folder, kept=context.settings.phones_kept)
-        self._signatures = Signatures()
         self._sender_keys: dict[str, str | None] = {}
         self._numbers = itertools.count(1)
 
@@ -53,17 +52,16 @@ class WebPush(SinglePushStandIn):
         browser = self._browsers.at(request.path.removeprefix(PREFIX))
         if browser is None:
             self._refuse("NOT_FOUND", request)
-        signer = self._signatures.signer(request.header("authorization"), request.origin)
+        signer = check_signature(request.header("authorization"), request.origin)
         if self._sender_keys.get(browser.name) not in {None, signer}:
             self._refuse("VAPID_CREDENTIALS_MISMATCH", request)
         wait = self.faults.take_project_quota(signer)
         if wait is not None:
             self._refuse("TOO_MANY_REQUESTS", request, wait)
-        headers = msgspec.to_builtins(parse_headers(request))
         return Push(
             target=browser.name,
             message_id=f"{next(self._numbers):016x}",
-            message={"headers": headers, "content": request.body},
+            message={"headers": parse_headers(request), "content": request.body},
         )
 
     def _receive(self, push: Push) -> None:
