@@ -14,28 +14,22 @@ TargetKind = Literal["token", "fid", "topic", "condition"]
 DEVICE_TARGETS: frozenset[TargetKind] = frozenset({"token", "fid"})
 
 
-class Received(msgspec.Struct, frozen=True, kw_only=True):
+class Push(msgspec.Struct, frozen=True, kw_only=True):
+    """One valid message to a target."""
+
+    target_kind: TargetKind = "token"
+    target: str
+    message_id: str
+    delivery_id: str | None = None
+    message: dict[str, Any]
+
+
+class Received(Push, frozen=True, kw_only=True):
     """One message as it arrived, numbered from 1 in order of arrival."""
 
     number: int
     at: dt.datetime
     provider: str
-    target_kind: TargetKind
-    target: str
-    message_id: str
-    delivery_id: str | None
-    message: dict[str, Any]
-
-
-class Push(msgspec.Struct, frozen=True, kw_only=True):
-    """One valid message to a target; with `validate_only` it is checked and not delivered."""
-
-    target: str
-    target_kind: TargetKind = "token"
-    message_id: str
-    delivery_id: str | None = None
-    message: dict[str, Any]
-    validate_only: bool = False
 
 
 class Phone(msgspec.Struct, kw_only=True):
@@ -60,12 +54,8 @@ class Phones:
         self._phones: dict[str, Phone] = {}
         self._unregistered: set[str] = set()
         self._log: deque[Received] = deque(maxlen=settings.messages_kept)
-        self._count = 0
-
-    @property
-    def count(self) -> int:
+        self.count = 0
         """How many messages have arrived in all."""
-        return self._count
 
     def __len__(self) -> int:
         return len(self._phones)
@@ -95,25 +85,17 @@ class Phones:
 
     def messages(self, *, after: int, limit: int) -> Iterator[Received]:
         """List the messages still in the log with a number above `after`."""
-        oldest = self._count - len(self._log)
+        oldest = self.count - len(self._log)
         start = max(after - oldest, 0)
         return islice(self._log, start, start + limit)
 
     def receive(self, provider: str, push: Push) -> None:
         """Store a message that arrives now."""
-        self._count += 1
+        self.count += 1
         received = None
         if self._keeps_messages:
-            received = Received(
-                number=self._count,
-                at=dt.datetime.now(dt.UTC),
-                provider=provider,
-                target_kind=push.target_kind,
-                target=push.target,
-                message_id=push.message_id,
-                delivery_id=push.delivery_id,
-                message=push.message,
-            )
+            fields, now = msgspec.structs.asdict(push), dt.datetime.now(dt.UTC)
+            received = Received(number=self.count, at=now, provider=provider, **fields)
             self._log.append(received)
         if push.target_kind in DEVICE_TARGETS:
             phone = self._phones.get(push.target) or self._add(push.target)
@@ -126,7 +108,7 @@ class Phones:
         self._phones.clear()
         self._unregistered.clear()
         self._log.clear()
-        self._count = 0
+        self.count = 0
 
     def _add(self, token: str) -> Phone:
         if len(self._phones) >= self._phones_kept:

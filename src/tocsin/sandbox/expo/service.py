@@ -1,12 +1,12 @@
 """Stand-in for Expo's push service: many messages per request, a ticket for each, receipts later."""
 
 from collections.abc import Sequence
-from typing import Any, assert_never
+from typing import Any
 
 from tocsin.sandbox.expo.errors import MESSAGE_ERRORS, REQUEST_ERRORS, message_error, request_error
 from tocsin.sandbox.expo.message import ExpoMessage, is_push_token, parse_receipt_ids, parse_send
 from tocsin.sandbox.expo.tickets import Ticket, Tickets
-from tocsin.sandbox.faults.rules import Cut, Fault, Hang, Pass, Refuse
+from tocsin.sandbox.faults.rules import Cut, Fault, Hang, Refuse
 from tocsin.sandbox.phones import Push
 from tocsin.sandbox.responses import RefusedError, Response, json_response
 from tocsin.sandbox.stand_in import HttpStandIn, Request, SandboxContext, delivery_id_in
@@ -131,14 +131,8 @@ class Expo(HttpStandIn):
 def _broken_by(faults: Sequence[Fault]) -> Hang | Cut | None:
     """Return the first fault that breaks a whole request; raise RefusedError for one that refuses it."""
     for fault in faults:
-        match fault:
-            case Refuse():
-                if response := REQUEST_ERRORS.get(fault.code):
-                    raise RefusedError(response.with_retry_after(fault.retry_after))
-            case Hang() | Cut():
-                return fault
-            case Pass():
-                pass
-            case _:
-                assert_never(fault)
+        if isinstance(fault, Hang | Cut):
+            return fault
+        if isinstance(fault, Refuse) and fault.code in REQUEST_ERRORS:
+            raise RefusedError(REQUEST_ERRORS[fault.code].with_retry_after(fault.retry_after))
     return None

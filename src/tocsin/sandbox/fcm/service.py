@@ -17,6 +17,7 @@ from tocsin.sandbox.stand_in import Request, SandboxContext, SinglePushStandIn, 
 _PREFIX = "/v1/projects/"
 _SUFFIX = "/messages:send"
 _BEARER = "Bearer "
+_VALIDATED_ID = "fake_message_id"
 _decode = msgspec.json.Decoder().decode
 
 
@@ -71,13 +72,14 @@ class Fcm(SinglePushStandIn):
         if message is None:
             raise RefusedError(errors.invalid_argument("The message is not set.", "message"))
         target = check_message(message, len(request.body))
+        validate_only = content.get("validate_only") or content.get("validateOnly")
+        new_id = f"0:{time.time_ns() // 1000}%{next(self._numbers):016x}"
         return Push(
             target=target.value,
             target_kind=target.kind,
-            message_id=f"0:{time.time_ns() // 1000}%{next(self._numbers):016x}",
+            message_id=_VALIDATED_ID if validate_only else new_id,
             delivery_id=delivery_id_in(message.get("data")),
             message=message,
-            validate_only=bool(content.get("validate_only") or content.get("validateOnly")),
         )
 
     def _check_access(self, project: str, authorization: str | None) -> None:
@@ -91,9 +93,14 @@ class Fcm(SinglePushStandIn):
         if access.project != project:
             raise RefusedError(errors.permission_denied(project))
 
+    def _receive(self, push: Push) -> None:
+        """Store a message, unless it was to be validated only."""
+        if push.message_id != _VALIDATED_ID:
+            super()._receive(push)
+
     def _success(self, push: Push, request: Request) -> Response:
-        code, message_id = ("VALIDATED", "fake_message_id") if push.validate_only else ("OK", push.message_id)
-        name = f"projects/{_project(request)}/messages/{message_id}"
+        code = "VALIDATED" if push.message_id == _VALIDATED_ID else "OK"
+        name = f"projects/{_project(request)}/messages/{push.message_id}"
         return Response(code, 200, f'{{\n  "name": "{name}"\n}}\n'.encode())
 
 
