@@ -18,10 +18,10 @@ class ServiceAccount(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaul
 
     type: str = "service_account"
     project_id: str
-    private_key_id: str
+    private_key_id: str = "sandbox"
     private_key: str
     client_email: str
-    client_id: str
+    client_id: str = "100000000000000000000"
     auth_uri: str = "https://accounts.google.com/o/oauth2/auth"
     token_uri: str
     auth_provider_x509_cert_url: str = "https://www.googleapis.com/oauth2/v1/certs"
@@ -53,10 +53,8 @@ class Accounts:
         email = f"{_MAILBOX}@{project_id}.{_DOMAIN}"
         return ServiceAccount(
             project_id=project_id,
-            private_key_id="sandbox",
             private_key=self._pem,
             client_email=email,
-            client_id="100000000000000000000",
             token_uri=token_uri,
             client_x509_cert_url=f"https://www.googleapis.com/robot/v1/metadata/x509/{email}",
         )

@@ -50,10 +50,9 @@ class TokenEndpoint:
     def grant(self, body: bytes, own_addresses: tuple[str, ...]) -> Response:
         """Answer a token request."""
         form = parse_qs(body.decode(errors="replace"))
-        if form.get("grant_type") != [_GRANT_TYPE]:
-            return _refused(
-                "unsupported_grant_type", f"Invalid grant_type: {''.join(form.get('grant_type', []))}"
-            )
+        grant_type = "".join(form.get("grant_type", []))
+        if grant_type != _GRANT_TYPE:
+            return _refused("unsupported_grant_type", f"Invalid grant_type: {grant_type}")
         try:
             claims = jwt.decode(
                 form.get("assertion", [""])[0],
@@ -64,10 +63,8 @@ class TokenEndpoint:
                 options={"require": ["iss", "aud", "iat", "exp"]},
             )
         except jwt.InvalidAudienceError:
-            expected = own_addresses[0]
-            return _refused(
-                "invalid_grant", f"Invalid JWT: Failed audience check. The right audience is {expected}"
-            )
+            text = f"Invalid JWT: Failed audience check. The right audience is {own_addresses[0]}"
+            return _refused("invalid_grant", text)
         except (jwt.ExpiredSignatureError, jwt.ImmatureSignatureError, jwt.MissingRequiredClaimError):
             return _refused("invalid_grant", _BAD_TIMES)
         except jwt.InvalidTokenError:
