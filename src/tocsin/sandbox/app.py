@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import structlog
 from granian.rsgi import HTTPProtocol, Scope  # type: ignore[attr-defined]
 
@@ -24,21 +25,18 @@ _NOT_FOUND = Response(
 )
 
 
-class Application:
-    """Serves every listener of one sandbox."""
+class Application(msgspec.Struct):
+    """Serves every listener of one sandbox; `closing` ends the hanging requests, so that they can stop."""
 
-    def __init__(
-        self, stand_ins: Sequence[HttpStandIn], grant_token: Callable[[Request], Response], control: Control
-    ) -> None:
-        self._stand_ins = stand_ins
-        self._grant_token = grant_token
-        self._control = control
-        self._closing = asyncio.Event()
+    stand_ins: Sequence[HttpStandIn]
+    grant_token: Callable[[Request], Response]
+    control: Control
+    closing: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
 
     async def __rsgi__(self, scope: Scope, protocol: HTTPProtocol) -> None:
         """Answer one request; an error of the sandbox itself is logged and becomes a bare 500."""
         try:
-            for stand_in in self._stand_ins:
+            for stand_in in self.stand_ins:
                 if stand_in.matches(scope.method, scope.path):
                     await self._serve(stand_in, scope, protocol)
                     return
@@ -47,17 +45,13 @@ class Application:
             _log.exception("sandbox request failed", method=scope.method)
             raise
 
-    def release(self) -> None:
-        """End every hanging request, so that the listeners can stop."""
-        self._closing.set()
-
     def _route(self, request: Request) -> Response:
-        if request.path.startswith(PREFIX):
-            return self._control.handle(request)
-        if request.path == "/" and request.method == "GET":
+        if request.path in {"/", PREFIX} and request.method == "GET":
             return page_file()
+        if request.path.startswith(PREFIX):
+            return self.control.handle(request)
         if request.path in _TOKEN_PATHS and request.method == "POST":
-            return self._grant_token(request)
+            return self.grant_token(request)
         return _NOT_FOUND
 
     async def _serve(self, stand_in: HttpStandIn, scope: Scope, protocol: HTTPProtocol) -> None:
@@ -70,9 +64,7 @@ class Application:
                 await self._break(protocol, response)
                 return
             counters.count_answer(response.code)
-            delay = stand_in.faults.delay()
-            if delay:
-                await asyncio.sleep(delay)
+            await asyncio.sleep(stand_in.faults.delay())
             _respond(protocol, response)
         finally:
             counters.end_request()
@@ -85,7 +77,7 @@ class Application:
             return
         waits: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(protocol.client_disconnect()),
-            asyncio.ensure_future(self._closing.wait()),
+            asyncio.ensure_future(self.closing.wait()),
         ]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:

@@ -32,26 +32,15 @@ _FAULTS: Mapping[str, tuple[type, Callable[[FaultInjector, Any], None]]] = {
 }
 
 
-class Control:
+class Control(msgspec.Struct, kw_only=True):
     """Handles every path under `/_sandbox/`."""
 
-    def __init__(
-        self,
-        *,
-        phones: Phones,
-        stand_ins: Mapping[str, StandIn],
-        fcm: Fcm,
-        ca_pem: bytes,
-        subscribe: Callable[[str], Subscription],
-        reset: Callable[[], None],
-    ) -> None:
-        self._phones = phones
-        self._stand_ins = stand_ins
-        self._fcm = fcm
-        self._ca_pem = ca_pem
-        self._subscribe = subscribe
-        self._reset = reset
-        self._feed = PageFeed(phones, stand_ins)
+    phones: Phones
+    stand_ins: Mapping[str, StandIn]
+    fcm: Fcm
+    ca_pem: bytes
+    subscribe: Callable[[str], Subscription]
+    reset: Callable[[], None]
 
     def handle(self, request: Request) -> Response:
         """Handle a control request; a wrong one is answered with a problem."""
@@ -72,83 +61,76 @@ class Control:
         query = {name: values[0] for name, values in parse_qs(request.query).items()}
         if section == "faults":
             return _fault(self._stand_in(query).faults, request.method, rest, request.body)
-        if section == "phones" and rest:
-            return self._phone(request.method, rest)
         if request.method == "GET":
             return self._show(section, rest, query, request.origin)
         return self._change(request.method, section, rest)
 
     def _show(self, section: str, rest: str, query: Mapping[str, str], origin: str) -> Response | None:
         match section, rest:
-            case "", "":
-                return page_file()
             case "page", name:
                 return page_file(name)
             case "live", "":
-                return json_response(self._feed.after(query.get("cursor", "")))
+                return json_response(PageFeed(self.phones, self.stand_ins).after(query.get("cursor", "")))
             case "messages", "":
                 return self._list_messages(query)
             case "messages", path:
-                return self._feed.message(path)
+                return PageFeed(self.phones, self.stand_ins).message(path)
             case "phones", "":
                 return self._list_phones(query)
+            case "phones", token:
+                return self._phone(token)
             case "stats", "":
                 return json_response(self._stand_in(query).counters.stats())
             case "ca.pem", "":
-                return Response("ok", 200, self._ca_pem, [("content-type", "application/x-pem-file")])
+                return Response("ok", 200, self.ca_pem, [("content-type", "application/x-pem-file")])
             case "service_accounts", project_id:
-                return json_response(self._fcm.accounts.account(project_id, f"{origin}/token"))
+                return json_response(self.fcm.accounts.account(project_id, f"{origin}/token"))
         return None
 
     def _change(self, method: str, section: str, rest: str) -> Response | None:
         match method, section, rest:
             case "POST", "browsers", name if name:
-                return json_response(self._subscribe(name))
+                return json_response(self.subscribe(name))
+            case "PUT", "phones", token if token:
+                return json_response(self._summary(self.phones.register(token)))
+            case "DELETE", "phones", token if token:
+                self.phones.unregister(token)
             case "DELETE", "access_tokens", "":
-                self._fcm.tokens.revoke_all()
+                self.fcm.tokens.revoke_all()
             case "POST", "reset", "":
-                self._reset()
+                self.reset()
             case _:
                 return None
         return _DONE
 
     def _list_phones(self, query: Mapping[str, str]) -> Response:
         offset, limit = _number(query, "offset", 0), _number(query, "limit", 100, _LARGEST_PAGE)
-        page = [self._summary(phone) for phone in self._phones.page(offset=offset, limit=limit)]
-        return json_response({"phones": page, "total": len(self._phones), "offset": offset})
+        page = [self._summary(phone) for phone in self.phones.page(offset=offset, limit=limit)]
+        return json_response({"phones": page, "total": len(self.phones), "offset": offset})
 
-    def _phone(self, method: str, token: str) -> Response | None:
-        match method:
-            case "PUT":
-                return json_response(self._summary(self._phones.register(token)))
-            case "DELETE":
-                self._phones.unregister(token)
-                return _DONE
-            case "GET":
-                phone = self._phones.find(token)
-                if phone is None:
-                    return _UNKNOWN_PHONE
-                return json_response(self._summary(phone) | {"messages": list(phone.messages)})
-            case _:
-                return None
+    def _phone(self, token: str) -> Response:
+        phone = self.phones.find(token)
+        if phone is None:
+            return _UNKNOWN_PHONE
+        return json_response(self._summary(phone) | {"messages": list(phone.messages)})
 
     def _list_messages(self, query: Mapping[str, str]) -> Response:
         after, limit = _number(query, "after", 0), _number(query, "limit", 100, _LARGEST_PAGE)
-        page = list(self._phones.messages(after=after, limit=limit))
+        page = list(self.phones.messages(after=after, limit=limit))
         following = page[-1].number if page else after
-        return json_response({"messages": page, "total": self._phones.count, "next_after": following})
+        return json_response({"messages": page, "total": self.phones.count, "next_after": following})
 
     def _summary(self, phone: Phone) -> dict[str, Any]:
-        registered = self._phones.is_registered(phone.token)
+        registered = self.phones.is_registered(phone.token)
         return {"token": phone.token, "live": registered, "received": phone.received}
 
     def _stand_in(self, query: Mapping[str, str]) -> StandIn:
         """Return the stand-in that the query names, FCM's by default."""
         name = query.get("provider", "fcm")
-        if name not in self._stand_ins:
-            known = ", ".join(sorted(self._stand_ins))
+        if name not in self.stand_ins:
+            known = ", ".join(sorted(self.stand_ins))
             raise ValueError(f"provider={name!r} is not known; use one of {known}.")
-        return self._stand_ins[name]
+        return self.stand_ins[name]
 
 
 def _fault(faults: FaultInjector, method: str, path: str, body: bytes) -> Response | None:

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import tempfile
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -54,11 +53,9 @@ class Sandbox:
             self._exits = exits.pop_all()
         return self
 
-    async def __aexit__(
-        self, type_: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close every listener and remove a temporary folder."""
-        await self._exits.__aexit__(type_, error, trace)
+        await self._exits.aclose()
 
     @property
     def faults(self) -> FaultInjector:
@@ -119,4 +116,4 @@ class Sandbox:
         self.http_url = f"http://{await exits.enter_async_context(plain)}"
         self.https_url = f"https://{await exits.enter_async_context(secure)}"
         # Called first when closing: a hanging request would hold its listener back.
-        exits.callback(application.release)
+        exits.callback(application.closing.set)

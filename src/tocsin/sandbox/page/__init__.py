@@ -16,26 +16,18 @@ _CONTENT_TYPES = {
     "js": "text/javascript; charset=UTF-8",
     "svg": "image/svg+xml",
 }
-
-
-def _read_files() -> dict[str, Response]:
-    found = {}
-    for file in files(__name__).iterdir():
-        content_type = _CONTENT_TYPES.get(file.name.rpartition(".")[2])
-        if content_type:
-            headers = [
-                ("content-type", content_type),
-                ("content-security-policy", _POLICY),
-                ("x-content-type-options", "nosniff"),
-                ("referrer-policy", "no-referrer"),
-                ("cross-origin-opener-policy", "same-origin"),
-                ("cache-control", "no-cache"),
-            ]
-            found[file.name] = Response("ok", 200, file.read_bytes(), headers)
-    return found
-
-
-_FILES = _read_files()
+_HEADERS = (
+    ("content-security-policy", _POLICY),
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cache-control", "no-cache"),
+)
+_FILES = {
+    file.name: Response("ok", 200, file.read_bytes(), [("content-type", content_type), *_HEADERS])
+    for file in files(__name__).iterdir()
+    if (content_type := _CONTENT_TYPES.get(file.name.rpartition(".")[2]))
+}
 
 
 def page_file(name: str = "index.html") -> Response:

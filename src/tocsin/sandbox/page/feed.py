@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from tocsin.sandbox.appearance import appearance, device_kind
 from tocsin.sandbox.faults.rules import ActiveFaults, Refuse
 from tocsin.sandbox.phones import Phones, Received
@@ -31,29 +33,28 @@ _MAIL_HEADERS = [
 ]
 
 
-class PageFeed:
+class PageFeed(msgspec.Struct, frozen=True):
     """Reads one sandbox for its page."""
 
-    def __init__(self, phones: Phones, stand_ins: Mapping[str, StandIn]) -> None:
-        self._phones = phones
-        self._stand_ins = stand_ins
+    phones: Phones
+    stand_ins: Mapping[str, StandIn]
 
     def after(self, cursor: str) -> dict[str, Any]:
         """Return what arrived after a cursor, or the newest messages if the cursor is no longer valid.
 
         With `fresh` the page must drop what it had before.
         """
-        newest = max(self._phones.count - MOST_MESSAGES, 0)
+        newest = max(self.phones.count - MOST_MESSAGES, 0)
         after = self._number_at(cursor)
         fresh = after is None or after < newest
         start = newest if after is None else max(after, newest)
-        messages = list(self._phones.messages(after=start, limit=MOST_MESSAGES))
+        messages = list(self.phones.messages(after=start, limit=MOST_MESSAGES))
         return {
             "messages": [_shown(received) for received in messages],
             "cursor": _cursor(messages[-1]) if messages else "" if fresh else cursor,
             "fresh": fresh,
-            "total": self._phones.count,
-            "providers": [_state(name, stand_in) for name, stand_in in self._stand_ins.items()],
+            "total": self.phones.count,
+            "providers": [_state(name, stand_in) for name, stand_in in self.stand_ins.items()],
         }
 
     def message(self, path: str) -> Response:
@@ -70,15 +71,15 @@ class PageFeed:
         return Response("ok", 200, _with_blank_target(html).encode(), _MAIL_HEADERS)
 
     def _find(self, number: str) -> Received | None:
-        if not number.isdecimal() or not 1 <= int(number) <= self._phones.count:
+        if not number.isdecimal() or not 1 <= int(number) <= self.phones.count:
             return None
-        found = next(self._phones.messages(after=int(number) - 1, limit=1), None)
+        found = next(self.phones.messages(after=int(number) - 1, limit=1), None)
         return found if found and found.number == int(number) else None
 
     def _number_at(self, cursor: str) -> int | None:
         """Return the message number of a cursor; None if the sandbox was reset or restarted since."""
         if not cursor:
-            return 0 if self._phones.count == 0 else None
+            return 0 if self.phones.count == 0 else None
         last = self._find(cursor.partition(".")[0])
         return last.number if last and _cursor(last) == cursor else None
 
