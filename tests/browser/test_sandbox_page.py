@@ -140,7 +140,7 @@ async def test_an_outage_is_begun_and_lifted_by_its_button(sandbox: Sandbox, pag
     await row.get_by_role("button", name="Begin outage of FCM").click()
     await expect(row).to_contain_text("Messages are refused")
     assert await send(sandbox, "adas-phone") == 503
-    assert sandbox.faults_of("apns").messages_outage() is None
+    assert sandbox.faults_of("apns").outage_of("messages") is None
 
     await row.get_by_role("button", name="End outage of FCM").click()
     await expect(row.get_by_role("button", name="Begin outage of FCM")).to_be_visible()

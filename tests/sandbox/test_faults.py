@@ -251,7 +251,7 @@ def test_an_outage_may_end_by_itself() -> None:
     board.outage(Outage(seconds=5))
 
     now = 104.9
-    assert board.messages_outage() == Outage(seconds=5)
+    assert board.outage_of("messages") == Outage(seconds=5)
     now = 105.0
-    assert board.messages_outage() is None
+    assert board.outage_of("messages") is None
     assert board.active().outage is None

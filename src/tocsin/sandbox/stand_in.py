@@ -79,7 +79,7 @@ class HttpStandIn(StandIn):
     def handle(self, request: Request) -> Response | Hang | Cut:
         """Check a request and deliver its messages; return the response, or the fault that breaks it."""
         try:
-            if outage := self.faults.messages_outage():
+            if outage := self.faults.outage_of("messages"):
                 return self._error(self.outage_code, request).with_retry_after(outage.retry_after)
             return self._handle(request)
         except RefusedError as refused:

@@ -5,7 +5,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from tocsin.sandbox.faults.rules import (
     ActiveFaults,
@@ -40,13 +40,15 @@ class _Scripted(NamedTuple):
 class _QuotaWindow:
     """Counts the messages that a quota let through in the current window; refused ones are not counted."""
 
-    def __init__(self, quota: Quota) -> None:
+    def __init__(self, quota: Quota | None) -> None:
         self.quota = quota
         self._ends = 0.0
         self._counts: Counter[str] = Counter()
 
     def take(self, key: str, now: float) -> int | None:
         """Count one message, or return in how many seconds to retry."""
+        if self.quota is None:
+            return None
         if now >= self._ends:
             self._ends = now + self.quota.per_seconds
             self._counts.clear()
@@ -82,10 +84,9 @@ class FaultInjector:
         self._scripts: dict[str, _Scripted] = {}
         self._chances: tuple[Chance, ...] = ()
         self._latency = self._initial_latency
-        self._project_window: _QuotaWindow | None = None
-        self._device_window: _QuotaWindow | None = None
-        self._outage: Outage | None = None
-        self._outage_ends = math.inf
+        self.project_quota(None)
+        self.device_quota(None)
+        self.outage(None)
 
     def script(self, target: str, *steps: Fault, repeat: bool = False) -> None:
         """Set the faults of the next requests for a token, fid, topic or condition."""
@@ -109,11 +110,11 @@ class FaultInjector:
 
     def project_quota(self, quota: Quota | None) -> None:
         """Limit the messages of each project."""
-        self._project_window = _QuotaWindow(quota) if quota else None
+        self._project_window = _QuotaWindow(quota)
 
     def device_quota(self, quota: Quota | None) -> None:
         """Limit the messages to each device."""
-        self._device_window = _QuotaWindow(quota) if quota else None
+        self._device_window = _QuotaWindow(quota)
 
     def outage(self, outage: Outage | None) -> None:
         """Begin or end an outage."""
@@ -128,28 +129,23 @@ class FaultInjector:
             scripts={target: scripted.remaining() for target, scripted in self._scripts.items()},
             chances=self._chances,
             latency=self._latency,
-            project_quota=self._project_window.quota if self._project_window else None,
-            device_quota=self._device_window.quota if self._device_window else None,
+            project_quota=self._project_window.quota,
+            device_quota=self._device_window.quota,
             outage=self._current_outage(),
         )
 
-    def messages_outage(self) -> Outage | None:
-        """Return the outage that refuses messages now."""
+    def outage_of(self, what: Literal["messages", "tokens"]) -> Outage | None:
+        """Return the outage that refuses messages or access tokens now."""
         outage = self._current_outage()
-        return outage if outage and outage.covers != "tokens" else None
-
-    def tokens_outage(self) -> Outage | None:
-        """Return the outage that refuses access tokens now."""
-        outage = self._current_outage()
-        return outage if outage and outage.covers != "messages" else None
+        return outage if outage and outage.covers in {what, "everything"} else None
 
     def take_project_quota(self, project: str) -> int | None:
         """Count a message of a project, or return in how many seconds to retry."""
-        return self._project_window.take(project, self._clock()) if self._project_window else None
+        return self._project_window.take(project, self._clock())
 
     def take_device_quota(self, target: str) -> int | None:
         """Count a message to a device, or return in how many seconds to retry."""
-        return self._device_window.take(target, self._clock()) if self._device_window else None
+        return self._device_window.take(target, self._clock())
 
     def next_fault(self, target: str) -> Fault:
         """Return the next scripted step of a target, otherwise a random fault or none."""

@@ -42,7 +42,7 @@ class Fcm(SinglePushStandIn):
 
     def grant_token(self, request: Request) -> Response:
         """Answer a token request, unless an outage covers access tokens."""
-        if outage := self.faults.tokens_outage():
+        if outage := self.faults.outage_of("tokens"):
             refused = json_response({"error": "temporarily_unavailable"}, status=503, code="unavailable")
             return refused.with_retry_after(outage.retry_after)
         address = request.origin.partition("://")[2] + request.path

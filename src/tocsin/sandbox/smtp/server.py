@@ -3,11 +3,10 @@
 import asyncio
 import logging
 import ssl
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any, AnyStr, Literal
 
-from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword
+from aiosmtpd.smtp import MISSING, SMTP, AuthResult, Envelope, LoginPassword
 from aiosmtpd.smtp import Session as State
 
 from tocsin.sandbox.certificates import Certificates
@@ -74,26 +73,30 @@ class Smtp(StandIn):
         if not self.sessions:
             self._all_closed.set()
 
-    def check_login(self, given: LoginPassword) -> str | None:
-        """Return the reply that refuses a login, if it is refused."""
-        username = given.login.decode(errors="replace")
+    def authenticate(self, _: Any, __: State, ___: Envelope, ____: str, given: LoginPassword) -> AuthResult:
+        """Check a login; aiosmtpd calls this."""
+        username, password = (text.decode(errors="replace") for text in (given.login, given.password))
         fault = self.faults.next_fault(username)
+        refused = None
         if isinstance(fault, Refuse):
-            return self._refuse(fault.code)
-        if (username, given.password.decode(errors="replace")) != (USERNAME, PASSWORD):
-            return self._refuse("535 5.7.8")
-        return None
+            refused = self._refuse(fault.code)
+        elif (username, password) != (USERNAME, PASSWORD):
+            refused = self._refuse("535 5.7.8")
+        return AuthResult(success=refused is None, handled=False, message=refused, auth_data=given)
 
-    def check_sender(self, sender: str) -> str | None:
-        """Return the reply that refuses a sender, if it is refused."""
-        if self.faults.messages_outage():
+    # aiosmtpd looks for hooks by these names; MISSING leaves a well-formed command to its own answer.
+
+    async def handle_MAIL(self, session: "Session", _: State, __: Envelope, sender: str, *___: Any) -> Any:  # noqa: N802
+        """Start a mail."""
+        session.start_mail()
+        if self.faults.outage_of("messages"):
             return self._refuse("421 4.3.2")
         if self.faults.take_project_quota(sender) is not None:
             return self._refuse("421 4.7.0")
-        return None
+        return MISSING
 
-    def check_recipient(self, address: str) -> str | Fault:
-        """Return the reply that refuses an address, or the fault that the mail to it meets later."""
+    async def handle_RCPT(self, session: "Session", _: State, __: Envelope, address: str, *___: Any) -> Any:  # noqa: N802
+        """Add a recipient, with the fault that the mail to it meets later."""
         fault = self.faults.next_fault(address)
         if isinstance(fault, Refuse) and REFUSALS[fault.code].stage == "recipient":
             return self._refuse(fault.code, address)
@@ -101,9 +104,27 @@ class Smtp(StandIn):
             return self._refuse("550 5.1.1", address)
         if self.faults.take_device_quota(address) is not None:
             return self._refuse("450 4.7.1", address)
-        return fault
+        session.recipients.append((address, fault))
+        return MISSING
 
-    async def deliver(self, session: "Session", content: bytes) -> str:
+    async def handle_DATA(self, session: "Session", _: State, envelope: Envelope) -> str:  # noqa: N802
+        """Deliver the mail."""
+        try:
+            return await self._deliver(session, envelope.original_content or b"")
+        finally:
+            session.end_mail()
+
+    async def handle_NOOP(self, *_: Any) -> Any:  # noqa: N802
+        """Count a check of the connection."""
+        self.noop_commands += 1
+        return MISSING
+
+    async def handle_RSET(self, session: "Session", *_: Any) -> Any:  # noqa: N802
+        """Forget the current mail."""
+        session.end_mail()
+        return MISSING
+
+    async def _deliver(self, session: "Session", content: bytes) -> str:
         """Deliver a mail to its mailboxes, or apply the first fault of one of them; return the reply."""
         for address, fault in session.recipients:
             if isinstance(fault, Refuse):
@@ -119,9 +140,7 @@ class Smtp(StandIn):
                 return reply("421 4.3.2")
         self._store(session, content)
         self.counters.count_answer("OK")
-        delay = self.faults.delay()
-        if delay:
-            await asyncio.sleep(delay)
+        await asyncio.sleep(self.faults.delay())
         return "250 2.0.0 OK: queued"
 
     def _store(self, session: "Session", content: bytes) -> None:
@@ -145,7 +164,7 @@ class Smtp(StandIn):
 
     async def _listen(self, mode: Mode, port: int, context: ssl.SSLContext, exits: AsyncExitStack) -> int:
         def accept() -> asyncio.Protocol:
-            if self.faults.messages_outage():
+            if self.faults.outage_of("messages"):
                 return OutageConnection(self.counters)
             return Session(self, mode, context)
 
@@ -157,8 +176,7 @@ class Smtp(StandIn):
         except OSError as error:
             raise cannot_listen(host, port, error) from error
         exits.callback(server.close)
-        bound: int = server.sockets[0].getsockname()[1]
-        return bound
+        return int(server.sockets[0].getsockname()[1])
 
     async def _close(self) -> None:
         self._closing.set()
@@ -193,13 +211,13 @@ class Session(SMTP):
         self._has_mail = False
         self.recipients: list[tuple[str, Fault]] = []
         super().__init__(
-            CommandHandler(),
+            server,
             hostname=HOST_NAME,
             ident="ESMTP",
             enable_SMTPUTF8=server.offers_utf8,
             tls_context=context if mode == "plain" else None,
             auth_require_tls=False,
-            authenticator=_authenticate,
+            authenticator=server.authenticate,
             loop=asyncio.get_running_loop(),
         )
 
@@ -238,52 +256,3 @@ class Session(SMTP):
         """Abort the connection."""
         if isinstance(self.transport, asyncio.WriteTransport):
             self.transport.abort()
-
-
-class CommandHandler:
-    """The hooks that aiosmtpd calls for each well-formed command."""
-
-    async def handle_MAIL(  # noqa: N802 - the name that aiosmtpd looks for
-        self, session: Session, _: State, envelope: Envelope, address: str, options: Sequence[str]
-    ) -> str:
-        """Start a mail."""
-        session.start_mail()
-        refused = session.server.check_sender(address)
-        if refused:
-            return refused
-        envelope.mail_from = address
-        envelope.mail_options.extend(options)
-        return "250 2.1.0 OK"
-
-    async def handle_RCPT(  # noqa: N802 - the name that aiosmtpd looks for
-        self, session: Session, _: State, envelope: Envelope, address: str, __: Sequence[str]
-    ) -> str:
-        """Add a recipient."""
-        checked = session.server.check_recipient(address)
-        if isinstance(checked, str):
-            return checked
-        session.recipients.append((address, checked))
-        envelope.rcpt_tos.append(address)
-        return "250 2.1.5 OK"
-
-    async def handle_DATA(self, session: Session, _: State, envelope: Envelope) -> str:  # noqa: N802
-        """Deliver the mail."""
-        try:
-            return await session.server.deliver(session, envelope.original_content or b"")
-        finally:
-            session.end_mail()
-
-    async def handle_NOOP(self, session: Session, _: State, __: Envelope, ___: str) -> str:  # noqa: N802
-        """Confirm that the connection is open."""
-        session.server.noop_commands += 1
-        return "250 2.0.0 OK"
-
-    async def handle_RSET(self, session: Session, _: State, __: Envelope) -> str:  # noqa: N802
-        """Forget the current mail."""
-        session.end_mail()
-        return "250 2.0.0 OK"
-
-
-def _authenticate(session: Any, _: State, __: Envelope, ___: str, given: Any) -> AuthResult:
-    refused = session.server.check_login(given)
-    return AuthResult(success=refused is None, handled=False, message=refused, auth_data=given)
