@@ -39,8 +39,8 @@ explain.add_to(app)
 cancel.add_to(app)
 for group in (devices, keys, catalog, toggle, providers, alarms, progress, suppressions, outbox):
     app.add_typer(group.app)
-sandbox.add_to(app)
-demo.add_to(app)
+for command in (sandbox.sandbox, demo.demo):
+    app.command()(command)
 
 
 def _show_version(wanted: bool) -> None:

@@ -13,11 +13,6 @@ from tocsin.logs import LogSettings, configure_logs
 from tocsin.settings import load_settings
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("demo")(demo)
-
-
 def demo(
     data_dir: Annotated[
         Path | None, typer.Option(help="Keep the data here; a temporary folder if left out.")
@@ -25,7 +20,7 @@ def demo(
     once: Annotated[bool, typer.Option("--once", help="End after the first notification.")] = False,
 ) -> None:
     """Start a database, a sandbox, the API and a worker, and send a first notification."""
-    from tocsin.cli.run.first_notification import Demo  # noqa: PLC0415 - a production install has no sandbox
+    from tocsin.cli.run.first_notification import run_demo  # noqa: PLC0415 - a production install has no sandbox
 
     settings = load_settings()
     configure_logs(LogSettings(level="warning", format="console"))
@@ -35,6 +30,6 @@ def demo(
             folder = data_dir or Path(exits.enter_context(tempfile.TemporaryDirectory(prefix="tocsin-demo-")))
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o755)
-            await Demo(settings, folder, exits).run(stop, once=once)
+            await run_demo(settings, folder, exits, stop, once=once)
 
     run_until_stopped(main)

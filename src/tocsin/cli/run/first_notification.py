@@ -3,17 +3,13 @@
 import asyncio
 import secrets
 import socket
-import time
-from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
-from uuid import UUID
+from typing import NamedTuple
 
 import jwt
 import msgspec
-from pyreqwest.client import Client, ClientBuilder
-from pyreqwest.exceptions import PyreqwestError
 
 from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
@@ -22,16 +18,16 @@ from tocsin.cli.output import console
 from tocsin.cli.run.serve import grace, server_children
 from tocsin.cli.run.stand_ins import settings_for
 from tocsin.cli.run.supervisor import run_tree
+from tocsin.client import AsyncTocsin
 from tocsin.compose import migrated_pool
 from tocsin.domain.errors import TocsinError
+from tocsin.domain.people.devices import Platform, ProviderName
 from tocsin.engine.clock import utc_now
-from tocsin.engine.inspect.show import show
+from tocsin.engine.duty import pause
 from tocsin.sandbox import Sandbox, SandboxSettings
 from tocsin.sandbox.appearance import appearance
 from tocsin.settings import Settings
 from tocsin.store.embedded import EmbeddedPostgres
-from tocsin.store.pool import Pool
-from tocsin.wire.notifications import Notification
 
 
 class Person(NamedTuple):
@@ -40,8 +36,8 @@ class Person(NamedTuple):
     user_id: str
     locale: str
     device: str
-    platform: str
-    provider: str
+    platform: Platform
+    provider: ProviderName
 
 
 PEOPLE = (
@@ -53,83 +49,68 @@ PEOPLE = (
 READY_WITHIN = 60.0
 
 
-class Demo:
-    """Starts every part, sends a notification, prints its timeline and serves until stopped."""
+async def run_demo(
+    settings: Settings, folder: Path, exits: AsyncExitStack, stop: asyncio.Event, *, once: bool
+) -> None:
+    """Start every part, send a notification, print its timeline and serve until `stop`, unless `once`."""
+    embedded = EmbeddedPostgres(folder)
+    with console.status("Starting Postgres …"):
+        url = await asyncio.to_thread(embedded.start)
+        exits.push_async_callback(asyncio.to_thread, embedded.stop)
+    sandbox = await exits.enter_async_context(Sandbox(SandboxSettings(folder=folder / "sandbox")))
+    async with migrated_pool(settings, url) as pool, pool.acquire() as connection:
+        key = (await create_key(connection, "demo", Role.ADMIN, utc_now())).secret
+    port, jwt_secret = _free_port(settings.http.port), secrets.token_hex(32)
+    base_url = f"http://127.0.0.1:{port}"
+    environment = {
+        **settings_for(sandbox, folder / "sandbox"),
+        "TOCSIN_HTTP__PORT": str(port),
+        "TOCSIN_HTTP__HOST": "127.0.0.1",
+        "TOCSIN_AUTH__JWT_SECRET": jwt_secret,
+        # The demo sends at any hour.
+        "TOCSIN_QUIET_HOURS__ENABLED": "false",
+        "TOCSIN_LOG__LEVEL": "warning",
+    }
+    children = server_children(settings, url, **environment)
+    ended = asyncio.Event()
+    tree = asyncio.create_task(run_tree(children, ended, grace=grace(settings), embedded=embedded))
+    tree.add_done_callback(lambda _: ended.set())
+    try:
+        with console.status("Starting the API and a worker …"):
+            await _wait_until_listening(port, tree)
+        async with AsyncTocsin(base_url, key) as client:
+            await _send_first(client, sandbox, jwt_secret)
+        if not once:
+            _print_addresses(base_url, sandbox, key)
+            await pause(None, stop, ended)
+    finally:
+        ended.set()
+        await tree
 
-    def __init__(self, settings: Settings, folder: Path, exits: AsyncExitStack) -> None:
-        self._settings = settings
-        self._folder = folder
-        self._exits = exits
-        self._jwt_secret = secrets.token_hex(32)
 
-    async def run(self, stop: asyncio.Event, *, once: bool) -> None:
-        """Run until `stop` is set, or end after the first notification."""
-        embedded = EmbeddedPostgres(self._folder)
-        with console.status("Starting Postgres …"):
-            url = await asyncio.to_thread(embedded.start)
-            self._exits.push_async_callback(asyncio.to_thread, embedded.stop)
-        sandbox = await self._exits.enter_async_context(
-            Sandbox(SandboxSettings(folder=self._folder / "sandbox"))
-        )
-        pool = await self._exits.enter_async_context(migrated_pool(self._settings, url))
-        base_url = f"http://127.0.0.1:{_free_port(self._settings.http.port)}"
-        children = server_children(self._settings, url, **self._environment(sandbox, base_url))
-        ended = asyncio.Event()
-        tree = asyncio.create_task(run_tree(children, ended, grace=grace(self._settings), embedded=embedded))
-        try:
-            key = await self._send_first(pool, sandbox, base_url, tree)
-            if not once:
-                _print_addresses(base_url, sandbox, key)
-                await _wait_for_either(stop.wait(), tree)
-        finally:
-            ended.set()
-            await tree
-
-    def _environment(self, sandbox: Sandbox, base_url: str) -> Mapping[str, str]:
-        return {
-            **settings_for(sandbox, self._folder / "sandbox"),
-            "TOCSIN_HTTP__PORT": base_url.rpartition(":")[2],
-            "TOCSIN_HTTP__HOST": "127.0.0.1",
-            "TOCSIN_AUTH__JWT_SECRET": self._jwt_secret,
-            # The demo sends at any hour.
-            "TOCSIN_QUIET_HOURS__ENABLED": "false",
-            "TOCSIN_LOG__LEVEL": "warning",
-        }
-
-    async def _send_first(self, pool: Pool, sandbox: Sandbox, base_url: str, tree: asyncio.Task[None]) -> str:
-        async with ClientBuilder().base_url(base_url).error_for_status(True).build() as client:
-            with console.status("Starting the API and a worker …"):
-                await _wait_until_ready(client, tree)
-            async with pool.acquire() as connection:
-                key = (await create_key(connection, "demo", Role.ADMIN, utc_now())).secret
-            tokens = [await self._register(client, sandbox, person) for person in PEOPLE]
-            for person in PEOPLE:
-                await _put_user(client, key, person)
-            notification_id = await _first_notification(client, key)
-            shown = await _wait_until_settled(pool, notification_id)
-        print_timeline(shown)
-        _print_phones(sandbox, tokens)
-        return key
-
-    async def _register(self, client: Client, sandbox: Sandbox, person: Person) -> str:
-        """Register a device as its app does; return its name in the sandbox."""
-        token, sandbox_name = _token(sandbox, person)
-        now = int(time.time())
-        claims = {"sub": person.user_id, "iat": now, "exp": now + 300}
-        body = {
-            "token": token,
-            "platform": person.platform,
-            "provider": person.provider,
-            "locale": person.locale,
-        }
-        await (
-            client.post("/v1/devices/register")
-            .bearer_auth(jwt.encode(claims, self._jwt_secret, "HS256"))
-            .body_json(body)
-            .build()
-            .send()
-        )
-        return sandbox_name
+async def _send_first(client: AsyncTocsin, sandbox: Sandbox, jwt_secret: str) -> None:
+    """Register a device for each person as its app does, and send them a notification."""
+    names = []
+    for person in PEOPLE:
+        token, name = _token(sandbox, person)
+        names.append(name)
+        claims = {"sub": person.user_id, "iat": utc_now(), "exp": utc_now() + timedelta(minutes=5)}
+        app = client.for_user(jwt.encode(claims, jwt_secret, "HS256"))
+        await app.register_device(token, person.platform, provider=person.provider, locale=person.locale)
+        await client.put_user(person.user_id, email=f"{person.user_id}@example.com", locale=person.locale)
+    accepted = await client.send(
+        "new_customer",
+        users=[person.user_id for person in PEOPLE],
+        payload={"customer_name": "Grace Hopper"},
+        idempotency_key=f"demo-{secrets.token_hex(8)}",
+    )
+    async with asyncio.timeout(READY_WITHIN):
+        shown = await client.show(accepted.notification_id)
+        while not is_settled(shown):
+            await asyncio.sleep(0.02)
+            shown = await client.show(accepted.notification_id)
+    print_timeline(shown)
+    _print_phones(sandbox, names)
 
 
 def _token(sandbox: Sandbox, person: Person) -> tuple[str, str]:
@@ -146,48 +127,17 @@ def _token(sandbox: Sandbox, person: Person) -> tuple[str, str]:
     return token, token
 
 
-async def _put_user(client: Client, key: str, person: Person) -> None:
-    """Store a user's e-mail address and language."""
-    user = {"email": f"{person.user_id}@example.com", "locale": person.locale}
-    await client.put(f"/v1/users/{person.user_id}").bearer_auth(key).body_json(user).build().send()
-
-
-async def _first_notification(client: Client, key: str) -> UUID:
-    intent = {
-        "type": "new_customer",
-        "audience": {"users": [person.user_id for person in PEOPLE]},
-        "payload": {"customer_name": "Grace Hopper"},
-        "idempotency_key": f"demo-{secrets.token_hex(8)}",
-    }
-    response = await client.post("/v1/notifications").bearer_auth(key).body_json(intent).build().send()
-    return UUID((await response.json())["notification_id"])
-
-
-async def _wait_until_ready(client: Client, tree: asyncio.Task[None]) -> None:
+async def _wait_until_listening(port: int, tree: asyncio.Task[None]) -> None:
     async with asyncio.timeout(READY_WITHIN):
         while not tree.done():
             try:
-                await client.get("/readyz").build().send()
-            except PyreqwestError:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
                 await asyncio.sleep(0.05)
             else:
+                writer.close()
                 return
     await tree
-
-
-async def _wait_until_settled(pool: Pool, notification_id: UUID) -> Notification:
-    async with asyncio.timeout(READY_WITHIN), pool.acquire() as connection:
-        while True:
-            shown = await show(connection, notification_id, utc_now())
-            if shown and is_settled(shown):
-                return shown
-            await asyncio.sleep(0.02)
-
-
-async def _wait_for_either(stopped: Coroutine[Any, Any, Any], tree: asyncio.Task[None]) -> None:
-    stopping = asyncio.create_task(stopped)
-    await asyncio.wait([stopping, tree], return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
 
 
 def _free_port(wanted: int) -> int:

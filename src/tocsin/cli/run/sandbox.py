@@ -13,11 +13,6 @@ from tocsin.cli.run.process import run_until_stopped
 from tocsin.logs import LogSettings, configure_logs
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("sandbox")(sandbox)
-
-
 def sandbox(
     host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
     http_port: Annotated[int, typer.Option(help="Plain HTTP; 0 takes a free port.")] = 8481,

@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import structlog
 
@@ -22,13 +23,12 @@ class ChildCannotStartError(TocsinError):
     """A child exited at once because of its settings; it has printed why."""
 
 
-class Child:
+class Child(NamedTuple):
     """One process of the tree, `tocsin` with the given arguments."""
 
-    def __init__(self, name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-        self.name = name
-        self._arguments = arguments
-        self._environment = environment
+    name: str
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
 
     async def run(self, stop: asyncio.Event, grace: float) -> None:
         """Keep the process running until `stop`, then let it drain, at most for `grace` seconds."""
@@ -56,10 +56,10 @@ class Child:
             sys.executable,
             "-m",
             "tocsin.cli",
-            *self._arguments,
+            *self.arguments,
             "--tied",
             stdin=asyncio.subprocess.PIPE,
-            env={**os.environ, **self._environment},
+            env={**os.environ, **self.environment},
             start_new_session=True,
         )
 
