@@ -16,6 +16,8 @@ from tocsin.domain.errors import TocsinError
 from tocsin.sandbox.server import Sandbox
 from tocsin.sandbox.settings import SandboxSettings
 
+_ADDRESSES = ("http_url", "https_url", "smtp_port", "smtps_port", "ca_file")
+
 
 def _decode_path(type_: type, value: Any) -> Any:
     if type_ is Path:
@@ -23,24 +25,14 @@ def _decode_path(type_: type, value: Any) -> Any:
     raise NotImplementedError(type_)
 
 
-def _print_addresses(sandbox: Sandbox) -> None:
-    addresses = {
-        "http_url": sandbox.http_url,
-        "https_url": sandbox.https_url,
-        "smtp_port": sandbox.smtp_port,
-        "smtps_port": sandbox.smtps_port,
-        "ca_file": str(sandbox.ca_file),
-    }
-    sys.stdout.write(msgspec.json.encode(addresses).decode() + "\n")
-    sys.stdout.flush()
-
-
 async def _serve(settings: SandboxSettings) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with Sandbox(settings) as sandbox:
-        _print_addresses(sandbox)
+        addresses = {name: getattr(sandbox, name) for name in _ADDRESSES}
+        sys.stdout.write(msgspec.json.encode(addresses, enc_hook=str).decode() + "\n")
+        sys.stdout.flush()
         await stop.wait()
 
 

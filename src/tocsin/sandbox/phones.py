@@ -47,10 +47,7 @@ class Phones:
     """
 
     def __init__(self, settings: SandboxSettings) -> None:
-        self._unknown_are_registered = settings.unknown_tokens == "live"
-        self._keeps_messages = settings.record == "messages"
-        self._messages_per_phone = settings.messages_per_phone if self._keeps_messages else 0
-        self._phones_kept = settings.phones_kept
+        self._settings = settings
         self._phones: dict[str, Phone] = {}
         self._unregistered: set[str] = set()
         self._log: deque[Received] = deque(maxlen=settings.messages_kept)
@@ -73,7 +70,7 @@ class Phones:
         """Return whether a message to this token would arrive."""
         if token in self._unregistered:
             return False
-        return self._unknown_are_registered or token in self._phones
+        return self._settings.unknown_tokens == "live" or token in self._phones
 
     def find(self, token: str) -> Phone | None:
         """Return the phone with this token."""
@@ -93,7 +90,7 @@ class Phones:
         """Store a message that arrives now."""
         self.count += 1
         received = None
-        if self._keeps_messages:
+        if self._settings.record == "messages":
             fields, now = msgspec.structs.asdict(push), dt.datetime.now(dt.UTC)
             received = Received(number=self.count, at=now, provider=provider, **fields)
             self._log.append(received)
@@ -111,8 +108,8 @@ class Phones:
         self.count = 0
 
     def _add(self, token: str) -> Phone:
-        if len(self._phones) >= self._phones_kept:
+        if len(self._phones) >= self._settings.phones_kept:
             del self._phones[next(iter(self._phones))]
-        phone = Phone(token=token, messages=deque(maxlen=self._messages_per_phone))
+        phone = Phone(token=token, messages=deque(maxlen=self._settings.messages_per_phone))
         self._phones[token] = phone
         return phone

@@ -50,7 +50,9 @@ class ProviderTokenCheck:
                 return "InvalidProviderToken"
             if 0 <= now - self._updated_at < self.least_seconds_between:
                 return "TooManyProviderTokenUpdates"
-            self._keep(token, signed_at, now)
+            if len(self._signed_at) >= _TOKENS_KEPT:
+                self._signed_at.clear()
+            self._signed_at[token], self._updated_at = signed_at, now
         return "ExpiredProviderToken" if now - signed_at > _LONGEST_LIFE_SECONDS else None
 
     def _parse(self, token: str) -> int | None:
@@ -67,9 +69,3 @@ class ProviderTokenCheck:
             return None
         signed_at = signed["payload"]["iat"]
         return signed_at if signed["header"].get("kid") == KEY_ID and isinstance(signed_at, int) else None
-
-    def _keep(self, token: str, signed_at: int, now: float) -> None:
-        if len(self._signed_at) >= _TOKENS_KEPT:
-            self._signed_at.clear()
-        self._signed_at[token] = signed_at
-        self._updated_at = now

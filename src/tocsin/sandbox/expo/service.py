@@ -67,8 +67,7 @@ class Expo(HttpStandIn):
             if wait is not None:
                 self._refuse("TOO_MANY_REQUESTS", request, wait)
         faults = [self.faults.next_fault(message.token) for message in parsed.messages]
-        broken = _broken_by(faults)
-        if broken:
+        if broken := _broken_by(faults):
             if broken.delivered:
                 for message in parsed.messages:
                     self._accept(message)
@@ -119,12 +118,9 @@ class Expo(HttpStandIn):
             fault = self.faults.next_fault(receipt_of(ticket.token))
             if broken := _broken_by([fault]):
                 return broken
-            if isinstance(fault, Refuse):
-                ticket.receipt = message_error(fault.code, ticket.token)
-            elif ticket.too_big:
-                ticket.receipt = message_error("MessageTooBig", ticket.token)
-            else:
-                ticket.receipt = {"status": "ok"}
+            too_big = "MessageTooBig" if ticket.too_big else None
+            code = fault.code if isinstance(fault, Refuse) else too_big
+            ticket.receipt = message_error(code, ticket.token) if code else {"status": "ok"}
         return ticket.receipt
 
 
