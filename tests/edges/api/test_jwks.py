@@ -102,7 +102,7 @@ async def test_a_key_set_alone_never_takes_a_shared_secret(provider: IdentityPro
     provider.publish(RSA_KEY, "r")
     async with tokens(provider, Time()) as verifier:
         for secret in (SECRET, provider.keys[0]["n"]):
-            with pytest.raises(TokenRefusedError, match="not taken here"):
+            with pytest.raises(TokenRefusedError, match="not accepted here"):
                 await verifier.user_id(token(secret, "HS256", "r"))
 
 
