@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -5,9 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tocsin.api.http.bodies import DEEPEST, MOST_FAULTS, Broken, Faulty, read_body
+from tocsin.api.http.bodies import DEEPEST, MOST_FAULTS, decode
+from tocsin.api.http.problems import ProblemError
+from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
 from tocsin.wire.people import PutUsers, RegisterDevice
+from tocsin.wire.problems import Problem
 
 GOOD: dict[str, Any] = {
     "type": "t",
@@ -26,33 +30,45 @@ values = st.recursive(
 )
 
 
+def read(body: bytes, kind: Any) -> object:
+    """Return the decoded body, or the problem with it."""
+    try:
+        return decode(body, kind)
+    except ProblemError as error:
+        return error.problem
+
+
+def faults_in(body: bytes, kind: Any) -> Sequence[Fault]:
+    problem = read(body, kind)
+    assert isinstance(problem, Problem)
+    assert problem.code == "invalid_body"
+    assert problem.errors
+    return problem.errors
+
+
 def faults_of(value: Any, kind: Any) -> dict[str, str]:
-    read = read_body(msgspec.json.encode(value), kind)
-    assert isinstance(read, Faulty)
-    return {fault.field: fault.code for fault in read.faults}
+    return {fault.field: fault.code for fault in faults_in(msgspec.json.encode(value), kind)}
 
 
 @given(body=st.binary(max_size=60))
 def test_any_bytes_are_read_or_refused(body: bytes) -> None:
-    assert isinstance(read_body(body, Intent), Intent | Faulty | Broken)
+    assert isinstance(read(body, Intent), Intent | Problem)
 
 
 @given(value=values, kind=st.sampled_from([Intent, RegisterDevice, PutUsers]))
 def test_any_json_is_read_or_its_faults_are_named(value: Any, kind: type) -> None:
-    read = read_body(msgspec.json.encode(value), kind)
+    faults = faults_in(msgspec.json.encode(value), kind)
 
-    assert isinstance(read, Faulty)
-    assert read.faults
-    assert all(fault.field and fault.field.isprintable() for fault in read.faults)
+    assert all(fault.field and fault.field.isprintable() for fault in faults)
 
 
 @given(wrong=st.dictionaries(st.sampled_from([*GOOD, "colour"]), values, min_size=1))
 def test_a_changed_intent_is_read_or_faulty_in_the_changed_fields(wrong: dict[str, Any]) -> None:
-    read = read_body(msgspec.json.encode(GOOD | wrong), Intent)
+    body = msgspec.json.encode(GOOD | wrong)
 
-    assert isinstance(read, Intent | Faulty)
-    if isinstance(read, Faulty):
-        assert {fault.field.split(".")[0].split("[")[0] for fault in read.faults} <= wrong.keys()
+    if not isinstance(read(body, Intent), Intent):
+        faults = faults_in(body, Intent)
+        assert {fault.field.split(".")[0].split("[")[0] for fault in faults} <= wrong.keys()
 
 
 @given(wrong=st.sets(st.sampled_from(list(REGISTRATION)), min_size=1))
@@ -69,18 +85,15 @@ def test_depth_is_bounded(levels: int) -> None:
     nested = b"[" * levels + b"]" * levels
     body = b'{"type":"t","audience":{"admins":true},"idempotency_key":"k","payload":{"a":' + nested + b"}}"
 
-    read = read_body(body, Intent)
-
     # The body's own object and the payload are two levels above.
     if levels + 2 <= DEEPEST:
-        assert isinstance(read, Intent)
+        assert isinstance(read(body, Intent), Intent)
     else:
-        assert isinstance(read, Faulty)
-        assert [fault.code for fault in read.faults] == ["too_deep"]
+        assert [fault.code for fault in faults_in(body, Intent)] == ["too_deep"]
 
 
 def test_an_escaped_backslash_is_no_nul() -> None:
-    assert isinstance(read_body(msgspec.json.encode(GOOD | {"payload": {"a": "\\u0000"}}), Intent), Intent)
+    assert isinstance(read(msgspec.json.encode(GOOD | {"payload": {"a": "\\u0000"}}), Intent), Intent)
     assert faults_of(GOOD | {"payload": {"a": "\x00"}}, Intent) == {"payload.a": "nul_character"}
 
 

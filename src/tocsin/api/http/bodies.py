@@ -1,6 +1,7 @@
 """Decoding JSON bodies into a type, or into a list of every fault."""
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import islice
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -20,48 +21,14 @@ _TOO_DEEP = Fault(field="$", code="too_deep", message=f"is nested more than {DEE
 
 T = TypeVar("T")
 
-_decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
+
+@cache
+def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(type_)
 
 
-class Broken(msgspec.Struct, frozen=True):
-    """A body that is not JSON."""
-
-    reason: str
-
-
-class Faulty(msgspec.Struct, frozen=True):
-    """A body that is JSON, but not of the expected type."""
-
-    faults: list[Fault]
-
-
-def _decoder(type_: type[T]) -> msgspec.json.Decoder[T]:
-    decoder = _decoders.get(type_)
-    if decoder is None:
-        decoder = _decoders[type_] = msgspec.json.Decoder(type_)
-    return decoder
-
-
-def decode(body: bytes, type_: type[T]) -> T:
-    """Decode a body; raise a problem with every fault."""
-    return _or_raise(read_body(body, type_))
-
-
-def decode_outline(body: bytes, type_: type[T]) -> T:
-    """Decode a body whose parts are decoded later, each by itself."""
-    return _or_raise(_read(body, type_))
-
-
-def _or_raise(read: T | Faulty | Broken) -> T:
-    if isinstance(read, Broken):
-        raise ProblemError(MALFORMED_JSON, read.reason)
-    if isinstance(read, Faulty):
-        raise faults_problem(INVALID_BODY, *read.faults)
-    return read
-
-
-def read_body(body: bytes | msgspec.Raw, type_: type[T]) -> T | Faulty | Broken:
-    """Decode a body, or return all of its faults, not only the first.
+def decode(body: bytes | msgspec.Raw, type_: type[T]) -> T:
+    """Decode a body; raise a problem that it is not JSON, or one with all of its faults, not only the first.
 
     A valid body is decoded once. Only a faulty one is walked field by field, and only one that may be too
     deep or hold a NUL character, which Postgres cannot store, is searched for these.
@@ -69,30 +36,30 @@ def read_body(body: bytes | msgspec.Raw, type_: type[T]) -> T | Faulty | Broken:
     raw = bytes(body)
     braces = raw.count(b"{") + raw.count(b"[")
     if braces <= DEEPEST and _NUL not in raw:
-        return _read(raw, type_)
-    anything = _read(raw, object)
-    if isinstance(anything, Faulty | Broken):
-        return anything
+        return decode_outline(raw, type_)
+    anything = decode_outline(raw, object)
     if _depth_exceeds(anything):
-        return Faulty([_TOO_DEEP])
+        raise faults_problem(INVALID_BODY, _TOO_DEEP)
     if nuls := list(islice(_nul_faults(anything, ""), MOST_FAULTS)):
-        return Faulty(nuls)
-    return _read(raw, type_)
+        raise faults_problem(INVALID_BODY, *nuls)
+    return decode_outline(raw, type_)
 
 
-def _read(raw: bytes, type_: type[T]) -> T | Faulty | Broken:
+def decode_outline(raw: bytes, type_: type[T]) -> T:
+    """Decode a body without a search for depth and NUL characters, as its parts are decoded later."""
     try:
         try:
-            value = _decoder(type_).decode(raw)
+            value: T = _decoder(type_).decode(raw)  # type: ignore[arg-type]  # every type is hashable
             if not isinstance(value, Checked) or value.passes():
                 return value
         except msgspec.ValidationError:
             pass
-        return Faulty(list(islice(find_faults(msgspec.json.decode(raw), type_), MOST_FAULTS)))
+        faults = list(islice(find_faults(msgspec.json.decode(raw), type_), MOST_FAULTS))
     except RecursionError:
-        return Faulty([_TOO_DEEP])
+        faults = [_TOO_DEEP]
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return Broken(_why_broken(raw, error))
+        raise ProblemError(MALFORMED_JSON, _why_broken(raw, error)) from None
+    raise faults_problem(INVALID_BODY, *faults)
 
 
 def _why_broken(raw: bytes, error: Exception) -> str:

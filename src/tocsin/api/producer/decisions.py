@@ -3,8 +3,7 @@
 from uuid import UUID
 
 from tocsin.api.auth.roles import Right
-from tocsin.api.http.bodies import Broken
-from tocsin.api.http.problems import INVALID_INTENT, MALFORMED_JSON, NOT_FOUND, ProblemError, faults_problem
+from tocsin.api.http.problems import INVALID_INTENT, NOT_FOUND, ProblemError, faults_problem
 from tocsin.api.http.queries import Query
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.producer.intents import EXAMPLE, read_question
@@ -13,7 +12,6 @@ from tocsin.domain.intent import Intent, Moment
 from tocsin.engine.accept.answers import Unreadable
 from tocsin.store import notifications
 from tocsin.store.deliveries import holds
-from tocsin.store.pool import Connection
 from tocsin.wire.notifications import CancelByKey, Cancelled, Explanation, Reschedule, Rescheduled
 
 routes = Routes(Tag.NOTIFICATIONS)
@@ -36,8 +34,6 @@ class At(Query, frozen=True, kw_only=True):
 async def explain_notification(request: ApiRequest, query: At) -> Explanation:
     """Return, for each recipient and channel, what would happen, when, and why; a key is not required."""
     intent = read_question(await request.body())
-    if isinstance(intent, Broken):
-        raise ProblemError(MALFORMED_JSON, intent.reason)
     if isinstance(intent, Unreadable):
         raise faults_problem(INVALID_INTENT, *intent.faults)
     now = query.at or request.now()
@@ -55,9 +51,8 @@ async def explain_notification(request: ApiRequest, query: At) -> Explanation:
 )
 async def cancel_notification(request: ApiRequest, notification_id: UUID) -> Cancelled:
     """Cancel the waiting deliveries of a notification."""
-    async with request.pool.acquire() as connection:
-        await _check_access(request, connection, notification_id)
-        return Cancelled(notification_id, await holds.cancel(connection, notification_id, request.now()))
+    await _check_access(request, notification_id)
+    return await _cancel(request, notification_id)
 
 
 @routes(
@@ -68,13 +63,11 @@ async def cancel_notification(request: ApiRequest, notification_id: UUID) -> Can
 )
 async def cancel_by_key(request: ApiRequest, body: CancelByKey) -> Cancelled:
     """Cancel a notification by its idempotency key."""
-    async with request.pool.acquire() as connection:
-        key = request.holder.producer, body.idempotency_key
-        found = await notifications.existing(connection, [key])
-        if not found:
-            raise ProblemError(NOT_FOUND, "There is no notification with this key.")
-        notification_id = found[0][0]
-        return Cancelled(notification_id, await holds.cancel(connection, notification_id, request.now()))
+    key = request.holder.producer, body.idempotency_key
+    found = await notifications.existing(request.pool, [key])
+    if not found:
+        raise ProblemError(NOT_FOUND, "There is no notification with this key.")
+    return await _cancel(request, found[0][0])
 
 
 @routes(
@@ -86,14 +79,17 @@ async def reschedule_notification(
     request: ApiRequest, notification_id: UUID, body: Reschedule
 ) -> Rescheduled:
     """Reschedule the waiting deliveries of a notification that were never attempted."""
-    async with request.pool.acquire() as connection:
-        await _check_access(request, connection, notification_id)
-        moved = await holds.reschedule(connection, notification_id, body.send_at, request.now())
+    await _check_access(request, notification_id)
+    moved = await holds.reschedule(request.pool, notification_id, body.send_at, request.now())
     return Rescheduled(notification_id, moved)
 
 
-async def _check_access(request: ApiRequest, connection: Connection, notification_id: UUID) -> None:
+async def _cancel(request: ApiRequest, notification_id: UUID) -> Cancelled:
+    return Cancelled(notification_id, await holds.cancel(request.pool, notification_id, request.now()))
+
+
+async def _check_access(request: ApiRequest, notification_id: UUID) -> None:
     """Raise a problem unless the caller may see and change the notification."""
-    row = await notifications.get(connection, notification_id)
+    row = await notifications.get(request.pool, notification_id)
     if row is None or not request.holder.may_see(row.producer):
         raise ProblemError(NOT_FOUND, "There is no such notification.")

@@ -1,10 +1,12 @@
 """Decoding intents from HTTP bodies."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from tocsin.api.http.bodies import Broken, read_body
+from tocsin.api.http.bodies import decode
+from tocsin.api.http.problems import ProblemError
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
 from tocsin.engine.accept.answers import Unreadable
@@ -18,34 +20,27 @@ EXAMPLE = {
 }
 
 
-def read_intent(raw: bytes | msgspec.Raw) -> Intent | Unreadable | Broken:
-    """Decode one intent; a faulty one becomes `Unreadable`, so that it is recorded as refused."""
-    read = read_body(raw, Intent)
-    if isinstance(read, Intent | Broken):
-        return read
-    return _unreadable(bytes(raw), read.faults)
+def read_intent(raw: bytes | msgspec.Raw) -> Intent | Unreadable:
+    """Decode one intent; a faulty one becomes `Unreadable`, so that it is recorded as refused.
+
+    A body that is not JSON raises a problem.
+    """
+    try:
+        return decode(raw, Intent)
+    except ProblemError as error:
+        if error.problem.errors is None:
+            raise
+        return _unreadable(bytes(raw), error.problem.errors)
 
 
-def read_question(raw: bytes) -> Intent | Unreadable | Broken:
+def read_question(raw: bytes) -> Intent | Unreadable:
     """Decode an intent to explain, which needs no key."""
-    try:
-        fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return read_intent(raw)
-    fields.setdefault("idempotency_key", msgspec.Raw(b'"explain"'))
-    return read_intent(msgspec.json.encode(fields))
+    return read_intent(_with_key(raw, "explain"))
 
 
-def read_keyed_intent(raw: bytes, key: str) -> Intent | Unreadable | Broken:
+def read_keyed_intent(raw: bytes, key: str) -> Intent | Unreadable:
     """Decode one intent whose idempotency key came in a header; a key in the body must be equal."""
-    try:
-        fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return read_intent(raw)
-    if "idempotency_key" not in fields:
-        fields["idempotency_key"] = msgspec.Raw(msgspec.json.encode(key))
-        return read_intent(msgspec.json.encode(fields))
-    intent = read_intent(raw)
+    intent = read_intent(_with_key(raw, key))
     if isinstance(intent, Intent) and intent.idempotency_key != key:
         fault = Fault(
             field="idempotency_key",
@@ -58,14 +53,24 @@ def read_keyed_intent(raw: bytes, key: str) -> Intent | Unreadable | Broken:
 
 def read_item(raw: msgspec.Raw) -> Intent | Unreadable:
     """Decode one intent of a batch."""
-    intent = read_intent(raw)
-    if isinstance(intent, Broken):
-        fault = Fault(field="$", code="malformed_json", message=intent.reason)
+    try:
+        return read_intent(raw)
+    except ProblemError as error:
+        fault = Fault(field="$", code=error.problem.code, message=error.problem.detail)
         return _unreadable(bytes(raw), [fault])
-    return intent
 
 
-def _unreadable(raw: bytes, faults: list[Fault]) -> Unreadable:
+def _with_key(raw: bytes, key: str) -> bytes:
+    """Add an idempotency key to an intent that has none."""
+    try:
+        fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return raw
+    added = {"idempotency_key": msgspec.Raw(msgspec.json.encode(key))}
+    return raw if "idempotency_key" in fields else msgspec.json.encode(fields | added)
+
+
+def _unreadable(raw: bytes, faults: Sequence[Fault]) -> Unreadable:
     content = raw[:LONGEST_CONTENT].decode(errors="replace")
     fields = _fields(raw)
     return Unreadable(

@@ -6,12 +6,11 @@ from uuid import UUID
 import msgspec
 
 from tocsin.api.auth.roles import Right
-from tocsin.api.http.bodies import Broken, decode_outline
+from tocsin.api.http.bodies import decode_outline
 from tocsin.api.http.conversion import copy_fields
 from tocsin.api.http.problems import (
     IDEMPOTENCY_CONFLICT,
     INVALID_INTENT,
-    MALFORMED_JSON,
     NOT_FOUND,
     ProblemError,
     faults_problem,
@@ -60,8 +59,6 @@ async def accept_notification(request: ApiRequest) -> Taken:
     body = await request.body()
     key = request.headers.get("idempotency-key")
     intent = read_intent(body) if key is None else read_keyed_intent(body, key)
-    if isinstance(intent, Broken):
-        raise ProblemError(MALFORMED_JSON, intent.reason)
     [answer] = await request.services.acceptor.accept(request.holder.producer, [intent])
     match answer:
         case Accepted() | Duplicate():
