@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from tocsin.api.auth.tokens import AuthSettings, auth_settings_faults
-from tocsin.api.server import HttpSettings, http_settings_faults
+from tocsin.api.server import HttpSettings
 from tocsin.domain.errors import SettingsError
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import EmailAddress
@@ -226,7 +226,6 @@ def _unknown(path: tuple[str, ...], fields: Mapping[str, Any]) -> Fault:
 def _contradictions(settings: Settings) -> Iterator[Fault]:
     entries = settings.registry.values()
     for fault in (
-        *http_settings_faults(settings.http),
         *auth_settings_faults(settings.auth),
         *device_settings_faults(settings.devices),
         *quiet_hours_faults(settings.quiet_hours),

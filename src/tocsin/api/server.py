@@ -3,18 +3,18 @@
 import asyncio
 import errno
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Annotated
 
 import msgspec
 from granian.constants import HTTPModes, Interfaces
 from granian.server.embed import Server
 from litestar.types import ASGIApp
+from msgspec import Meta
 
 from tocsin.domain.errors import TocsinError
-from tocsin.domain.faults import Fault
 
-_HIGHEST_PORT = 65_535
 _LISTEN_CHECK_SECONDS = 0.01
 _MEGABYTE = 1_048_576
 
@@ -25,23 +25,11 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     `max_body_bytes` applies to producers; the limit for people's apps is much lower.
     """
 
-    host: str = "127.0.0.1"
-    port: int = 8470
-    max_body_bytes: int = 4 * _MEGABYTE
-    backlog: int = 1_024
-    drain_seconds: float = 20.0
-
-
-def http_settings_faults(settings: HttpSettings) -> Iterator[Fault]:
-    """Check the settings of the listener."""
-    if not settings.host:
-        yield Fault(field="http.host", code="missing", message="must name an address, such as 127.0.0.1")
-    if not 0 <= settings.port <= _HIGHEST_PORT:
-        yield Fault(field="http.port", code="invalid", message=f"must be 0 to {_HIGHEST_PORT}")
-    for name in ("max_body_bytes", "backlog", "drain_seconds"):
-        value = getattr(settings, name)
-        if value <= 0:
-            yield Fault(field=f"http.{name}", code="too_small", message=f"must be more than 0, not {value}")
+    host: Annotated[str, Meta(min_length=1)] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65_535)] = 8470
+    max_body_bytes: Annotated[int, Meta(ge=1)] = 4 * _MEGABYTE
+    backlog: Annotated[int, Meta(ge=1)] = 1_024
+    drain_seconds: Annotated[float, Meta(gt=0)] = 20.0
 
 
 class PortTakenError(TocsinError):

@@ -14,9 +14,10 @@ from tocsin.api.server import (
     HttpSettings,
     ListenError,
     PortTakenError,
-    http_settings_faults,
     serve_api,
 )
+from tocsin.domain.errors import SettingsError
+from tocsin.settings import load_settings
 from tocsin.store.pool import Pool, PoolSettings, open_pool
 
 
@@ -137,14 +138,19 @@ async def test_an_address_of_another_machine_is_refused(host: str) -> None:
         await serve_api(app, HttpSettings(host=host, port=0), asyncio.Event(), lambda _: None)
 
 
-def test_settings_faults_are_named() -> None:
-    settings = HttpSettings(host="", port=70_000, max_body_bytes=0, backlog=-1, drain_seconds=0)
+def test_every_settings_fault_is_named() -> None:
+    wrong = {"HOST": "", "PORT": "70000", "MAX_BODY_BYTES": "0", "BACKLOG": "-1", "DRAIN_SECONDS": "0"}
 
-    assert [fault.field for fault in http_settings_faults(settings)] == [
-        "http.host",
-        "http.port",
-        "http.max_body_bytes",
-        "http.backlog",
-        "http.drain_seconds",
+    with pytest.raises(SettingsError) as caught:
+        load_settings({f"TOCSIN_HTTP__{name}": value for name, value in wrong.items()})
+
+    assert [fault.message for fault in caught.value.faults] == [
+        "Expected str of length >= 1",
+        "Expected int <= 65535",
+        "Expected int >= 1",
+        "Expected int >= 1",
+        "Expected float > 0.0",
     ]
-    assert list(http_settings_faults(HttpSettings())) == []
+    assert [fault.field for fault in caught.value.faults] == [
+        f"http.{name.lower()} (TOCSIN_HTTP__{name})" for name in wrong
+    ]

@@ -9,6 +9,8 @@ import pytest
 from tests.edges.edge import SECRET, Edge, person, running, services
 from tocsin.api.auth.roles import Role
 from tocsin.api.auth.tokens import AuthSettings, auth_settings_faults
+from tocsin.domain.errors import SettingsError
+from tocsin.settings import load_settings
 from tocsin.store.pool import Pool
 
 
@@ -149,15 +151,23 @@ async def test_without_settings_nobody_is_known(pool: Pool) -> None:
 
 
 def test_settings_faults_are_named() -> None:
-    settings = AuthSettings(jwt_secret="short", jwks_url="ftp://x", user_claim="", leeway_seconds=-1)
+    settings = AuthSettings(jwt_secret="short", jwks_url="ftp://x")
 
-    assert [fault.field for fault in auth_settings_faults(settings)] == [
-        "auth.jwt_secret",
-        "auth.jwks_url",
-        "auth.user_claim",
-        "auth.leeway_seconds",
-    ]
+    assert [fault.field for fault in auth_settings_faults(settings)] == ["auth.jwt_secret", "auth.jwks_url"]
     assert list(auth_settings_faults(AuthSettings(jwt_secret=SECRET))) == []
+
+
+def test_a_value_out_of_bounds_is_named() -> None:
+    wrong = {"USER_CLAIM": "", "LEEWAY_SECONDS": "-1", "JWKS_TIMEOUT_SECONDS": "0"}
+
+    with pytest.raises(SettingsError) as caught:
+        load_settings({f"TOCSIN_AUTH__{name}": value for name, value in wrong.items()})
+
+    assert {fault.field: fault.message for fault in caught.value.faults} == {
+        "auth.user_claim (TOCSIN_AUTH__USER_CLAIM)": "Expected str of length >= 1",
+        "auth.leeway_seconds (TOCSIN_AUTH__LEEWAY_SECONDS)": "Expected int >= 0",
+        "auth.jwks_timeout_seconds (TOCSIN_AUTH__JWKS_TIMEOUT_SECONDS)": "Expected float > 0.0",
+    }
 
 
 def test_the_secret_does_not_show() -> None:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import jwt
 import msgspec
+from msgspec import Meta
 
 from tocsin.api.auth.jwks import KeySet
 from tocsin.domain.faults import Fault
@@ -27,9 +28,9 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     jwks_url: str | None = None
     issuer: str | None = None
     audience: str | None = None
-    user_claim: str = "sub"
-    leeway_seconds: int = 30
-    jwks_timeout_seconds: float = 5.0
+    user_claim: Annotated[str, Meta(min_length=1)] = "sub"
+    leeway_seconds: Annotated[int, Meta(ge=0)] = 30
+    jwks_timeout_seconds: Annotated[float, Meta(gt=0)] = 5.0
 
     def __repr__(self) -> str:
         """Show whether a secret is set, not its value."""
@@ -47,12 +48,6 @@ def auth_settings_faults(settings: AuthSettings) -> Iterator[Fault]:
         )
     if settings.jwks_url is not None and not _is_http(settings.jwks_url):
         yield Fault(field="auth.jwks_url", code="invalid", message="must be an http:// or https:// address")
-    if not settings.user_claim:
-        yield Fault(field="auth.user_claim", code="missing", message="must name a claim, such as sub")
-    if settings.leeway_seconds < 0:
-        yield Fault(field="auth.leeway_seconds", code="too_small", message="must not be negative")
-    if settings.jwks_timeout_seconds <= 0:
-        yield Fault(field="auth.jwks_timeout_seconds", code="too_small", message="must be more than 0")
 
 
 def _is_http(url: str) -> bool:
