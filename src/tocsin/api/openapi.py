@@ -16,6 +16,7 @@ from tocsin.api.http.problems import (
     NOT_ALLOWED,
     UNAUTHENTICATED,
     UNAVAILABLE,
+    ProblemError,
     ProblemType,
 )
 from tocsin.api.routes import OPERATION, Access, Operation, PersonToken, Public
@@ -120,22 +121,15 @@ def _problems(problems: tuple[ProblemType, ...], schema: Any) -> dict[str, Any]:
     return {
         str(status): {
             "description": " ".join(f"`{each.code}`: {each.meaning}" for each in same),
-            "content": {
-                MEDIA_TYPE: {"schema": schema, "examples": {each.code: _example(each) for each in same}}
-            },
+            "content": {MEDIA_TYPE: {"schema": schema, "examples": dict(map(_example, same))}},
         }
         for status, same in sorted(by_status.items())
     }
 
 
-def _example(problem_type: ProblemType) -> dict[str, Any]:
-    problem = Problem(
-        code=problem_type.code,
-        title=problem_type.title,
-        status=problem_type.status,
-        detail=problem_type.meaning,
-    )
-    return {"value": msgspec.to_builtins(problem)}
+def _example(problem_type: ProblemType) -> tuple[str, dict[str, Any]]:
+    problem = ProblemError(problem_type, problem_type.meaning).problem
+    return problem.code, {"value": msgspec.to_builtins(problem)}
 
 
 def _parameters(operation: Operation, path: str) -> Iterator[dict[str, Any]]:

@@ -1,7 +1,7 @@
-"""The probes of a machine: liveness and readiness."""
+"""Calls of machines: liveness, readiness, and the description of the API."""
 
 import asyncio
-from typing import Literal
+from typing import Any, Literal
 
 import asyncpg
 import msgspec
@@ -40,6 +40,13 @@ async def readyz(request: ApiRequest) -> Health:
     if pending:
         raise ProblemError(NOT_READY, f"These migrations are not done: {', '.join(pending)}.")
     return Health("ready")
+
+
+@routes("GET /openapi.json", "This description of the API", PUBLIC)
+async def openapi_json(request: ApiRequest) -> dict[str, Any]:
+    """Return the OpenAPI document."""
+    document: dict[str, Any] = request.app.state.openapi
+    return document
 
 
 async def _pending(pool: Pool, schema: str) -> list[str]:

@@ -135,7 +135,7 @@ class Routes:
                 http_method=HttpMethod(method),
                 status_code=status,
                 opt={OPERATION: operation},
-                request_max_body_size=Empty if max_body_bytes is None else max_body_bytes,
+                request_max_body_size=max_body_bytes or (PERSON_BODY_BYTES if access is PERSON else Empty),
             )(_adapter(handler, parts, status))
             self.handlers.append(declared)
             return declared

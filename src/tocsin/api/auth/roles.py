@@ -30,24 +30,13 @@ class Right(StrEnum):
     KEYS = "make, list and revoke API keys"
 
 
+_VIEWER = frozenset({Right.SEE_OWN, Right.SEE_ALL, Right.SEE_REFUSED, Right.SEE_TOGGLES})
+_USERS = frozenset({Right.SEE_USERS, Right.CHANGE_USERS})
+_SUPPRESSIONS = frozenset({Right.SEE_SUPPRESSIONS, Right.CHANGE_SUPPRESSIONS})
+
 RIGHTS: Mapping[Role, frozenset[Right]] = {
-    Role.PRODUCER: frozenset(
-        {Right.ACCEPT, Right.CANCEL, Right.SEE_OWN, Right.SEE_USERS, Right.CHANGE_USERS}
-    ),
-    Role.OPERATOR: frozenset(
-        {
-            Right.CANCEL,
-            Right.SEE_OWN,
-            Right.SEE_ALL,
-            Right.SEE_REFUSED,
-            Right.SEE_USERS,
-            Right.CHANGE_USERS,
-            Right.SEE_TOGGLES,
-            Right.CHANGE_TOGGLES,
-            Right.SEE_SUPPRESSIONS,
-            Right.CHANGE_SUPPRESSIONS,
-        }
-    ),
-    Role.VIEWER: frozenset({Right.SEE_OWN, Right.SEE_ALL, Right.SEE_REFUSED, Right.SEE_TOGGLES}),
+    Role.PRODUCER: _USERS | {Right.ACCEPT, Right.CANCEL, Right.SEE_OWN},
+    Role.OPERATOR: _VIEWER | _USERS | _SUPPRESSIONS | {Right.CANCEL, Right.CHANGE_TOGGLES},
+    Role.VIEWER: _VIEWER,
     Role.ADMIN: frozenset(Right),
 }

@@ -31,10 +31,9 @@ class AlarmPage(msgspec.Struct, frozen=True):
 @routes("GET /v1/admin/alarms", "List alarms, newest first", Right.SEE_TOGGLES)
 async def list_alarms(request: ApiRequest, query: AlarmsQuery) -> AlarmPage:
     """List what an operator has to act on."""
-    async with request.pool.acquire() as connection:
-        rows = await health.list_alarms(
-            connection, cleared=query.cleared, before=query.cursor, limit=query.limit
-        )
+    rows = await health.list_alarms(
+        request.pool, cleared=query.cleared, before=query.cursor, limit=query.limit
+    )
     return AlarmPage(list(map(alarm_record, rows)), next_cursor(rows, query.limit, lambda row: row.id))
 
 
@@ -45,8 +44,7 @@ async def list_alarms(request: ApiRequest, query: AlarmsQuery) -> AlarmPage:
 )
 async def clear_alarm(request: ApiRequest, alarm_id: UUID) -> AlarmRecord:
     """Clear a standing alarm."""
-    async with request.pool.acquire() as connection:
-        row = await health.clear_alarm(connection, alarm_id, request.actor, request.now())
+    row = await health.clear_alarm(request.pool, alarm_id, request.actor, request.now())
     if row is None:
         raise ProblemError(NOT_FOUND, "No alarm with this id stands; it may have been cleared already.")
     return alarm_record(row)

@@ -1,6 +1,5 @@
 """The operator's calls that switch types, channels and providers off and on."""
 
-from datetime import datetime
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -30,14 +29,9 @@ class SwitchToggle(Checked, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     reason: Note | None = None
 
 
-class SwitchedToggle(msgspec.Struct, frozen=True, kw_only=True):
+class SwitchedToggle(ToggleRow, frozen=True, kw_only=True):
     """The state of a toggle; `warnings` lists why it may have no effect."""
 
-    name: str
-    enabled: bool
-    reason: str | None
-    updated_by: str
-    updated_at: datetime
     warnings: list[str]
 
 

@@ -20,7 +20,7 @@ from tocsin.api.http.problems import (
 )
 from tocsin.api.http.queries import Query
 from tocsin.api.http.requests import ApiRequest
-from tocsin.api.routes import PERSON, PERSON_BODY_BYTES, Routes, Tag
+from tocsin.api.routes import PERSON, Routes, Tag
 from tocsin.domain.people.device_tokens import registration_faults
 from tocsin.domain.people.devices import short_hash
 from tocsin.domain.people.locale import normalize
@@ -53,7 +53,6 @@ class WhichDevices(Query, frozen=True, kw_only=True):
     problems=(NOT_YOUR_USER, RATE_LIMITED),
     body=RegisterDevice,
     example={"token": "cQx…:APA91b…", "platform": "android", "locale": "tr-TR"},
-    max_body_bytes=PERSON_BODY_BYTES,
 )
 async def register_device(request: ApiRequest) -> Device:
     """Register a device of the person who calls."""
@@ -85,7 +84,6 @@ async def register_device(request: ApiRequest) -> Device:
     PERSON,
     problems=(NOT_FOUND,),
     example={"token": "cQx…:APA91b…"},
-    max_body_bytes=PERSON_BODY_BYTES,
 )
 async def unregister_device(request: ApiRequest, body: UnregisterDevice) -> Device:
     """Retire a device of the person who calls."""
@@ -109,7 +107,6 @@ async def list_devices(request: ApiRequest, query: WhichDevices) -> DeviceList:
     "Allow or stop pushes to a device",
     PERSON,
     example={"push_enabled": False},
-    max_body_bytes=PERSON_BODY_BYTES,
 )
 async def change_device(request: ApiRequest, device_id: UUID, body: ChangeDevice) -> Device:
     """Store the consent of the person who calls."""

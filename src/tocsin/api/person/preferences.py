@@ -5,7 +5,7 @@ import msgspec
 from tocsin.api.http.bodies import MOST_FAULTS, decode
 from tocsin.api.http.problems import INVALID_BODY, fault_problem, faults_problem
 from tocsin.api.http.requests import ApiRequest
-from tocsin.api.routes import PERSON, PERSON_BODY_BYTES, Routes, Tag
+from tocsin.api.routes import PERSON, Routes, Tag
 from tocsin.domain.people.preferences import Category, Changes, categories, change_faults
 from tocsin.store.people import preferences
 from tocsin.store.people.preferences import TooManyCategories
@@ -32,7 +32,6 @@ async def get_preferences(request: ApiRequest) -> Preferences:
     PERSON,
     body=Changes,
     example={"comments": {"push": False, "email": None}, "offers": None},
-    max_body_bytes=PERSON_BODY_BYTES,
 )
 async def change_preferences(request: ApiRequest) -> Preferences:
     """Merge changes into the choices of the person who calls."""
