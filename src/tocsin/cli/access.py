@@ -3,7 +3,7 @@
 import getpass
 import os
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Concatenate, ParamSpec, TypeVar
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 import typer
@@ -57,10 +57,15 @@ def operator(by: str | None) -> str:
 
 def checked_note(option: str, text: str) -> str:
     """Return the text of an option without surrounding blanks, or fail if it cannot be stored as a note."""
+    return checked(text, Note, f"{option} must be 1 to {LONGEST_NOTE} characters, without line breaks.")
+
+
+def checked(text: str, type_: Any, message: str) -> str:
+    """Return a text without surrounding blanks, or fail with the message if it is not of the type."""
     try:
-        return msgspec.convert(text.strip(), Note)
+        return str(msgspec.convert(text.strip(), type_))
     except msgspec.ValidationError:
-        fail(f"{option} must be 1 to {LONGEST_NOTE} characters, without line breaks.", code=2)
+        fail(message, code=2)
 
 
 def system_user() -> str:

@@ -31,16 +31,12 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (serve.serve, serve.api, serve.worker, serve.migrate, relay.relay):
+PROCESSES = (serve.serve, serve.api, serve.worker, serve.migrate, relay.relay)
+NOTIFICATIONS = (send.send, show.show, explain.explain, cancel.cancel)
+for command in (*PROCESSES, *NOTIFICATIONS, sandbox.sandbox, demo.demo):
     app.command()(command)
-send.add_to(app)
-show.add_to(app)
-explain.add_to(app)
-cancel.add_to(app)
 for group in (devices, keys, catalog, toggle, providers, alarms, progress, suppressions, outbox):
     app.add_typer(group.app)
-for command in (sandbox.sandbox, demo.demo):
-    app.command()(command)
 
 
 def _show_version(wanted: bool) -> None:

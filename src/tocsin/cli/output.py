@@ -1,6 +1,6 @@
 """What the command line prints: text for people, JSON for programs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, NoReturn, TypeVar
 
@@ -41,17 +41,30 @@ def print_rows(
     as_json: bool,
     *,
     empty: str,
-    columns: Sequence[str],
-    cells: Callable[[Row], Sequence[str]],
+    cells: Callable[[Row], Mapping[str, object]],
 ) -> None:
-    """Print rows as JSON or as a table; without rows, print the line `empty`."""
+    """Print rows as JSON, or their cells by heading as a table; without rows, print the line `empty`.
+
+    The table is for eighty columns; its first column, which people copy, is never wrapped.
+    """
     if as_json or not rows:
         print_result(rows, as_json, empty)
         return
-    shown = table(*columns)
-    for row in rows:
-        shown.add_row(*cells(row))
+    lines = [cells(row) for row in rows]
+    first, *others = lines[0]
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    shown.add_column(first, no_wrap=True)
+    for heading in others:
+        shown.add_column(heading, overflow="fold")
+    for line in lines:
+        shown.add_row(*map(_cell, line.values()))
     console.print(shown, markup=False)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, datetime):
+        return moment(value)
+    return "-" if value in {None, ""} else str(value)
 
 
 def complain(message: str) -> None:
@@ -64,16 +77,6 @@ def fail(message: str, *, code: int = 1) -> NoReturn:
     """Print an error and exit."""
     complain(message)
     raise typer.Exit(code)
-
-
-def table(*columns: str) -> Table:
-    """Build a table for eighty columns; its first column, which people copy, is never wrapped."""
-    first, *others = columns
-    started = Table(box=None, pad_edge=False, header_style="bold")
-    started.add_column(first, no_wrap=True)
-    for column in others:
-        started.add_column(column, overflow="fold")
-    return started
 
 
 def moment(at: datetime | None) -> str:

@@ -7,8 +7,9 @@ import typer
 from rich.markup import escape
 
 from tocsin.cli.access import with_pool
-from tocsin.cli.notifications.intents import Producer, with_intent_options
+from tocsin.cli.notifications.intents import Producer, read_intent
 from tocsin.cli.notifications.timeline import print_steps
+from tocsin.cli.options import with_options_of
 from tocsin.cli.output import AsJson, console, moment, print_json
 from tocsin.compose import explainer, known_toggles, read_catalog
 from tocsin.domain.errors import FaultsError
@@ -22,12 +23,7 @@ from tocsin.wire.notifications import ExplainedRoute, Explanation
 COLOURS = {"sent": "green", "held": "yellow", "skipped": "yellow", "expired": "yellow"}
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("explain")(explain)
-
-
-@with_intent_options
+@with_options_of(read_intent)
 def explain(
     intent: Intent,
     producer: Producer = "cli",

@@ -1,9 +1,7 @@
 """The options of an intent, shared by every command that takes one."""
 
-import inspect
 import uuid
-from collections.abc import Callable
-from typing import Annotated, Any, Concatenate
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -64,21 +62,6 @@ def read_intent(
         return msgspec.convert(fields, Intent, strict=False)
     except msgspec.ValidationError as error:
         raise FaultsError("The intent is invalid:", [validation_fault(error, "intent")]) from error
-
-
-def with_intent_options(command: Callable[Concatenate[Intent, ...], None]) -> Callable[..., None]:
-    """Convert a command that takes an intent into one that takes the options of an intent."""
-    options = inspect.signature(read_intent).parameters
-    _, *own = inspect.signature(command).parameters.values()
-
-    def called(**given: Any) -> None:
-        intent = read_intent(**{name: given.pop(name) for name in options})
-        command(intent, **given)
-
-    called.__doc__ = command.__doc__
-    # Typer reads the arguments and options from the signature.
-    called.__dict__["__signature__"] = inspect.Signature([*options.values(), *own])
-    return called
 
 
 def _read_payload(text: str) -> dict[str, Any]:

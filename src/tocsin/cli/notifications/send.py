@@ -2,11 +2,10 @@
 
 from typing import assert_never
 
-import typer
-
 from tocsin.cli.access import with_pool
-from tocsin.cli.notifications.intents import Producer, with_intent_options
-from tocsin.cli.output import AsJson, complain, console, errors, print_json
+from tocsin.cli.notifications.intents import Producer, read_intent
+from tocsin.cli.options import with_options_of
+from tocsin.cli.output import AsJson, errors, fail, print_result
 from tocsin.compose import known_toggles, planner, providers_by_channel, read_catalog
 from tocsin.domain.errors import FaultsError
 from tocsin.domain.intent import Intent
@@ -17,17 +16,8 @@ from tocsin.settings import Settings
 from tocsin.store.pool import Pool
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("send")(send)
-
-
-@with_intent_options
-def send(
-    intent: Intent,
-    producer: Producer = "cli",
-    as_json: AsJson = False,
-) -> None:
+@with_options_of(read_intent)
+def send(intent: Intent, producer: Producer = "cli", as_json: AsJson = False) -> None:
     """Accept one notification directly into the database."""
     _report(with_pool(lambda settings, pool: _accept(settings, pool, producer, intent)), as_json)
 
@@ -46,19 +36,16 @@ async def _accept(settings: Settings, pool: Pool, producer: str, intent: Intent)
 
 def _report(answer: Answer, as_json: bool) -> None:
     match answer:
-        case Accepted(notification_id=notification_id):
-            status = "accepted"
-        case Duplicate(notification_id=notification_id):
-            status = "duplicate"
-        case Conflict(notification_id=notification_id):
-            complain(f"This key belongs to other content, accepted as {notification_id}.")
-            raise typer.Exit(1)
+        case Accepted(notification_id=accepted_as) | Duplicate(notification_id=accepted_as):
+            print_result(
+                {"notification_id": accepted_as, "status": answer.status},
+                as_json,
+                f"{answer.status} {accepted_as}",
+                f"See its deliveries: tocsin show {accepted_as}",
+            )
+        case Conflict(notification_id=accepted_as):
+            fail(f"This key belongs to other content, accepted as {accepted_as}.")
         case Invalid(errors=faults):
             raise FaultsError("The intent was refused:", faults)
         case _:
             assert_never(answer)
-    if as_json:
-        print_json({"notification_id": notification_id, "status": status})
-    else:
-        console.print(f"{status} {notification_id}")
-        console.print(f"See its deliveries: tocsin show {notification_id}")

@@ -80,15 +80,10 @@ def _events(shown: Notification) -> Iterator[Event]:
 
 def _print_delivery(delivery: Delivery) -> None:
     colour = COLOURS.get(State(delivery.state), "default")
-    console.print(
-        f"  [{colour}]{delivery.state}[/] {escape(delivery.route_id)}", _device(delivery), soft_wrap=True
-    )
+    device = f"device {delivery.device_id}" if delivery.device_id else ""
+    console.print(f"  [{colour}]{delivery.state}[/] {escape(delivery.route_id)}", device, soft_wrap=True)
     console.print(f"    {_explanation(delivery)}", markup=False, soft_wrap=True)
     print_steps(delivery.decisions, passed=False)
-
-
-def _device(delivery: Delivery) -> str:
-    return f"device {delivery.device_id}" if delivery.device_id else ""
 
 
 def _explanation(delivery: Delivery) -> str:

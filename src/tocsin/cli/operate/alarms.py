@@ -6,7 +6,7 @@ from uuid import UUID
 import typer
 
 from tocsin.cli.access import By, operator, with_connection
-from tocsin.cli.output import AsJson, fail, moment, print_result, print_rows
+from tocsin.cli.output import AsJson, fail, print_result, print_rows
 from tocsin.engine.clock import utc_now
 from tocsin.engine.health.provider_health import NEWEST, AlarmRecord, alarm_record
 from tocsin.store.health import provider_health as health
@@ -29,7 +29,6 @@ def list_alarms(
         [alarm_record(row) for row in rows],
         as_json,
         empty="There never was an alarm." if every else "No alarm stands.",
-        columns=("alarm", "provider", "last", "state"),
         cells=_cells,
     )
 
@@ -47,7 +46,7 @@ def clear(
     print_result(alarm_record(row), as_json, f"Cleared {row.code} of {row.provider}.")
 
 
-def _cells(alarm: AlarmRecord) -> tuple[str, ...]:
+def _cells(alarm: AlarmRecord) -> dict[str, object]:
     state = f"cleared by {alarm.cleared_by}" if alarm.cleared_at else "stands"
     name = f"{alarm.alarm_id}\n  {alarm.code}, {alarm.count} times"
-    return name, alarm.provider, moment(alarm.last_at), state
+    return {"alarm": name, "provider": alarm.provider, "last": alarm.last_at, "state": state}

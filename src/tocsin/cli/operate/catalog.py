@@ -40,7 +40,6 @@ def _print(folder: Path, report: Report) -> None:
         report.types,
         as_json=False,
         empty="No types.",
-        columns=("type", "category", "channels", "versions", "locales"),
         cells=_cells,
     )
     for fault in report.faults:
@@ -50,12 +49,12 @@ def _print(folder: Path, report: Report) -> None:
     console.print("[green]No faults.[/]" if not count else f"[red]{count} fault{'s' * (count != 1)}.[/]")
 
 
-def _cells(declared: TypeReport) -> tuple[str, ...]:
+def _cells(declared: TypeReport) -> dict[str, object]:
     locales = sorted({locale for found in declared.versions[0].locales.values() for locale in found})
-    return (
-        declared.name,
-        declared.category,
-        ", ".join(declared.channels),
-        ", ".join(f"v{version.version}" for version in declared.versions),
-        ", ".join(locales),
-    )
+    return {
+        "type": declared.name,
+        "category": declared.category,
+        "channels": ", ".join(declared.channels),
+        "versions": ", ".join(f"v{version.version}" for version in declared.versions),
+        "locales": ", ".join(locales),
+    }

@@ -6,7 +6,7 @@ import msgspec
 import typer
 
 from tocsin.cli.access import with_connection
-from tocsin.cli.output import AsJson, moment, print_json, print_rows
+from tocsin.cli.output import AsJson, print_json, print_rows
 from tocsin.domain.people.devices import short_hash
 from tocsin.store.people import devices
 from tocsin.store.people.devices import DeviceRow
@@ -29,14 +29,14 @@ def list_devices(
         rows,
         as_json,
         empty=f"User {user_id} has no {'' if retired else 'active '}devices.",
-        columns=("device", "by", "seen", "state"),
         cells=_cells,
     )
 
 
-def _cells(row: DeviceRow) -> tuple[str, ...]:
+def _cells(row: DeviceRow) -> dict[str, object]:
     name = f"{row.id}\n  token {short_hash(row.token_hash)}, {row.notification_count} sent"
-    return name, f"{row.provider}/{row.platform}", moment(row.last_seen_at), _state(row)
+    by = f"{row.provider}/{row.platform}"
+    return {"device": name, "by": by, "seen": row.last_seen_at, "state": _state(row)}
 
 
 def _as_fields(row: DeviceRow) -> dict[str, object]:

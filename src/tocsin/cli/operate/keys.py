@@ -3,16 +3,13 @@
 from typing import Annotated
 from uuid import UUID
 
-import msgspec
 import typer
 
 from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
 from tocsin.api.operator.admin import ProducerName
-from tocsin.cli.access import with_connection
+from tocsin.cli.access import checked, with_connection
 from tocsin.cli.output import AsJson, fail, moment, print_result, print_rows
-from tocsin.domain.errors import FaultsError
-from tocsin.domain.faults import Fault
 from tocsin.engine.clock import utc_now
 from tocsin.store import keys
 from tocsin.store.keys import KeyRow
@@ -27,13 +24,8 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Create a key and show it, this once."""
-    try:
-        msgspec.convert(producer, ProducerName)
-    except msgspec.ValidationError as error:
-        allowed = "letters, digits, dots, dashes and underscores"
-        message = f"{producer[:80]!r} is no name for a producer: {allowed}"
-        fault = Fault(field="PRODUCER", code="invalid", message=message)
-        raise FaultsError("The key cannot be created:", [fault]) from error
+    allowed = "letters, digits, dots, dashes and underscores"
+    producer = checked(producer, ProducerName, f"{producer[:80]!r} is no name for a producer: {allowed}.")
     made = with_connection(create_key, producer, role, utc_now())
     print_result(
         {"id": made.row.id, "producer": producer, "role": role, "key": made.secret},
@@ -50,7 +42,6 @@ def list_keys(as_json: AsJson = False) -> None:
         with_connection(keys.list_all),
         as_json,
         empty="There are no keys yet: tocsin keys create PRODUCER",
-        columns=("id", "producer", "role", "ends in", "state"),
         cells=_cells,
     )
 
@@ -67,6 +58,6 @@ def revoke(
     print_result(row, as_json, f"Revoked the key of {row.producer} that ends in {row.hint}.")
 
 
-def _cells(row: KeyRow) -> tuple[str, ...]:
+def _cells(row: KeyRow) -> dict[str, object]:
     state = f"revoked {moment(row.revoked_at)}" if row.revoked_at else "live"
-    return str(row.id), row.producer, row.role, row.hint, state
+    return {"id": row.id, "producer": row.producer, "role": row.role, "ends in": row.hint, "state": state}

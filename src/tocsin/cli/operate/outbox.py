@@ -1,17 +1,17 @@
 """`tocsin outbox`."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 
 import asyncpg
 import typer
 import uvloop
 
+from tocsin.cli.options import with_options_of
 from tocsin.cli.output import (
     AsJson,
     complain,
     fail,
-    moment,
     print_json,
     print_lines,
     print_result,
@@ -36,28 +36,45 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Name = Annotated[str | None, typer.Argument(metavar="NAME", help="An outbox of the settings.")]
-Url = Annotated[str | None, typer.Option(help="The application's database, postgresql://…")]
+WHICH = "Give --url, or the name of an outbox that is set as [outboxes.NAME]."
+
+Outboxes: TypeAlias = Mapping[str, OutboxSettings]
 SchemaName = Annotated[str, typer.Option(help="The schema that holds the outbox.")]
 TableName = Annotated[str, typer.Option("--table", help="The table that is the outbox.")]
 
 Result = TypeVar("Result")
 
 
-@app.command()
-def install(
-    name: Name = None,
-    url: Url = None,
+def chosen_outboxes(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="An outbox of the settings.")] = None,
+    url: Annotated[str | None, typer.Option(help="The application's database, postgresql://…")] = None,
     schema: SchemaName = outbox_install.SCHEMA,
     table_name: TableName = outbox_install.TABLE,
-    as_json: AsJson = False,
-) -> None:
+) -> Outboxes:
+    """Return the outbox at an address, the one of a name, or all that are set."""
+    if url is not None and name is not None:
+        fail("Give the name of an outbox or --url, not both.", code=2)
+    if url is not None:
+        return {f"{schema}.{table_name}": OutboxSettings(url=url, schema=schema, table=table_name)}
+    known = load_settings().outboxes
+    if name is not None and name not in known:
+        fail(f"No outbox {name} is set; those that are: {', '.join(known) or 'none'}.", code=2)
+    if not known:
+        fail(WHICH, code=2)
+    return known if name is None else {name: known[name]}
+
+
+@app.command()
+@with_options_of(chosen_outboxes)
+def install(outboxes: Outboxes, as_json: AsJson = False) -> None:
     """Create the table and the function tocsin_publish; running it again changes nothing."""
-    [(_, outbox)] = _chosen(name, url, schema, table_name, only_one=True).items()
+    if len(outboxes) > 1:
+        fail(WHICH, code=2)
+    [(name, outbox)] = outboxes.items()
     if outbox.envelope != "intent":
         fail(f"{name} is set up for an existing table; there is nothing to install.", code=2)
     try:
-        uvloop.run(_on(outbox, _install))
+        uvloop.run(_install(outbox))
     except (asyncpg.InsufficientPrivilegeError, asyncpg.InvalidSchemaNameError) as error:
         raise DatabaseError(
             f"The outbox cannot be installed: {error}. The role needs CREATE on schema {outbox.schema}; "
@@ -82,15 +99,10 @@ def sql(
 
 
 @app.command()
-def check(
-    name: Name = None,
-    url: Url = None,
-    schema: SchemaName = outbox_install.SCHEMA,
-    table_name: TableName = outbox_install.TABLE,
-    as_json: AsJson = False,
-) -> None:
+@with_options_of(chosen_outboxes)
+def check(outboxes: Outboxes, as_json: AsJson = False) -> None:
     """Check whether outboxes can be relayed: server, columns, rights, index, function."""
-    found = _on_each(_chosen(name, url, schema, table_name), _check)
+    found = _on_each(outboxes, _check)
     if as_json:
         print_json(found)
     else:
@@ -101,15 +113,10 @@ def check(
 
 
 @app.command()
-def status(
-    name: Name = None,
-    url: Url = None,
-    schema: SchemaName = outbox_install.SCHEMA,
-    table_name: TableName = outbox_install.TABLE,
-    as_json: AsJson = False,
-) -> None:
+@with_options_of(chosen_outboxes)
+def status(outboxes: Outboxes, as_json: AsJson = False) -> None:
     """Show how many rows wait in outboxes, since when, and how many were refused."""
-    found = _on_each(_chosen(name, url, schema, table_name), lambda outbox: _on(outbox, _count))
+    found = _on_each(outboxes, _status)
     if as_json:
         print_json(found)
         return
@@ -117,55 +124,31 @@ def status(
         list(found.items()),
         as_json,
         empty="No outbox is set.",
-        columns=("outbox", "waiting", "oldest", "refused", f"{ALARM_AFTER} times or more"),
         cells=_cells,
     )
 
 
-def _chosen(
-    name: str | None, url: str | None, schema: str, table_name: str, *, only_one: bool = False
-) -> Mapping[str, OutboxSettings]:
-    """Return the outbox at an address, the one of a name, or all that are set."""
-    if url is not None and name is not None:
-        fail("Give the name of an outbox or --url, not both.", code=2)
-    if url is not None:
-        return {f"{schema}.{table_name}": OutboxSettings(url=url, schema=schema, table=table_name)}
-    known = load_settings().outboxes
-    if name is not None and name not in known:
-        fail(f"No outbox {name} is set; those that are: {', '.join(known) or 'none'}.", code=2)
-    chosen = known if name is None else {name: known[name]}
-    if not chosen or (only_one and len(chosen) > 1):
-        fail("Give --url, or the name of an outbox that is set as [outboxes.NAME].", code=2)
-    return chosen
-
-
-def _on_each(
-    outboxes: Mapping[str, OutboxSettings], work: Callable[[OutboxSettings], Awaitable[Result]]
-) -> dict[str, Result]:
+def _on_each(outboxes: Outboxes, work: Callable[[OutboxSettings], Awaitable[Result]]) -> dict[str, Result]:
     async def body() -> dict[str, Result]:
         return {name: await work(outbox) for name, outbox in outboxes.items()}
 
     return uvloop.run(body())
 
 
-async def _on(
-    outbox: OutboxSettings, work: Callable[[asyncpg.Connection, OutboxSettings], Awaitable[Result]]
-) -> Result:
+async def _install(outbox: OutboxSettings) -> None:
     async with outbox_connection(outbox.url, PoolSettings()) as connection:
-        return await work(connection, outbox)
+        await outbox_install.install(connection, outbox.schema, outbox.table)
 
 
-async def _install(connection: asyncpg.Connection, outbox: OutboxSettings) -> None:
-    await outbox_install.install(connection, outbox.schema, outbox.table)
-
-
-async def _count(connection: asyncpg.Connection, outbox: OutboxSettings) -> Status:
-    return await outbox_rows.status(connection, await inspect(connection, outbox), ALARM_AFTER)
+async def _status(outbox: OutboxSettings) -> Status:
+    async with outbox_connection(outbox.url, PoolSettings()) as connection:
+        return await outbox_rows.status(connection, await inspect(connection, outbox), ALARM_AFTER)
 
 
 async def _check(outbox: OutboxSettings) -> Findings:
     try:
-        return await _on(outbox, outbox_check.check)
+        async with outbox_connection(outbox.url, PoolSettings()) as connection:
+            return await outbox_check.check(connection, outbox)
     except DatabaseError as error:
         return Findings(faults=[Fault(field="url", code="unreachable", message=str(error))], hints=[])
 
@@ -178,6 +161,7 @@ def _print(outbox: str, findings: Findings) -> None:
     print_lines(*(f"  {finding}" for finding in (*findings.faults, *findings.hints)))
 
 
-def _cells(counted: tuple[str, Status]) -> tuple[str, ...]:
+def _cells(counted: tuple[str, Status]) -> dict[str, object]:
     outbox, status = counted
-    return outbox, str(status.waiting), moment(status.oldest), str(status.failed), str(status.alarming)
+    refused = {"refused": status.failed, f"{ALARM_AFTER} times or more": status.alarming}
+    return {"outbox": outbox, "waiting": status.waiting, "oldest": status.oldest, **refused}

@@ -7,7 +7,7 @@ import msgspec
 import typer
 
 from tocsin.cli.access import with_connection
-from tocsin.cli.output import AsJson, fail, moment, print_lines, print_result, print_rows
+from tocsin.cli.output import AsJson, fail, print_lines, print_result, print_rows
 from tocsin.engine.clock import utc_now
 from tocsin.engine.periodic import progress as periodic_progress
 from tocsin.engine.periodic.progress import ProgressRecord, UnknownProducerError, WrongCheckpointError
@@ -31,7 +31,6 @@ def list_progress(context: typer.Context, as_json: AsJson = False) -> None:
         records,
         as_json,
         empty="No periodic producer is known yet: a worker registers them when it starts.",
-        columns=("producer", "state", "last success", "next run", "accepted"),
         cells=_cells,
     )
     if not as_json:
@@ -72,10 +71,14 @@ def _changed(change: Callable[..., Awaitable[ProgressRecord]], *args: Any) -> Pr
         fail(f"--to {error}", code=2)
 
 
-def _cells(record: ProgressRecord) -> tuple[str, ...]:
-    next_run = "now" if record.run_requested else moment(record.next_run_at)
-    accepted = str(record.accepted) if record.kind != "upkeep" else "-"
-    return record.name, record.state, moment(record.last_success_at), next_run, accepted
+def _cells(record: ProgressRecord) -> dict[str, object]:
+    return {
+        "producer": record.name,
+        "state": record.state,
+        "last success": record.last_success_at,
+        "next run": "now" if record.run_requested else record.next_run_at,
+        "accepted": record.accepted if record.kind != "upkeep" else None,
+    }
 
 
 def _remarks(record: ProgressRecord) -> Iterator[str]:

@@ -14,7 +14,6 @@ from tocsin.engine.clock import utc_now
 from tocsin.engine.health.provider_health import (
     CircuitHealth,
     ProviderHealth,
-    Rate,
     Waiting,
     not_in_use,
     providers_health,
@@ -40,7 +39,6 @@ def list_providers(context: typer.Context, as_json: AsJson = False) -> None:
         _health(),
         as_json,
         empty="No provider is set up. Name the credentials of one in the settings.",
-        columns=("provider", "channel", "state", "sent/s", "errors", "waiting", "alarm"),
         cells=_cells,
     )
 
@@ -90,22 +88,18 @@ def _check_in_use(name: str) -> None:
         fail(unknown)
 
 
-def _cells(provider: ProviderHealth) -> tuple[str, ...]:
-    return (
-        provider.name,
-        provider.channel,
-        provider.state,
-        _rate(provider.rate),
-        _errors(provider),
-        _waiting(provider.waiting),
-        ", ".join(alarm.code for alarm in provider.alarms) or "-",
-    )
-
-
-def _rate(rate: Rate) -> str:
-    return (
-        f"{rate.sent_per_second:g}" if rate.limit is None else f"{rate.sent_per_second:g} of {rate.limit:g}"
-    )
+def _cells(provider: ProviderHealth) -> dict[str, object]:
+    rate = provider.rate
+    limit = "" if rate.limit is None else f" of {rate.limit:g}"
+    return {
+        "provider": provider.name,
+        "channel": provider.channel,
+        "state": provider.state,
+        "sent/s": f"{rate.sent_per_second:g}{limit}",
+        "errors": _errors(provider),
+        "waiting": _waiting(provider.waiting),
+        "alarm": ", ".join(alarm.code for alarm in provider.alarms),
+    }
 
 
 def _errors(provider: ProviderHealth) -> str:

@@ -2,11 +2,10 @@
 
 from typing import Annotated
 
-import msgspec
 import typer
 
-from tocsin.cli.access import Reason, checked_note, with_connection
-from tocsin.cli.output import AsJson, fail, moment, print_result, print_rows
+from tocsin.cli.access import Reason, checked, checked_note, with_connection
+from tocsin.cli.output import AsJson, fail, print_result, print_rows
 from tocsin.domain.intent import EmailAddress
 from tocsin.engine.clock import utc_now
 from tocsin.store.people import suppressions
@@ -27,7 +26,6 @@ def list_suppressions(
         with_connection(suppressions.page, limit=limit),
         as_json,
         empty="No address is suppressed.",
-        columns=("address", "since", "reason", "detail"),
         cells=_cells,
     )
 
@@ -49,12 +47,9 @@ def remove(address: Address, as_json: AsJson = False) -> None:
     print_result({"address": wanted.lower()}, as_json, f"{wanted.lower()} is sent mail again.")
 
 
-def _cells(row: Suppression) -> tuple[str, ...]:
-    return row.address, moment(row.suppressed_at), row.reason, row.detail or "-"
+def _cells(row: Suppression) -> dict[str, object]:
+    return {"address": row.address, "since": row.suppressed_at, "reason": row.reason, "detail": row.detail}
 
 
 def _address(text: str) -> str:
-    try:
-        return msgspec.convert(text.strip(), EmailAddress)
-    except msgspec.ValidationError:
-        fail(f"{text!r} is not a mail address, such as ada@example.org.", code=2)
+    return checked(text, EmailAddress, f"{text!r} is not a mail address, such as ada@example.org.")

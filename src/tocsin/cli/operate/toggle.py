@@ -6,7 +6,7 @@ import msgspec
 import typer
 
 from tocsin.cli.access import By, Reason, checked_note, operator, with_connection
-from tocsin.cli.output import AsJson, errors, fail, moment, print_result, print_rows
+from tocsin.cli.output import AsJson, errors, fail, print_result, print_rows
 from tocsin.compose import read_catalog
 from tocsin.domain.errors import CatalogError
 from tocsin.domain.faults import Fault
@@ -34,7 +34,6 @@ def list_toggles(as_json: AsJson = False) -> None:
         with_connection(toggles.list_all),
         as_json,
         empty="Nothing was ever switched off: everything is on.",
-        columns=("toggle", "state", "since", "by", "reason"),
         cells=_toggle_cells,
     )
 
@@ -63,7 +62,6 @@ def history(
         with_connection(toggles.history, wanted, limit=limit),
         as_json,
         empty=f"{wanted} was never switched." if wanted else "Nothing was ever switched.",
-        columns=("at", "toggle", "change", "by", "reason"),
         cells=_change_cells,
     )
 
@@ -96,13 +94,15 @@ def _warnings(toggle: Toggle) -> list[str]:
     return [found] if found else []
 
 
-def _toggle_cells(row: ToggleRow) -> tuple[str, ...]:
-    return row.name, _state(row.enabled), moment(row.updated_at), row.updated_by, row.reason or "-"
+def _toggle_cells(row: ToggleRow) -> dict[str, object]:
+    changed = {"since": row.updated_at, "by": row.updated_by, "reason": row.reason}
+    return {"toggle": row.name, "state": _state(row.enabled), **changed}
 
 
-def _change_cells(change: ToggleChange) -> tuple[str, ...]:
+def _change_cells(change: ToggleChange) -> dict[str, object]:
     step = f"{_state(change.was_enabled)} to {_state(change.enabled)}"
-    return moment(change.changed_at), change.name, step, change.changed_by, change.reason or "-"
+    why = {"by": change.changed_by, "reason": change.reason}
+    return {"at": change.changed_at, "toggle": change.name, "change": step, **why}
 
 
 def _state(enabled: bool) -> str:
