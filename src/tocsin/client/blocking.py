@@ -98,7 +98,7 @@ class Tocsin(Blocking):
             transport or HttpTransport(address), CallOptions(checked_secret("api_key", api_key), policy)
         )
         self._address = address
-        self._queue = BlockingQueue(lambda buffer: self._run(buffer.drain()), queue_limits or QueueLimits())
+        self._queue = BlockingQueue(self._run, queue_limits or QueueLimits())
 
     send = _blocking(taking_fields(calls.send, Intent))
     send_many = _blocking(calls.send_many)

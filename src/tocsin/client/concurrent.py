@@ -102,7 +102,7 @@ class AsyncTocsin(Concurrent):
             transport or AsyncHttpTransport(address), CallOptions(checked_secret("api_key", api_key), policy)
         )
         self._address = address
-        self._queue = ConcurrentQueue(lambda buffer: self._run(buffer.drain()), queue_limits or QueueLimits())
+        self._queue = ConcurrentQueue(self._run, queue_limits or QueueLimits())
 
     send = _concurrent(taking_fields(calls.send, Intent))
     send_many = _concurrent(calls.send_many)

@@ -5,7 +5,7 @@ import os
 import threading
 from collections.abc import Callable
 
-from tocsin.client.errors import QueueFullError, UnavailableError
+from tocsin.client.exchange import Flow
 from tocsin.client.intents import Intent
 from tocsin.client.queue.buffer import Buffer, QueueLimits
 from tocsin.domain.errors import TocsinError
@@ -14,8 +14,8 @@ from tocsin.domain.errors import TocsinError
 class BlockingQueue:
     """Sends what is queued soon, in batches; a forked process starts with an empty queue."""
 
-    def __init__(self, send: Callable[[Buffer], None], limits: QueueLimits) -> None:
-        self._send = send
+    def __init__(self, run: Callable[[Flow[None]], None], limits: QueueLimits) -> None:
+        self._run = run
         self._limits = limits
         self._begin()
 
@@ -32,10 +32,7 @@ class BlockingQueue:
         if self._closing.is_set():
             raise RuntimeError("this client is closed; make another")
         if self._buffer.is_full:
-            try:
-                self._drain()
-            except UnavailableError as error:
-                raise QueueFullError(self._limits.bound) from error
+            self._send(self._buffer.make_room())
         self._buffer.add(intent)
         self._start()
         self._queued.set()
@@ -45,8 +42,7 @@ class BlockingQueue:
     def flush(self) -> None:
         """Send what is queued, in the caller's thread."""
         self._after_fork()
-        self._drain()
-        self._buffer.raise_refused()
+        self._send(self._buffer.flush())
 
     def close(self) -> None:
         """Send what is queued and stop; raise with what cannot be sent."""
@@ -58,11 +54,7 @@ class BlockingQueue:
             self._thread.join()
             atexit.unregister(self.close)
             self._thread = None
-        try:
-            self._drain()
-        except TocsinError as error:
-            self._buffer.raise_unsent(error)
-        self._buffer.raise_refused()
+        self._send(self._buffer.finish())
 
     def _after_fork(self) -> None:
         if self._pid != os.getpid():
@@ -85,12 +77,12 @@ class BlockingQueue:
             if self._closing.is_set():
                 return
             try:
-                self._drain()
+                self._send(self._buffer.drain())
             except TocsinError:
                 # It stays queued; flush, close, or a put into the full queue raises the failure.
                 self._closing.wait(self._limits.trouble_seconds)
                 self._queued.set()
 
-    def _drain(self) -> None:
+    def _send(self, flow: Flow[None]) -> None:
         with self._sending:
-            self._send(self._buffer)
+            self._run(flow)

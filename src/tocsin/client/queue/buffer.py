@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tocsin.client.calls import Prepared, prepare, send_prepared
-from tocsin.client.errors import UnsentError
+from tocsin.client.errors import QueueFullError, UnavailableError, UnsentError
 from tocsin.client.exchange import Flow
 from tocsin.client.intents import Intent, Refusal
 from tocsin.domain.errors import TocsinError
@@ -62,19 +62,36 @@ class Buffer:
                 self._being_sent = 0
             self._note(batch, answers)
 
-    def raise_refused(self) -> None:
-        """Raise what was refused since the last time."""
-        refused = tuple(self._refused)
-        self._refused.clear()
-        if refused:
+    def make_room(self) -> Flow[None]:
+        """Send what is queued, so that more can be; raise that the queue is full if it cannot be sent."""
+        try:
+            yield from self.drain()
+        except UnavailableError as error:
+            raise QueueFullError(self._bound) from error
+
+    def flush(self) -> Flow[None]:
+        """Send what is queued; raise what was refused since the last time."""
+        yield from self.drain()
+        self._raise_refused()
+
+    def finish(self) -> Flow[None]:
+        """Send what is queued; if it cannot be sent, remove everything that was not accepted and raise it."""
+        try:
+            yield from self.drain()
+        except TocsinError as error:
+            unsent = [each.intent for each in self._waiting]
+            self._waiting.clear()
+            raise UnsentError(self._take_refused(), unsent) from error
+        self._raise_refused()
+
+    def _raise_refused(self) -> None:
+        if refused := self._take_refused():
             raise UnsentError(refused)
 
-    def raise_unsent(self, cause: TocsinError) -> None:
-        """Remove everything that was not accepted and raise it."""
-        unsent, refused = [each.intent for each in self._waiting], tuple(self._refused)
-        self._waiting.clear()
+    def _take_refused(self) -> tuple[Refusal, ...]:
+        refused = tuple(self._refused)
         self._refused.clear()
-        raise UnsentError(refused, unsent) from cause
+        return refused
 
     def _note(self, batch: Sequence[Prepared], answers: Sequence[Answer]) -> None:
         for each, answer in zip(batch, answers, strict=True):

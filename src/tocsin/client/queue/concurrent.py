@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from tocsin.client.errors import QueueFullError, UnavailableError
+from tocsin.client.exchange import Flow
 from tocsin.client.intents import Intent
 from tocsin.client.queue.buffer import Buffer, QueueLimits
 from tocsin.domain.errors import TocsinError
@@ -12,8 +12,8 @@ from tocsin.domain.errors import TocsinError
 class ConcurrentQueue:
     """Sends what is queued soon, in batches."""
 
-    def __init__(self, send: Callable[[Buffer], Awaitable[None]], limits: QueueLimits) -> None:
-        self._send = send
+    def __init__(self, run: Callable[[Flow[None]], Awaitable[None]], limits: QueueLimits) -> None:
+        self._run = run
         self._limits = limits
         self._buffer = Buffer(limits.bound)
         self._sending = asyncio.Lock()
@@ -25,10 +25,7 @@ class ConcurrentQueue:
         if self._closing.is_set():
             raise RuntimeError("this client is closed; make another")
         if self._buffer.is_full:
-            try:
-                await self._drain()
-            except UnavailableError as error:
-                raise QueueFullError(self._limits.bound) from error
+            await self._send(self._buffer.make_room())
         self._buffer.add(intent)
         self._task = self._task or asyncio.create_task(self._serve(), name="tocsin-queue")
         self._queued.set()
@@ -37,8 +34,7 @@ class ConcurrentQueue:
 
     async def flush(self) -> None:
         """Send what is queued."""
-        await self._drain()
-        self._buffer.raise_refused()
+        await self._send(self._buffer.flush())
 
     async def close(self) -> None:
         """Send what is queued and stop; raise with what cannot be sent."""
@@ -48,11 +44,7 @@ class ConcurrentQueue:
         if self._task:
             await self._task
             self._task = None
-        try:
-            await self._drain()
-        except TocsinError as error:
-            self._buffer.raise_unsent(error)
-        self._buffer.raise_refused()
+        await self._send(self._buffer.finish())
 
     async def _serve(self) -> None:
         while not self._closing.is_set():
@@ -63,15 +55,15 @@ class ConcurrentQueue:
             if self._closing.is_set():
                 return
             try:
-                await self._drain()
+                await self._send(self._buffer.drain())
             except TocsinError:
                 # It stays queued; flush, close, or a put into the full queue raises the failure.
                 await _within(self._closing, self._limits.trouble_seconds)
                 self._queued.set()
 
-    async def _drain(self) -> None:
+    async def _send(self, flow: Flow[None]) -> None:
         async with self._sending:
-            await self._send(self._buffer)
+            await self._run(flow)
 
 
 async def _within(event: asyncio.Event, seconds: float) -> None:
