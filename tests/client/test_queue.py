@@ -26,7 +26,7 @@ class Line:
 
     def send(self, request: Request) -> Reply | NoReply:
         self.paths.append(request.call.path)
-        outcome = NoReply("it is cut") if self.is_cut else self.recording.reply(request)
+        outcome = NoReply("it is cut") if self.is_cut else self.recording.send(request)
         self.reached.set()
         return outcome
 

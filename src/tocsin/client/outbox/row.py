@@ -4,14 +4,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, Required, TypedDict
 
-import msgspec
-
-from tocsin.client.intents import AUDIENCES
+from tocsin.client.intents import encode_fields
 
 FUNCTION = "tocsin_publish"
-
-_NOT_OF_THE_INTENT = frozenset({*AUDIENCES, "aggregate", "aggregate_id", "function"})
-_encoder = msgspec.json.Encoder()
+ROW_FIELDS = frozenset({"aggregate", "aggregate_id", "function"})
 
 
 class Particulars(TypedDict, total=False):
@@ -52,12 +48,9 @@ class PublishCall(NamedTuple):
 
 def publish_call(type_name: str, given: Particulars) -> PublishCall:
     """Build the call that publishes an intent."""
-    fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    audience = {name: fields[name] for name in AUDIENCES if name in fields}
-    intent = {name: value for name, value in fields.items() if name not in _NOT_OF_THE_INTENT}
     return PublishCall(
         function=".".join(map(_quoted, given.get("function", FUNCTION).split("."))),
-        intent=_encoder.encode({"type": type_name, "audience": audience, **intent}).decode(),
+        intent=encode_fields({"type": type_name, **given}, besides=ROW_FIELDS).decode(),
         aggregate=given.get("aggregate"),
         aggregate_id=given.get("aggregate_id"),
     )

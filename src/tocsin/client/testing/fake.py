@@ -4,7 +4,7 @@ from typing import Any
 
 from tocsin.client.blocking import Tocsin
 from tocsin.client.concurrent import AsyncTocsin
-from tocsin.client.testing.recording import AsyncRecordingTransport, Recorded, Recording, RecordingTransport
+from tocsin.client.testing.recording import AsyncRecording, Recorded, Recording
 from tocsin.domain.faults import Fault
 
 _NOWHERE = "http://tocsin.invalid"
@@ -15,7 +15,7 @@ class FakeTocsin(Tocsin):
 
     def __init__(self) -> None:
         self._recording = Recording()
-        super().__init__(_NOWHERE, "fake", retries=0, transport=RecordingTransport(self._recording))
+        super().__init__(_NOWHERE, "fake", retries=0, transport=self._recording)
 
     @property
     def sent(self) -> list[Recorded]:
@@ -26,17 +26,13 @@ class FakeTocsin(Tocsin):
         """Return the one notification with these fields; fail the test if there is none or several."""
         found = self._with(fields)
         if len(found) != 1:
-            raise AssertionError(
-                f"{len(found)} notifications have {_listed(fields)}, not one; {self._summary()}"
-            )
+            raise self._unexpected(len(found), fields, "one")
         return found[0]
 
     def none(self, **fields: Any) -> None:
         """Fail the test if a notification with these fields was sent."""
         if found := self._with(fields):
-            raise AssertionError(
-                f"{len(found)} notifications have {_listed(fields)}, not none; {self._summary()}"
-            )
+            raise self._unexpected(len(found), fields, "none")
 
     def clear(self) -> None:
         """Delete everything recorded."""
@@ -52,17 +48,15 @@ class FakeTocsin(Tocsin):
 
     def asynchronous(self) -> AsyncTocsin:
         """Return a client for event loops with the same recording."""
-        return AsyncTocsin(_NOWHERE, "fake", retries=0, transport=AsyncRecordingTransport(self._recording))
+        return AsyncTocsin(_NOWHERE, "fake", retries=0, transport=AsyncRecording(self._recording))
 
     def _with(self, fields: dict[str, Any]) -> list[Recorded]:
         return [
             each for each in self.sent if all(getattr(each, name) == value for name, value in fields.items())
         ]
 
-    def _summary(self) -> str:
+    def _unexpected(self, count: int, fields: dict[str, Any], wanted: str) -> AssertionError:
+        named = " and ".join(f"{name}={value!r}" for name, value in fields.items()) or "any fields"
         lines = [f"  {each.type} to {each.audience}: {each.payload}" for each in self.sent]
-        return "\n".join(["sent were:", *lines]) if lines else "nothing was sent"
-
-
-def _listed(fields: dict[str, Any]) -> str:
-    return " and ".join(f"{name}={value!r}" for name, value in fields.items()) or "any fields"
+        sent = "\n".join(["sent were:", *lines]) if lines else "nothing was sent"
+        return AssertionError(f"{count} notifications have {named}, not {wanted}; {sent}")

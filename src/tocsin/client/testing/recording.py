@@ -51,7 +51,7 @@ class _Batch(msgspec.Struct, frozen=True):
 
 
 class Recording:
-    """The recorded calls and notifications; the next ones can be refused or left without a reply."""
+    """A transport that records calls; the next ones can be refused or left without a reply."""
 
     def __init__(self) -> None:
         self.clear()
@@ -70,7 +70,10 @@ class Recording:
         """Every notification accepted so far, in order."""
         return list(self._by_key.values())
 
-    def reply(self, request: Request) -> Reply | NoReply:
+    def close(self) -> None:
+        """Do nothing: there is no connection."""
+
+    def send(self, request: Request) -> Reply | NoReply:
         """Record a call and answer it."""
         if self.lost_replies:
             self.lost_replies -= 1
@@ -94,12 +97,12 @@ class Recording:
                 return _explained(body)
             case ["POST", "cancel"]:
                 key = msgspec.json.decode(body, type=CancelByKey).idempotency_key
-                return self._cancel(self._by_key.get(key))
+                return self._change(self._by_key.get(key), Cancelled, cancelled=True)
             case ["POST", notification_id, "cancel"]:
-                return self._cancel(self._find(notification_id))
+                return self._change(self._find(notification_id), Cancelled, cancelled=True)
             case ["POST", notification_id, "reschedule"]:
                 send_at = msgspec.json.decode(body, type=Reschedule).send_at
-                return self._reschedule(self._find(notification_id), send_at)
+                return self._change(self._find(notification_id), Rescheduled, send_at=send_at)
             case _:
                 return _found(_shown(self._find(parts[-1])))
 
@@ -122,42 +125,23 @@ class Recording:
         found = (each for each in self.notifications if str(each.notification_id) == notification_id)
         return next(found, None)
 
-    def _cancel(self, found: Recorded | None) -> Reply:
+    def _change(self, found: Recorded | None, answer: type[Cancelled | Rescheduled], **changes: Any) -> Reply:
+        """Change a notification; the answer counts its one delivery unless it was cancelled before."""
         if found is None:
             return _NOT_FOUND
-        self._by_key[found.idempotency_key] = msgspec.structs.replace(found, cancelled=True)
-        return _found(Cancelled(found.notification_id, 0 if found.cancelled else 1))
-
-    def _reschedule(self, found: Recorded | None, send_at: datetime) -> Reply:
-        if found is None:
-            return _NOT_FOUND
-        self._by_key[found.idempotency_key] = msgspec.structs.replace(found, send_at=send_at)
-        return _found(Rescheduled(found.notification_id, 1))
+        self._by_key[found.idempotency_key] = msgspec.structs.replace(found, **changes)
+        return _found(answer(found.notification_id, 0 if found.cancelled else 1))
 
 
-class RecordingTransport:
-    """Answers from a recording."""
-
-    def __init__(self, recording: Recording) -> None:
-        self._recording = recording
-
-    def send(self, request: Request) -> Reply | NoReply:
-        """Record a request and answer it."""
-        return self._recording.reply(request)
-
-    def close(self) -> None:
-        """Do nothing: there is no connection."""
-
-
-class AsyncRecordingTransport:
-    """Answers from a recording, in an event loop."""
+class AsyncRecording:
+    """A transport for event loops that answers from a recording."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
 
     async def send(self, request: Request) -> Reply | NoReply:
         """Record a request and answer it."""
-        return self._recording.reply(request)
+        return self._recording.send(request)
 
     async def close(self) -> None:
         """Do nothing: there is no connection."""

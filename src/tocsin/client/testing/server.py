@@ -18,7 +18,6 @@ from pyreqwest.client import SyncClientBuilder
 
 from tocsin.client.blocking import Person, Tocsin
 from tocsin.client.concurrent import AsyncTocsin
-from tocsin.client.testing.started import Started
 from tocsin.domain.errors import TocsinError
 
 LONGEST_STOP = 30.0
@@ -71,14 +70,13 @@ class Phone(msgspec.Struct, frozen=True):
         return found
 
 
-class RunningTocsin:
+class RunningTocsin(msgspec.Struct, frozen=True, kw_only=True):
     """A running server: its address, an API key, people with virtual phones, and received messages."""
 
-    def __init__(self, started: Started) -> None:
-        self.base_url = started.base_url
-        self.api_key = started.api_key
-        self.sandbox_url = started.sandbox_url
-        self._jwt_secret = started.jwt_secret
+    base_url: str
+    api_key: str
+    sandbox_url: str
+    jwt_secret: str
 
     def __repr__(self) -> str:
         """Show the address without the key."""
@@ -97,7 +95,7 @@ class RunningTocsin:
         import jwt  # noqa: PLC0415 - it comes with the server, which the plug-in may be without
 
         claims = {"sub": user_id, "exp": int(time.time() + seconds)}
-        return jwt.encode(claims, self._jwt_secret, "HS256")
+        return jwt.encode(claims, self.jwt_secret, "HS256")
 
     def person(self, user_id: str, client: Tocsin) -> Person:
         """Return a client that calls as a person."""
@@ -144,7 +142,7 @@ def running(catalog: Path | None = None) -> Iterator[RunningTocsin]:
                 raise ServerStartError(
                     f"The server for the tests ended before it was ready. Its log:\n{log.read_text()[-4000:]}"
                 )
-            yield RunningTocsin(msgspec.json.decode(line, type=Started))
+            yield msgspec.json.decode(line, type=RunningTocsin)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

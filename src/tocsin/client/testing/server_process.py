@@ -15,7 +15,7 @@ from tocsin.api.auth.roles import Role
 from tocsin.api.server import serve_api
 from tocsin.cli.run.process import run_until_stopped
 from tocsin.cli.run.stand_ins import settings_for
-from tocsin.client.testing.started import Started
+from tocsin.client.testing.server import RunningTocsin
 from tocsin.compose import migrated_pool, open_api, run_worker
 from tocsin.engine.clock import utc_now
 from tocsin.logs import configure_logs
@@ -56,7 +56,9 @@ async def _run(settings: Settings, url: str, stop: asyncio.Event, sandbox_url: s
         key = (await create_key(connection, "tests", Role.ADMIN, utc_now())).secret
 
     def announce(base_url: str) -> None:
-        started = Started(base_url=base_url, api_key=key, jwt_secret=jwt_secret, sandbox_url=sandbox_url)
+        started = RunningTocsin(
+            base_url=base_url, api_key=key, sandbox_url=sandbox_url, jwt_secret=jwt_secret
+        )
         sys.stdout.buffer.write(msgspec.json.encode(started) + b"\n")
         sys.stdout.flush()
 
