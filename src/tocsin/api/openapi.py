@@ -77,18 +77,9 @@ def _raw_schema(type_: Any) -> dict[str, Any]:
     raise NotImplementedError(f"There is no schema for {type_!r}.")
 
 
-def _with_ecma_patterns(schema: Any) -> Any:
-    """Convert the end of patterns to the regular expressions of JSON Schema."""
-    if isinstance(schema, dict):
-        return {
-            name: inner.replace(r"\Z", "$")
-            if name == "pattern" and isinstance(inner, str)
-            else _with_ecma_patterns(inner)
-            for name, inner in schema.items()
-        }
-    if isinstance(schema, list):
-        return [_with_ecma_patterns(inner) for inner in schema]
-    return schema
+def _with_ecma_patterns(schemas: dict[str, Any]) -> Any:
+    r"""Convert `\Z`, the end of a pattern, to the `$` of JSON Schema's regular expressions."""
+    return msgspec.json.decode(msgspec.json.encode(schemas).replace(rb"\\Z", b"$"))
 
 
 def _described(operation: Operation, path: str, schema_of: dict[Any, Any]) -> dict[str, Any]:

@@ -58,29 +58,6 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     hint: str | None
 
 
-class Notification(msgspec.Struct, frozen=True, kw_only=True):
-    """A notification with its deliveries; `truncated` if it has more than are listed."""
-
-    notification_id: UUID
-    producer: str
-    idempotency_key: str
-    type: str
-    version: int
-    audience: dict[str, Any]
-    payload: dict[str, Any]
-    collapse_key: str | None
-    request_id: str | None
-    trace_id: str | None
-    occurred_at: datetime | None
-    send_at: datetime | None
-    send_at_local: datetime | None
-    expires_at: datetime | None
-    accepted_at: datetime
-    cancelled_at: datetime | None
-    deliveries: list[Delivery]
-    truncated: bool
-
-
 class NotificationSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A notification in a list."""
 
@@ -94,6 +71,19 @@ class NotificationSummary(msgspec.Struct, frozen=True, kw_only=True):
     send_at: datetime | None
     expires_at: datetime | None
     accepted_at: datetime
+
+
+class Notification(NotificationSummary, frozen=True, kw_only=True):
+    """A notification with its deliveries; `truncated` if it has more than are listed."""
+
+    audience: dict[str, Any]
+    payload: dict[str, Any]
+    collapse_key: str | None
+    occurred_at: datetime | None
+    send_at_local: datetime | None
+    cancelled_at: datetime | None
+    deliveries: list[Delivery]
+    truncated: bool
 
 
 class NotificationPage(msgspec.Struct, frozen=True):

@@ -33,11 +33,6 @@ _LOWEST_SERVER_ERROR = 500
 _HUNG_UP = "client disconnected prematurely"
 
 
-def answer_problem(_: Request[Any, Any, Any], error: ProblemError) -> Response[bytes]:
-    """Respond with the problem that a handler raised."""
-    return problem_response(error)
-
-
 def answer_http(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
     """Respond to what the framework refuses: unknown paths, wrong methods, large bodies."""
     if error.detail == _HUNG_UP:
@@ -65,17 +60,15 @@ def answer_failure(request: Request[Any, Any, Any], error: Exception) -> Respons
 
 
 FAILURES: dict[int | type[Exception], Any] = {
-    ProblemError: answer_problem,
+    ProblemError: lambda _, error: problem_response(error),
     HTTPException: answer_http,
     asyncpg.PostgresConnectionError: answer_unavailable,
     asyncpg.InterfaceError: answer_unavailable,
-    asyncpg.CannotConnectNowError: answer_unavailable,
-    asyncpg.AdminShutdownError: answer_unavailable,
-    asyncpg.CrashShutdownError: answer_unavailable,
+    # Shut down, started up, or a statement cancelled.
+    asyncpg.OperatorInterventionError: answer_unavailable,
     asyncpg.TooManyConnectionsError: answer_unavailable,
-    asyncpg.QueryCanceledError: answer_unavailable,
     asyncpg.InternalClientError: answer_unavailable,
+    # A timeout is one of these.
     OSError: answer_unavailable,
-    TimeoutError: answer_unavailable,
     Exception: answer_failure,
 }

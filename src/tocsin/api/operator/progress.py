@@ -29,8 +29,7 @@ class ProgressList(msgspec.Struct, frozen=True):
 @routes("GET /v1/admin/progress", "Show how far the periodic producers are", Right.SEE_TOGGLES)
 async def list_progress(request: ApiRequest) -> ProgressList:
     """List state, checkpoint, times and counts of each."""
-    async with request.pool.acquire() as connection:
-        return ProgressList(await periodic_progress.list_records(connection, request.now()))
+    return ProgressList(await periodic_progress.list_records(request.pool, request.now()))
 
 
 @routes(
@@ -42,11 +41,10 @@ async def list_progress(request: ApiRequest) -> ProgressList:
 )
 async def run_producer(request: ApiRequest, name: str) -> ProgressRecord:
     """Request a run by a worker; the schedule does not change."""
-    async with request.pool.acquire() as connection:
-        try:
-            return await periodic_progress.request_run(connection, name, request.now())
-        except UnknownProducerError as error:
-            raise ProblemError(NOT_FOUND, str(error)) from error
+    try:
+        return await periodic_progress.request_run(request.pool, name, request.now())
+    except UnknownProducerError as error:
+        raise ProblemError(NOT_FOUND, str(error)) from error
 
 
 @routes(
@@ -58,10 +56,9 @@ async def run_producer(request: ApiRequest, name: str) -> ProgressRecord:
 )
 async def rewind_producer(request: ApiRequest, name: str, body: Rewind) -> ProgressRecord:
     """Set the checkpoint from which the next run continues."""
-    async with request.pool.acquire() as connection:
-        try:
-            return await periodic_progress.rewind(connection, name, body.to, request.now())
-        except UnknownProducerError as error:
-            raise ProblemError(NOT_FOUND, str(error)) from error
-        except WrongCheckpointError as error:
-            raise fault_problem("to", "invalid", str(error)) from error
+    try:
+        return await periodic_progress.rewind(request.pool, name, body.to, request.now())
+    except UnknownProducerError as error:
+        raise ProblemError(NOT_FOUND, str(error)) from error
+    except WrongCheckpointError as error:
+        raise fault_problem("to", "invalid", str(error)) from error
