@@ -8,15 +8,7 @@ import typer
 import uvloop
 
 from tocsin.cli.options import with_options_of
-from tocsin.cli.output import (
-    AsJson,
-    complain,
-    fail,
-    print_json,
-    print_lines,
-    print_result,
-    print_rows,
-)
+from tocsin.cli.output import AsJson, complain, fail, print_json, print_lines, print_result, print_rows
 from tocsin.domain.errors import DatabaseError
 from tocsin.domain.faults import Fault
 from tocsin.ingress.outbox import check as outbox_check
