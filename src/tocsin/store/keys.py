@@ -7,6 +7,7 @@ from uuid import UUID
 import msgspec
 
 from tocsin.store.pool import Connection
+from tocsin.store.rows import fetch_all, fetch_one
 
 LONGEST_LIST = 1_000
 
@@ -62,19 +63,17 @@ async def create(connection: Connection, key: KeyRow, key_hash: bytes) -> None:
 
 async def find_live(connection: Connection, key_hash: bytes) -> KeyRow | None:
     """Return the key with this digest, unless it was revoked."""
-    row = await connection.fetchrow(LIVE, key_hash)
-    return KeyRow(**row) if row else None
+    return await fetch_one(connection, KeyRow, LIVE, key_hash)
 
 
 async def list_all(connection: Connection) -> list[KeyRow]:
     """List the keys, newest first, including revoked ones."""
-    return [KeyRow(**row) for row in await connection.fetch(LIST, LONGEST_LIST)]
+    return await fetch_all(connection, KeyRow, LIST, LONGEST_LIST)
 
 
 async def revoke(connection: Connection, key_id: UUID, now: datetime) -> KeyRow | None:
     """Revoke a key; one that was revoked before keeps its time."""
-    row = await connection.fetchrow(REVOKE, key_id, now)
-    return KeyRow(**row) if row else None
+    return await fetch_one(connection, KeyRow, REVOKE, key_id, now)
 
 
 async def touch(connection: Connection, key_ids: Sequence[UUID], now: datetime) -> None:

@@ -10,19 +10,15 @@ import msgspec
 from tocsin.domain.ids import NotificationId
 from tocsin.domain.plan import PlannedDelivery
 from tocsin.store.pool import Connection
+from tocsin.store.rows import transpose
 
 
-class NewNotification(msgspec.Struct, frozen=True, kw_only=True):
-    """A checked intent with its planned deliveries."""
-
+class _Notification(msgspec.Struct, frozen=True, kw_only=True):
     id: NotificationId
     producer: str
     idempotency_key: str
-    fingerprint: bytes
     type: str
     version: int
-    audience: bytes
-    payload: bytes
     collapse_key: str | None
     request_id: str | None
     trace_id: str | None
@@ -31,27 +27,22 @@ class NewNotification(msgspec.Struct, frozen=True, kw_only=True):
     send_at_local: datetime | None
     expires_at: datetime | None
     accepted_at: datetime
+
+
+class NewNotification(_Notification, frozen=True, kw_only=True):
+    """A checked intent with its planned deliveries."""
+
+    fingerprint: bytes
+    audience: bytes
+    payload: bytes
     deliveries: Sequence[PlannedDelivery]
 
 
-class NotificationRow(msgspec.Struct, frozen=True, kw_only=True):
+class NotificationRow(_Notification, frozen=True, kw_only=True):
     """A notification as it is stored."""
 
-    id: UUID
-    producer: str
-    idempotency_key: str
-    type: str
-    version: int
     audience: msgspec.Raw
     payload: msgspec.Raw
-    collapse_key: str | None
-    request_id: str | None
-    trace_id: str | None
-    occurred_at: datetime | None
-    send_at: datetime | None
-    send_at_local: datetime | None
-    expires_at: datetime | None
-    accepted_at: datetime
     cancelled_at: datetime | None
 
 
@@ -61,14 +52,14 @@ class NotificationRow(msgspec.Struct, frozen=True, kw_only=True):
 ACCEPT = """
 with accepted as (
     insert into notifications (
-        id, producer, idempotency_key, fingerprint, type, version, audience, payload, collapse_key,
-        request_id, trace_id, occurred_at, send_at, send_at_local, expires_at, accepted_at
+        id, producer, idempotency_key, type, version, collapse_key, request_id, trace_id, occurred_at,
+        send_at, send_at_local, expires_at, accepted_at, fingerprint, audience, payload
     )
     select *
     from unnest(
-        $1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::integer[], $7::jsonb[], $8::jsonb[],
-        $9::text[], $10::text[], $11::text[], $12::timestamptz[], $13::timestamptz[], $14::timestamp[],
-        $15::timestamptz[], $16::timestamptz[]
+        $1::uuid[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::text[], $7::text[], $8::text[],
+        $9::timestamptz[], $10::timestamptz[], $11::timestamp[], $12::timestamptz[], $13::timestamptz[],
+        $14::bytea[], $15::jsonb[], $16::jsonb[]
     )
     on conflict (producer, idempotency_key) do nothing
     returning id
@@ -131,39 +122,9 @@ from accepted
 left join woken on true
 """
 
-_NOTIFICATION_COLUMNS = (
-    "id",
-    "producer",
-    "idempotency_key",
-    "fingerprint",
-    "type",
-    "version",
-    "audience",
-    "payload",
-    "collapse_key",
-    "request_id",
-    "trace_id",
-    "occurred_at",
-    "send_at",
-    "send_at_local",
-    "expires_at",
-    "accepted_at",
-)
-_JSON = slice(_NOTIFICATION_COLUMNS.index("audience"), _NOTIFICATION_COLUMNS.index("payload") + 1)
-_DELIVERY_COLUMNS = (
-    "id",
-    "channel",
-    "user_id",
-    "address",
-    "lane",
-    "state",
-    "reason",
-    "due_at",
-    "held_by",
-    "ordering_key",
-    "collapse_key",
-    "fallback_for",
-)
+# In the order of the parameters of ACCEPT.
+_NOTIFICATION_COLUMNS = [name for name in NewNotification.__struct_fields__ if name != "deliveries"]
+_DELIVERY_COLUMNS = [name for name in PlannedDelivery.__struct_fields__ if name != "digest_key"]
 
 EXISTING = """
 select given.position, holder.id, holder.fingerprint
@@ -177,23 +138,21 @@ cross join lateral (
 ) as holder
 """
 
+_COLUMNS = ", ".join(NotificationRow.__struct_fields__)
+
 GET = """
-select
-    id, producer, idempotency_key, type, version, audience, payload, collapse_key, request_id, trace_id,
-    occurred_at, send_at, send_at_local, expires_at, accepted_at, cancelled_at
+select {columns}
 from notifications
 where id = $1
-"""
+""".replace("{columns}", _COLUMNS)
 
 LIST_RECENT = """
-select
-    id, producer, idempotency_key, type, version, audience, payload, collapse_key, request_id, trace_id,
-    occurred_at, send_at, send_at_local, expires_at, accepted_at, cancelled_at
+select {columns}
 from notifications
 where id < $1
 order by id desc
 limit $2
-"""
+""".replace("{columns}", _COLUMNS)
 
 
 async def accept(
@@ -203,12 +162,12 @@ async def accept(
     now: datetime,
 ) -> set[UUID]:
     """Store the notifications whose keys are new, with their deliveries, and return their ids."""
-    columns: list[Any] = [[getattr(each, name) for each in notifications] for name in _NOTIFICATION_COLUMNS]
-    columns[_JSON] = [[text.decode() for text in column] for column in columns[_JSON]]
+    *columns, audiences, payloads = transpose(notifications, _NOTIFICATION_COLUMNS)
     planned = [delivery for notification in notifications for delivery in notification.deliveries]
     owners = [notification.id for notification in notifications for _ in notification.deliveries]
-    first, *others = [[getattr(each, name) for each in planned] for name in _DELIVERY_COLUMNS]
-    rows = await connection.fetch(ACCEPT, *columns, first, owners, *others, push_providers, now)
+    ids, *others = transpose(planned, _DELIVERY_COLUMNS)
+    json = [[text.decode() for text in column] for column in (audiences, payloads)]
+    rows = await connection.fetch(ACCEPT, *columns, *json, ids, owners, *others, push_providers, now)
     return {row["id"] for row in rows}
 
 

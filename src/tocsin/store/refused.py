@@ -7,6 +7,7 @@ from uuid import UUID
 import msgspec
 
 from tocsin.store.pool import Connection
+from tocsin.store.rows import fetch_all, transpose
 
 LONGEST_CONTENT = 16_384
 
@@ -45,10 +46,9 @@ limit $2
 
 async def record(connection: Connection, refused: Sequence[RefusedIntent]) -> None:
     """Store refused intents."""
-    columns = [[getattr(intent, name) for intent in refused] for name in RefusedIntent.__struct_fields__]
-    await connection.execute(RECORD, *columns)
+    await connection.execute(RECORD, *transpose(refused, RefusedIntent.__struct_fields__))
 
 
 async def list_recent(connection: Connection, before: UUID, limit: int) -> list[RefusedIntent]:
     """List refused intents before an id, newest first."""
-    return [RefusedIntent(**row) for row in await connection.fetch(LIST, before, limit)]
+    return await fetch_all(connection, RefusedIntent, LIST, before, limit)

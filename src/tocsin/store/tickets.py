@@ -8,6 +8,7 @@ from uuid import UUID
 from tocsin.domain.catalog import Channel
 from tocsin.domain.ids import LeaseId
 from tocsin.store.pool import Connection
+from tocsin.store.rows import fetch_all
 
 
 class Ticket(NamedTuple):
@@ -92,7 +93,7 @@ async def take_tickets(
     connection: Connection, provider: str, *, lease: LeaseId, now: datetime, until: datetime, limit: int
 ) -> list[Ticket]:
     """Claim tickets whose receipt is due."""
-    return [Ticket(**row) for row in await connection.fetch(TAKE, provider, now, lease, until, limit)]
+    return await fetch_all(connection, Ticket, TAKE, provider, now, lease, until, limit)
 
 
 async def ask_again(

@@ -5,6 +5,7 @@ from datetime import datetime
 import msgspec
 
 from tocsin.store.pool import Connection
+from tocsin.store.rows import fetch_all
 
 LONGEST_LIST = 1_000
 
@@ -104,11 +105,11 @@ async def off(connection: Connection) -> frozenset[str]:
 
 async def list_all(connection: Connection) -> list[ToggleRow]:
     """List the toggles that were ever switched, those that are off first."""
-    return [ToggleRow(**row) for row in await connection.fetch(LIST, LONGEST_LIST)]
+    return await fetch_all(connection, ToggleRow, LIST, LONGEST_LIST)
 
 
 async def history(
     connection: Connection, name: str | None = None, *, before: int = LAST, limit: int = LONGEST_LIST
 ) -> list[ToggleChange]:
     """List the changes of one toggle or of all, newest first."""
-    return [ToggleChange(**row) for row in await connection.fetch(HISTORY, before, limit, name)]
+    return await fetch_all(connection, ToggleChange, HISTORY, before, limit, name)

@@ -130,5 +130,5 @@ async def plan_of(connection: Connection, statement: str) -> str:
     await connection.execute("set plan_cache_mode = force_generic_plan")
     await connection.execute(f"prepare kept as {statement}")
     reason = ", 'not_seen'" if statement is RETIRE_UNSEEN else ""
-    lines = await connection.fetch(f"explain execute kept('{days(5)}', '{NOW}'{reason}, 100)")
+    lines = await connection.fetch(f"explain execute kept('{days(5)}', 100, '{NOW}'{reason})")
     return "\n".join(line[0] for line in lines)

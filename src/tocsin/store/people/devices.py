@@ -13,6 +13,7 @@ from tocsin.domain.ids import DeviceId, new_device_id
 from tocsin.domain.people.device_tokens import USUAL_KIND, TokenKind
 from tocsin.domain.people.devices import DeviceSettings, Policy, RetiredReason, token_hash
 from tocsin.store.pool import Connection, Pool
+from tocsin.store.rows import fetch_all, fetch_one
 
 RATE_WINDOW = timedelta(hours=1)
 LONGEST_LIST = 200
@@ -76,6 +77,8 @@ class RateLimited(msgspec.Struct, frozen=True):
 class NoDevice(msgspec.Struct, frozen=True):
     """The token belongs to a webhook endpoint and cannot be registered as a device."""
 
+
+_COLUMNS = ", ".join(DeviceRow.__struct_fields__)
 
 # Serializes the registrations of one person, so that the policy counts all of them.
 LOCK_OWNER = "select pg_advisory_xact_lock(hashtextextended('devices of ' || $1::text, 0))"
@@ -155,69 +158,51 @@ where devices.id = old.id
 returning devices.id
 """
 
+# The policy allows a number of other devices, counted on one platform or on all.
 RETIRE_SURPLUS = """
 update devices
-set retired_at = $3, retired_reason = $5
+set retired_at = $3, retired_reason = $4
 where id in (
     select id
     from devices
-    where user_id = $1 and retired_at is null and id <> $2 and provider <> 'webhook'
+    where user_id = $1
+        and retired_at is null
+        and id <> $2
+        and provider <> 'webhook'
+        and ($6::text is null or platform = $6)
     order by last_seen_at desc, id desc
-    offset $4
+    offset $5
 )
 returning id
 """
 
-RETIRE_SAME_PLATFORM = """
-update devices
-set retired_at = $3, retired_reason = $4
-where user_id = $1
-    and retired_at is null
-    and id <> $2
-    and provider <> 'webhook'
-    and platform = (select platform from devices where id = $2)
-returning id
-"""
-
 GET = """
-select
-    id, user_id, provider, platform, token_hash, token_kind, locale, timezone, app_version, device_model,
-    push_enabled, notification_count, last_sent_at, registered_at, last_seen_at, stale_at, retired_at,
-    retired_reason
+select {columns}
 from devices
 where id = $1
-"""
+""".replace("{columns}", _COLUMNS)
 
 OF_USER = """
-select
-    id, user_id, provider, platform, token_hash, token_kind, locale, timezone, app_version, device_model,
-    push_enabled, notification_count, last_sent_at, registered_at, last_seen_at, stale_at, retired_at,
-    retired_reason
+select {columns}
 from devices
 where user_id = $1 and (retired_at is null or $2) and provider <> 'webhook'
 order by retired_at is null desc, last_seen_at desc, id desc
 limit $3
-"""
+""".replace("{columns}", _COLUMNS)
 
 UNREGISTER = """
 update devices
 set retired_at = coalesce(retired_at, $4), retired_reason = coalesce(retired_reason, $5)
 where user_id = $1 and (token_hash = $2 or id = $3) and provider <> 'webhook'
-returning
-    id, user_id, provider, platform, token_hash, token_kind, locale, timezone, app_version, device_model,
-    push_enabled, notification_count, last_sent_at, registered_at, last_seen_at, stale_at, retired_at,
-    retired_reason
-"""
+returning {columns}
+""".replace("{columns}", _COLUMNS)
 
 SET_CONSENT = """
 update devices
 set push_enabled = $3
 where user_id = $1 and id = $2 and retired_at is null and provider <> 'webhook'
-returning
-    id, user_id, provider, platform, token_hash, token_kind, locale, timezone, app_version, device_model,
-    push_enabled, notification_count, last_sent_at, registered_at, last_seen_at, stale_at, retired_at,
-    retired_reason
-"""
+returning {columns}
+""".replace("{columns}", _COLUMNS)
 
 
 async def register(
@@ -255,15 +240,14 @@ async def register(
             retired += await connection.fetch(
                 REPLACE, user_id, device_id, replaced, now, RetiredReason.REPLACED
             )
-        retired += await _apply_policy(connection, user_id, device_id, settings, now)
+        retired += await _apply_policy(connection, registration, device_id, settings, now)
         row = await connection.fetchrow(GET, device_id)
     return Registered(DeviceRow(**row), tuple(record["id"] for record in retired))
 
 
 async def of_user(connection: Connection, user_id: str, *, include_retired: bool) -> list[DeviceRow]:
     """List a person's devices, active ones first, then by when they were last seen."""
-    rows = await connection.fetch(OF_USER, user_id, include_retired, LONGEST_LIST)
-    return [DeviceRow(**row) for row in rows]
+    return await fetch_all(connection, DeviceRow, OF_USER, user_id, include_retired, LONGEST_LIST)
 
 
 async def unregister(
@@ -276,16 +260,15 @@ async def unregister(
 ) -> DeviceRow | None:
     """Retire a person's own device by token or id; one that is already retired is not changed."""
     digest = token_hash(token) if token else None
-    row = await connection.fetchrow(UNREGISTER, user_id, digest, device_id, now, RetiredReason.UNREGISTERED)
-    return DeviceRow(**row) if row else None
+    reason = RetiredReason.UNREGISTERED
+    return await fetch_one(connection, DeviceRow, UNREGISTER, user_id, digest, device_id, now, reason)
 
 
 async def set_consent(
     connection: Connection, user_id: str, device_id: UUID, *, push_enabled: bool
 ) -> DeviceRow | None:
     """Set whether one of a person's active devices receives pushes."""
-    row = await connection.fetchrow(SET_CONSENT, user_id, device_id, push_enabled)
-    return DeviceRow(**row) if row else None
+    return await fetch_one(connection, DeviceRow, SET_CONSENT, user_id, device_id, push_enabled)
 
 
 async def _count_registration(
@@ -298,18 +281,21 @@ async def _count_registration(
 
 
 async def _apply_policy(
-    connection: Connection, user_id: str, device_id: DeviceId, settings: DeviceSettings, now: datetime
+    connection: Connection,
+    registration: DeviceRegistration,
+    device_id: DeviceId,
+    settings: DeviceSettings,
+    now: datetime,
 ) -> list[dict[str, UUID]]:
     policy: Policy = settings.policy
     match policy:
         case "many":
-            rows = await connection.fetch(
-                RETIRE_SURPLUS, user_id, device_id, now, settings.max_active - 1, RetiredReason.SURPLUS
-            )
+            reason, others, platform = RetiredReason.SURPLUS, settings.max_active - 1, None
         case "one_per_platform":
-            rows = await connection.fetch(
-                RETIRE_SAME_PLATFORM, user_id, device_id, now, RetiredReason.SAME_PLATFORM
-            )
+            reason, others, platform = RetiredReason.SAME_PLATFORM, 0, registration.platform
         case _:
             assert_never(policy)
+    rows = await connection.fetch(
+        RETIRE_SURPLUS, registration.user_id, device_id, now, reason, others, platform
+    )
     return list(rows)

@@ -10,6 +10,7 @@ from tocsin.domain.ids import new_device_id
 from tocsin.domain.people.devices import RetiredReason, token_hash
 from tocsin.store.people.devices import LOCK_OWNER
 from tocsin.store.pool import Connection, Pool
+from tocsin.store.rows import fetch_all, fetch_one
 
 MOST_ACTIVE = 10
 LONGEST_LIST = 200
@@ -42,6 +43,8 @@ class AlreadyActive(msgspec.Struct, frozen=True):
     id: UUID
 
 
+_COLUMNS = ", ".join(EndpointRow.__struct_fields__).replace("url", "token as url")
+
 # A retired endpoint is not counted: adding it again reactivates its row.
 ACTIVE = """
 select id, token_hash
@@ -62,26 +65,23 @@ set secret = excluded.secret,
     last_seen_at = excluded.last_seen_at,
     retired_at = null,
     retired_reason = null
-returning
-    id, user_id, token as url, notification_count, last_sent_at, registered_at, retired_at, retired_reason
-"""
+returning {columns}
+""".replace("{columns}", _COLUMNS)
 
 OF_USER = """
-select
-    id, user_id, token as url, notification_count, last_sent_at, registered_at, retired_at, retired_reason
+select {columns}
 from devices
 where user_id = $1 and provider = 'webhook' and (retired_at is null or $2)
 order by retired_at is null desc, registered_at desc, id desc
 limit $3
-"""
+""".replace("{columns}", _COLUMNS)
 
 RETIRE = """
 update devices
 set retired_at = coalesce(retired_at, $3), retired_reason = coalesce(retired_reason, $4)
 where user_id = $1 and id = $2 and provider = 'webhook'
-returning
-    id, user_id, token as url, notification_count, last_sent_at, registered_at, retired_at, retired_reason
-"""
+returning {columns}
+""".replace("{columns}", _COLUMNS)
 
 PRESENT = """
 select secret
@@ -94,9 +94,8 @@ RENEW = """
 update devices
 set secret = $2
 where id = $1
-returning
-    id, user_id, token as url, notification_count, last_sent_at, registered_at, retired_at, retired_reason
-"""
+returning {columns}
+""".replace("{columns}", _COLUMNS)
 
 
 def endpoint_hash(user_id: str, url: str) -> bytes:
@@ -124,16 +123,15 @@ async def add(
 
 async def of_user(connection: Connection, user_id: str, *, include_retired: bool) -> list[EndpointRow]:
     """List a person's endpoints, active ones first, then newest first."""
-    rows = await connection.fetch(OF_USER, user_id, include_retired, LONGEST_LIST)
-    return [EndpointRow(**row) for row in rows]
+    return await fetch_all(connection, EndpointRow, OF_USER, user_id, include_retired, LONGEST_LIST)
 
 
 async def retire(
     connection: Connection, user_id: str, endpoint_id: UUID, now: datetime
 ) -> EndpointRow | None:
     """Retire an endpoint; one that is already retired is not changed."""
-    row = await connection.fetchrow(RETIRE, user_id, endpoint_id, now, RetiredReason.UNREGISTERED)
-    return EndpointRow(**row) if row else None
+    reason = RetiredReason.UNREGISTERED
+    return await fetch_one(connection, EndpointRow, RETIRE, user_id, endpoint_id, now, reason)
 
 
 async def change_secret(
@@ -144,5 +142,4 @@ async def change_secret(
         present = await connection.fetchrow(PRESENT, user_id, endpoint_id)
         if present is None:
             return None
-        row = await connection.fetchrow(RENEW, endpoint_id, change(present["secret"] or ""))
-    return EndpointRow(**row)
+        return await fetch_one(connection, EndpointRow, RENEW, endpoint_id, change(present["secret"] or ""))

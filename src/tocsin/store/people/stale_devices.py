@@ -5,44 +5,31 @@ from datetime import datetime, timedelta
 from tocsin.domain.people.devices import DeviceSettings, RetiredReason
 from tocsin.store.pool import Connection
 
-# Both update the devices unseen the longest, in index order. Rows locked by a registration or a settlement
+# Updates the devices unseen the longest, in index order. Rows locked by a registration or a settlement
 # are skipped; the next call updates them if they are still unseen.
-MARK_STALE = """
+_UPDATE_UNSEEN = """
 with unseen as materialized (
     select id
     from devices
-    where retired_at is null
-        and stale_at is null
+    where {condition}
         and last_seen_at < $1
         and provider <> 'webhook'
     order by last_seen_at
-    limit $3
+    limit $2
     for update skip locked
 )
 update devices
-set stale_at = $2
+set {change}
 from unseen
 where devices.id = unseen.id
 returning devices.id
 """
-
-RETIRE_UNSEEN = """
-with unseen as materialized (
-    select id
-    from devices
-    where retired_at is null
-        and last_seen_at < $1
-        and provider <> 'webhook'
-    order by last_seen_at
-    limit $4
-    for update skip locked
+MARK_STALE = _UPDATE_UNSEEN.format(
+    condition="retired_at is null and stale_at is null", change="stale_at = $3"
 )
-update devices
-set retired_at = $2, retired_reason = $3
-from unseen
-where devices.id = unseen.id
-returning devices.id
-"""
+RETIRE_UNSEEN = _UPDATE_UNSEEN.format(
+    condition="retired_at is null", change="retired_at = $3, retired_reason = $4"
+)
 
 
 async def mark_stale(connection: Connection, now: datetime, settings: DeviceSettings, limit: int) -> int:
@@ -50,7 +37,7 @@ async def mark_stale(connection: Connection, now: datetime, settings: DeviceSett
     if settings.stale_after_days == 0:
         return 0
     before = now - timedelta(days=settings.stale_after_days)
-    return len(await connection.fetch(MARK_STALE, before, now, limit))
+    return len(await connection.fetch(MARK_STALE, before, limit, now))
 
 
 async def retire_unseen(connection: Connection, now: datetime, settings: DeviceSettings, limit: int) -> int:
@@ -58,4 +45,4 @@ async def retire_unseen(connection: Connection, now: datetime, settings: DeviceS
     if settings.retire_after_days == 0:
         return 0
     before = now - timedelta(days=settings.retire_after_days)
-    return len(await connection.fetch(RETIRE_UNSEEN, before, now, RetiredReason.UNSEEN, limit))
+    return len(await connection.fetch(RETIRE_UNSEEN, before, limit, now, RetiredReason.UNSEEN))

@@ -7,6 +7,7 @@ from uuid import UUID
 import msgspec
 
 from tocsin.store.pool import Connection
+from tocsin.store.rows import fetch_all
 
 
 class Suppression(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,8 +83,7 @@ async def page(
     connection: Connection, *, before: SuppressionCursor = NEWEST, limit: int
 ) -> list[Suppression]:
     """Load one page of the list, newest first."""
-    rows = await connection.fetch(PAGE, before.suppressed_at, before.address, limit)
-    return [Suppression(**row) for row in rows]
+    return await fetch_all(connection, Suppression, PAGE, before.suppressed_at, before.address, limit)
 
 
 async def remove(connection: Connection, address: str) -> bool:

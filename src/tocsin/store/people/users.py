@@ -6,6 +6,7 @@ from datetime import datetime
 import msgspec
 
 from tocsin.store.pool import Connection
+from tocsin.store.rows import fetch_one, transpose
 
 
 class UserRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,11 +23,9 @@ class UserRow(msgspec.Struct, frozen=True, kw_only=True):
 
 PUT = """
 insert into users (user_id, email, locale, timezone, gmt_offset_seconds, allowed_window, updated_at)
-select
-    given.user_id, given.email, given.locale, given.timezone, given.gmt_offset_seconds,
-    given.allowed_window, $7
-from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::text[])
-    as given (user_id, email, locale, timezone, gmt_offset_seconds, allowed_window)
+select *
+from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::text[], $7::timestamptz[])
+    as given (user_id)
 order by given.user_id
 on conflict (user_id) do update
 set email = excluded.email,
@@ -46,21 +45,9 @@ where user_id = $1
 
 async def put(connection: Connection, users: Sequence[UserRow]) -> None:
     """Insert or replace people; each user id may occur only once."""
-    if not users:
-        return
-    await connection.execute(
-        PUT,
-        [user.user_id for user in users],
-        [user.email for user in users],
-        [user.locale for user in users],
-        [user.timezone for user in users],
-        [user.gmt_offset_seconds for user in users],
-        [user.allowed_window for user in users],
-        users[0].updated_at,
-    )
+    await connection.execute(PUT, *transpose(users, UserRow.__struct_fields__))
 
 
 async def get(connection: Connection, user_id: str) -> UserRow | None:
     """Load one person; None if unknown."""
-    row = await connection.fetchrow(GET, user_id)
-    return UserRow(**row) if row else None
+    return await fetch_one(connection, UserRow, GET, user_id)
