@@ -17,7 +17,7 @@ from tocsin.engine.health.overdue_sweep import NAME, Sweep
 from tocsin.engine.health.provider_health import NEWEST
 from tocsin.store import progress
 from tocsin.store.deliveries.overdue import OVERDUE
-from tocsin.store.health.provider_health import AlarmRow, list_alarms
+from tocsin.store.health.provider_health import AlarmRecord, list_alarms
 from tocsin.store.pool import Pool
 
 NOW = datetime(2026, 3, 2, 12, 1, tzinfo=UTC)
@@ -44,7 +44,7 @@ class Sweeping:
         [row] = [row for row in await progress.list_progress(self._pool) if row.name == NAME]
         return row.note
 
-    async def alarms(self) -> Sequence[AlarmRow]:
+    async def alarms(self) -> Sequence[AlarmRecord]:
         return await list_alarms(self._pool, cleared=False, before=NEWEST, limit=10)
 
 

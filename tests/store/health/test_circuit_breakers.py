@@ -51,7 +51,9 @@ async def every_circuit(connection: Connection) -> list[CircuitRow]:
 
 async def trip(pool: Pool, now: datetime = NOW, **changes: Any) -> CircuitRow:
     async with pool.acquire() as connection:
-        return await open_circuit(connection, opening(**changes), now)
+        opened = opening(**changes)
+        await open_circuit(connection, opened, now)
+        return (await troubled(connection))[opened.name]
 
 
 async def probe(pool: Pool, now: datetime, name: str = "fcm") -> bool:

@@ -12,7 +12,7 @@ from tocsin.domain.ids import uuid7
 from tocsin.store.health.provider_health import (
     COUNT_DUE,
     Alarm,
-    AlarmRow,
+    AlarmRecord,
     Counted,
     clear_alarm,
     count_due,
@@ -50,12 +50,12 @@ async def sound(pool: Pool, alarms: Mapping[Alarm, int], minutes_later: int = 0)
 
 async def listed(
     pool: Pool, *, cleared: bool = False, before: UUID = LAST, limit: int = 50
-) -> list[AlarmRow]:
+) -> list[AlarmRecord]:
     async with pool.acquire() as connection:
         return list(await list_alarms(connection, cleared=cleared, before=before, limit=limit))
 
 
-async def clear(pool: Pool, alarm_id: UUID, by: str = "ada") -> AlarmRow | None:
+async def clear(pool: Pool, alarm_id: UUID, by: str = "ada") -> AlarmRecord | None:
     async with pool.acquire() as connection:
         return await clear_alarm(connection, alarm_id, by, NOW + 5 * MINUTE)
 
@@ -124,7 +124,7 @@ async def test_a_cleared_alarm_stays_on_record_and_may_be_raised_anew(pool: Pool
     await sound(pool, {REVOKED: 1})
     (first,) = await listed(pool)
 
-    cleared = await clear(pool, first.id)
+    cleared = await clear(pool, first.alarm_id)
 
     assert cleared is not None
     assert (cleared.cleared_at, cleared.cleared_by) == (NOW + 5 * MINUTE, "ada")
@@ -139,7 +139,7 @@ async def test_one_of_all_that_clear_an_alarm_does(pool: Pool) -> None:
     await sound(pool, {REVOKED: 1})
     (alarm,) = await listed(pool)
 
-    cleared = await asyncio.gather(*(clear(pool, alarm.id, f"operator {n}") for n in range(WORKERS)))
+    cleared = await asyncio.gather(*(clear(pool, alarm.alarm_id, f"operator {n}") for n in range(WORKERS)))
 
     (done,) = [row for row in cleared if row is not None]
     assert await listed(pool, cleared=True) == [done]
@@ -152,7 +152,7 @@ async def test_alarms_are_read_in_pages_the_newest_first(pool: Pool, *, cleared:
         await sound(pool, {Alarm("fcm", f"code {number}", ""): 1})
 
     first = await listed(pool, cleared=cleared, limit=3)
-    second = await listed(pool, cleared=cleared, before=first[-1].id, limit=3)
+    second = await listed(pool, cleared=cleared, before=first[-1].alarm_id, limit=3)
 
     assert [row.code for row in first + second] == [f"code {number}" for number in (4, 3, 2, 1, 0)]
 

@@ -9,8 +9,8 @@ from tocsin.api.http.problems import NOT_FOUND, ProblemError
 from tocsin.api.http.queries import Page, next_cursor
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.routes import Routes, Tag
-from tocsin.engine.health.provider_health import AlarmRecord, alarm_record
 from tocsin.store.health import provider_health as health
+from tocsin.store.health.provider_health import AlarmRecord
 
 routes = Routes(Tag.ADMIN)
 
@@ -31,10 +31,10 @@ class AlarmPage(msgspec.Struct, frozen=True):
 @routes("GET /v1/admin/alarms", "List alarms, newest first", Right.SEE_TOGGLES)
 async def list_alarms(request: ApiRequest, query: AlarmsQuery) -> AlarmPage:
     """List what an operator has to act on."""
-    rows = await health.list_alarms(
+    alarms = await health.list_alarms(
         request.pool, cleared=query.cleared, before=query.cursor, limit=query.limit
     )
-    return AlarmPage(list(map(alarm_record, rows)), next_cursor(rows, query.limit, lambda row: row.id))
+    return AlarmPage(alarms, next_cursor(alarms, query.limit, lambda alarm: alarm.alarm_id))
 
 
 @routes(
@@ -44,7 +44,7 @@ async def list_alarms(request: ApiRequest, query: AlarmsQuery) -> AlarmPage:
 )
 async def clear_alarm(request: ApiRequest, alarm_id: UUID) -> AlarmRecord:
     """Clear a standing alarm."""
-    row = await health.clear_alarm(request.pool, alarm_id, request.actor, request.now())
-    if row is None:
+    alarm = await health.clear_alarm(request.pool, alarm_id, request.actor, request.now())
+    if alarm is None:
         raise ProblemError(NOT_FOUND, "No alarm with this id stands; it may have been cleared already.")
-    return alarm_record(row)
+    return alarm

@@ -8,8 +8,9 @@ import typer
 from tocsin.cli.access import By, operator, with_connection
 from tocsin.cli.output import AsJson, fail, print_result, print_rows
 from tocsin.engine.clock import utc_now
-from tocsin.engine.health.provider_health import NEWEST, AlarmRecord, alarm_record
+from tocsin.engine.health.provider_health import NEWEST
 from tocsin.store.health import provider_health as health
+from tocsin.store.health.provider_health import AlarmRecord
 
 app = typer.Typer(name="alarms", help="Faults that an operator has to act on.", invoke_without_command=True)
 
@@ -24,9 +25,8 @@ def list_alarms(
     """List the alarms that stand, newest first."""
     if context.invoked_subcommand is not None:
         return
-    rows = with_connection(health.list_alarms, cleared=every, before=NEWEST, limit=limit)
     print_rows(
-        [alarm_record(row) for row in rows],
+        with_connection(health.list_alarms, cleared=every, before=NEWEST, limit=limit),
         as_json,
         empty="There never was an alarm." if every else "No alarm stands.",
         cells=_cells,
@@ -40,10 +40,10 @@ def clear(
     as_json: AsJson = False,
 ) -> None:
     """Clear an alarm; it is raised again if its cause persists."""
-    row = with_connection(health.clear_alarm, alarm_id, operator(by), utc_now())
-    if row is None:
+    alarm = with_connection(health.clear_alarm, alarm_id, operator(by), utc_now())
+    if alarm is None:
         fail(f"No alarm {alarm_id} stands; `tocsin alarms --all` lists those that were cleared.")
-    print_result(alarm_record(row), as_json, f"Cleared {row.code} of {row.provider}.")
+    print_result(alarm, as_json, f"Cleared {alarm.code} of {alarm.provider}.")
 
 
 def _cells(alarm: AlarmRecord) -> dict[str, object]:

@@ -62,25 +62,12 @@ def health_settings_faults(settings: HealthSettings) -> Iterator[Fault]:
         yield Fault(field="health.longest_rest_seconds", code="contradiction", message=message)
 
 
-class _Window:
-    """The latest attempts through one circuit breaker."""
+class _Tally(msgspec.Struct):
+    """Attempts through one circuit breaker since a time."""
 
-    __slots__ = ("began", "failed", "total")
-
-    def __init__(self, began: datetime) -> None:
-        self.began = began
-        self.total = 0
-        self.failed = 0
-
-
-class _Streak:
-    """Failures without a success in between; where much is sent, a few in a row are chance."""
-
-    __slots__ = ("began", "faults")
-
-    def __init__(self, began: datetime) -> None:
-        self.began = began
-        self.faults = 0
+    began: datetime
+    total: int = 0
+    failed: int = 0
 
 
 class CircuitBreakers:
@@ -92,18 +79,18 @@ class CircuitBreakers:
         self._clock = clock
         self._span = timedelta(seconds=settings.window_seconds)
         self._open: dict[str, CircuitRow] = {}
-        self._windows: dict[str, _Window] = {}
-        self._in_a_row: dict[str, _Streak] = {}
+        self._windows: dict[str, _Tally] = {}
+        # Failures without a success in between; where much is sent, a few in a row are chance.
+        self._in_a_row: dict[str, _Tally] = {}
         self._counts: Counter[Counted] = Counter()
         self._alarms: Counter[Alarm] = Counter()
         self._openings: dict[str, Opening] = {}
         self._closings: set[str] = set()
         self._news = asyncio.Event()
-        self._sent: dict[str, Counted] = {}
 
     def is_closed(self, name: str) -> bool:
         """Return whether messages may pass."""
-        return not self._open or name not in self._open
+        return name not in self._open
 
     def is_probe_due(self, name: str, now: datetime) -> bool:
         """Return whether an open circuit breaker has rested long enough to be probed."""
@@ -115,11 +102,8 @@ class CircuitBreakers:
     def describe(self, name: str) -> str:
         """Return why messages may not pass."""
         row = self._open.get(name)
-        return (
-            f"circuit breaker of {name} is open: {row.code}"
-            if row
-            else f"circuit breaker of {name} is closed"
-        )
+        state = f"open: {row.code}" if row else "closed"
+        return f"circuit breaker of {name} is {state}"
 
     async def take_probe(self, name: str, now: datetime) -> bool:
         """Take the permission to send one message, if the rest is over and no other worker has it."""
@@ -140,23 +124,24 @@ class CircuitBreakers:
         self, name: str, provider: str, outcome: Outcome, now: datetime, *, probe: bool = False
     ) -> None:
         """Count the outcome of an attempt; that of a probe closes the circuit breaker or opens it again."""
-        if isinstance(outcome, Sent):
-            counted = self._sent.get(provider) or self._sent.setdefault(
-                provider, Counted(provider, "sent", "")
-            )
-            failed = False
-        else:
-            tag = str(outcome.__struct_config__.tag)
-            counted = Counted(provider, tag, outcome.code[:LONGEST_CODE])
-            failed = isinstance(outcome, Retry) and outcome.speaks_against == "provider"
-            self._raise_alarm(provider, outcome)
-        self._counts[counted] += 1
-        if isinstance(outcome, Defer) and outcome.pauses:
-            self._trip(name, provider, outcome, outcome.after, now)
-        elif probe:
-            self._judge_probe(name, provider, outcome, failed=failed, now=now)
-        else:
-            self._weigh(name, provider, outcome, failed=failed, now=now)
+        code = "" if isinstance(outcome, Sent) else outcome.code[:LONGEST_CODE]
+        self._counts[Counted(provider, str(outcome.__struct_config__.tag), code)] += 1
+        self._raise_alarm(provider, outcome)
+        match outcome:
+            case Defer(pauses=True):
+                self._trip(name, provider, outcome, outcome.after, now)
+            case Retry(speaks_against="provider"):
+                if probe or self._is_failing(name, provider, now):
+                    # Only a quota or a credential may ask for a longer pause.
+                    longest = timedelta(seconds=self._settings.longest_rest_seconds)
+                    self._trip(name, provider, outcome, min(outcome.after or timedelta(), longest), now)
+            case _ if probe:
+                self._close(name)
+            case _:
+                self._in_a_row.pop(name, None)
+                # One without a failure needs no window: there may be as many as there are hosts.
+                if name in self._windows:
+                    self._window(name, now).total += 1
 
     async def run(self) -> None:
         """Exchange with the database every second, and at once when something changed, until cancelled."""
@@ -192,25 +177,21 @@ class CircuitBreakers:
         fresh = {name: self._open[name] for name in self._openings if name in self._open}
         self._open = {**{name: row for name, row in known.items() if name not in self._closings}, **fresh}
 
-    def _weigh(self, name: str, provider: str, outcome: Outcome, *, failed: bool, now: datetime) -> None:
-        if not failed and self._in_a_row:
-            self._in_a_row.pop(name, None)
+    def _window(self, name: str, now: datetime) -> _Tally:
         window = self._windows.get(name)
         if window is None or now - window.began > self._span:
-            if window is None and not failed:
-                # One without a failure needs no window: there may be as many as there are hosts.
-                return
-            window = self._windows[name] = _Window(now)
+            window = self._windows[name] = _Tally(now)
+        return window
+
+    def _is_failing(self, name: str, provider: str, now: datetime) -> bool:
+        """Count a failure and return whether the circuit breaker has to open."""
+        window = self._window(name, now)
         window.total += 1
-        if not failed or not isinstance(outcome, Retry):
-            return
         window.failed += 1
-        settings = self._settings
-        often = (
-            window.total >= settings.least_attempts and window.failed >= settings.error_share * window.total
+        often = window.failed >= self._settings.error_share * window.total
+        return (often and window.total >= self._settings.least_attempts) or self._is_silent(
+            name, provider, now
         )
-        if often or self._is_silent(name, provider, now):
-            self._trip(name, provider, outcome, self._asked(outcome), now)
 
     def _is_silent(self, name: str, provider: str, now: datetime) -> bool:
         """Return whether nothing but failures came for a while, however seldom it is used.
@@ -219,22 +200,12 @@ class CircuitBreakers:
         """
         if name != provider:
             return False
-        streak = self._in_a_row.setdefault(name, _Streak(now))
-        streak.faults += 1
+        streak = self._in_a_row.setdefault(name, _Tally(now))
+        streak.failed += 1
         lasts = now - streak.began >= timedelta(seconds=self._settings.rest_seconds)
-        return lasts and streak.faults >= self._settings.failures_in_a_row
+        return lasts and streak.failed >= self._settings.failures_in_a_row
 
-    def _asked(self, outcome: Retry) -> timedelta:
-        """Return the pause a failure asks for, bounded; only a quota or a credential may ask for more."""
-        longest = timedelta(seconds=self._settings.longest_rest_seconds)
-        return min(outcome.after or timedelta(), longest)
-
-    def _judge_probe(
-        self, name: str, provider: str, outcome: Outcome, *, failed: bool, now: datetime
-    ) -> None:
-        if failed and isinstance(outcome, Retry):
-            self._trip(name, provider, outcome, self._asked(outcome), now)
-            return
+    def _close(self, name: str) -> None:
         self._open.pop(name, None)
         self._openings.pop(name, None)
         self._closings.add(name)
@@ -288,13 +259,10 @@ class CircuitBreakers:
         )
 
     def _raise_alarm(self, provider: str, outcome: Outcome) -> None:
-        raised = (isinstance(outcome, Defer) and outcome.alarm) or (
-            isinstance(outcome, Rejected) and outcome.quarantine
-        )
-        if not raised or isinstance(outcome, Sent):
-            return
-        alarm = Alarm(provider, outcome.code[:LONGEST_CODE], outcome.detail[:LONGEST_DETAIL])
-        if alarm not in self._alarms and isinstance(outcome, Defer) and not outcome.pauses:
-            _log.error("deliveries deferred", provider=provider, code=alarm.code, alarm=True)
-        self._alarms[alarm] += 1
-        self._news.set()
+        match outcome:
+            case Defer(alarm=True) | Rejected(quarantine=True):
+                alarm = Alarm(provider, outcome.code[:LONGEST_CODE], outcome.detail[:LONGEST_DETAIL])
+                if alarm not in self._alarms and isinstance(outcome, Defer) and not outcome.pauses:
+                    _log.error("deliveries deferred", provider=provider, code=alarm.code, alarm=True)
+                self._alarms[alarm] += 1
+                self._news.set()

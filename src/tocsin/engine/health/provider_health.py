@@ -12,7 +12,7 @@ from tocsin.domain.catalog import Channel
 from tocsin.domain.toggles import toggle_of
 from tocsin.store import toggles
 from tocsin.store.health.circuit_breakers import CircuitRow, troubled
-from tocsin.store.health.provider_health import AlarmRow, CountRow, count_due, counts_since, list_alarms
+from tocsin.store.health.provider_health import AlarmRecord, CountRow, count_due, counts_since, list_alarms
 from tocsin.store.pool import Connection
 from tocsin.store.toggles import ToggleRow
 
@@ -34,20 +34,6 @@ class ProviderInUse(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     channel: Channel
     rate: float | None = None
-
-
-class AlarmRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault that an operator has to act on, until it is cleared."""
-
-    alarm_id: UUID
-    provider: str
-    code: str
-    detail: str
-    raised_at: datetime
-    last_at: datetime
-    count: int
-    cleared_at: datetime | None
-    cleared_by: str | None
 
 
 class CircuitHealth(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,18 +121,12 @@ async def providers_health(
             circuits=[row for row in circuits if row.provider == provider.name],
             counts=[row for row in counts if row.provider == provider.name],
             toggle=switched.get(toggle_of(provider.name)),
-            alarms=[alarm_record(row) for row in alarms if row.provider == provider.name],
+            alarms=[alarm for alarm in alarms if alarm.provider == provider.name],
             waiting=waiting[provider.name],
             now=now,
         )
         for provider in in_use
     ]
-
-
-def alarm_record(row: AlarmRow) -> AlarmRecord:
-    """Build the record of an alarm that operators see."""
-    fields = msgspec.structs.asdict(row)
-    return AlarmRecord(alarm_id=fields.pop("id"), **fields)
 
 
 def not_in_use(name: str, in_use: Iterable[ProviderInUse]) -> str | None:

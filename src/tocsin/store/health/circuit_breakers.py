@@ -73,7 +73,6 @@ set state = 'open',
         )
     ),
     probe_until = null
-returning name, provider, state, code, detail, openings, changed_at, retry_at, probe_until
 """
 
 TAKE_PROBE = """
@@ -170,9 +169,9 @@ async def troubled(connection: Connection) -> dict[str, CircuitRow]:
     return {row["name"]: CircuitRow(**row) for row in await connection.fetch(TROUBLED)}
 
 
-async def open_circuit(connection: Connection, opening: Opening, now: datetime) -> CircuitRow:
+async def open_circuit(connection: Connection, opening: Opening, now: datetime) -> None:
     """Open a circuit breaker, or keep it open longer."""
-    row = await connection.fetchrow(
+    await connection.execute(
         OPEN,
         opening.name,
         opening.provider,
@@ -183,7 +182,6 @@ async def open_circuit(connection: Connection, opening: Opening, now: datetime) 
         opening.rest,
         opening.longest,
     )
-    return CircuitRow(**row)
 
 
 async def take_probe(connection: Connection, name: str, now: datetime, until: datetime) -> bool:

@@ -10,6 +10,7 @@ import msgspec
 
 from tocsin.domain.ids import new_alarm_id
 from tocsin.store.pool import Connection
+from tocsin.store.rows import fetch_all, fetch_one
 
 
 class Counted(NamedTuple):
@@ -28,10 +29,10 @@ class Alarm(msgspec.Struct, frozen=True):
     detail: str
 
 
-class AlarmRow(msgspec.Struct, frozen=True, kw_only=True):
-    """An alarm as it is stored; it stands until it is cleared."""
+class AlarmRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault that an operator has to act on, until it is cleared."""
 
-    id: UUID
+    alarm_id: UUID
     provider: str
     code: str
     detail: str
@@ -87,7 +88,7 @@ set last_at = excluded.last_at, detail = excluded.detail, count = standing.count
 
 # Two statements, so that the few that stand are found without reading the many that do not.
 STANDING = """
-select id, provider, code, detail, raised_at, last_at, count, cleared_at, cleared_by
+select id as alarm_id, provider, code, detail, raised_at, last_at, count, cleared_at, cleared_by
 from alarms
 where cleared_at is null and id < $1
 order by id desc
@@ -95,7 +96,7 @@ limit $2
 """
 
 EVERY_ALARM = """
-select id, provider, code, detail, raised_at, last_at, count, cleared_at, cleared_by
+select id as alarm_id, provider, code, detail, raised_at, last_at, count, cleared_at, cleared_by
 from alarms
 where id < $1
 order by id desc
@@ -106,7 +107,7 @@ CLEAR_ALARM = """
 update alarms
 set cleared_at = $2, cleared_by = $3
 where id = $1 and cleared_at is null
-returning id, provider, code, detail, raised_at, last_at, count, cleared_at, cleared_by
+returning id as alarm_id, provider, code, detail, raised_at, last_at, count, cleared_at, cleared_by
 """
 
 # Each lane is one stretch of the due index; what a host holds is one of the index of holders.
@@ -159,7 +160,7 @@ async def count_outcomes(connection: Connection, counts: Mapping[Counted, int], 
 
 async def counts_since(connection: Connection, since: datetime) -> list[CountRow]:
     """Read what attempts came to, minute by minute, since the beginning of one."""
-    return [CountRow(**row) for row in await connection.fetch(COUNTS_SINCE, since)]
+    return await fetch_all(connection, CountRow, COUNTS_SINCE, since)
 
 
 async def forget_counts(connection: Connection, before: datetime) -> None:
@@ -188,18 +189,17 @@ async def raise_alarms(connection: Connection, alarms: Mapping[Alarm, int], now:
 
 async def list_alarms(
     connection: Connection, *, cleared: bool, before: UUID, limit: int
-) -> Sequence[AlarmRow]:
+) -> list[AlarmRecord]:
     """Read alarms, newest first: those that stand, or all."""
     statement = EVERY_ALARM if cleared else STANDING
-    return [AlarmRow(**row) for row in await connection.fetch(statement, before, limit)]
+    return await fetch_all(connection, AlarmRecord, statement, before, limit)
 
 
 async def clear_alarm(
     connection: Connection, alarm_id: UUID, cleared_by: str, now: datetime
-) -> AlarmRow | None:
+) -> AlarmRecord | None:
     """Clear a standing alarm."""
-    row = await connection.fetchrow(CLEAR_ALARM, alarm_id, now, cleared_by)
-    return AlarmRow(**row) if row else None
+    return await fetch_one(connection, AlarmRecord, CLEAR_ALARM, alarm_id, now, cleared_by)
 
 
 async def count_due(connection: Connection, lanes: Sequence[str], now: datetime, most: int) -> dict[str, int]:
