@@ -8,7 +8,7 @@ import asyncpg
 
 from tocsin.engine.duty import repeat
 from tocsin.engine.listen import RECONNECT_SECONDS, listen
-from tocsin.store.pool import PoolSettings, opened_connection
+from tocsin.store.pool import PoolSettings, connect, opened_connection
 
 
 class Wake:
@@ -35,7 +35,7 @@ class Wake:
         await repeat(self._listen, name="wake", every=RECONNECT_SECONDS)
 
     async def _listen(self) -> None:
-        opened = opened_connection(self._url, self._schema, self._settings)
+        opened = opened_connection(connect(self._url, self._schema, self._settings))
         await listen(opened, f"{self._schema}_due", self._notified)
 
     async def _notified(self, _: asyncpg.Connection, payloads: AbstractSet[str]) -> None:

@@ -6,8 +6,8 @@ import stat
 import subprocess
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from tocsin.domain.errors import DatabaseError
@@ -46,7 +46,9 @@ class EmbeddedPostgres:
         _refuse_private_parents(self._folder)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            with self._locked():
+            with (self._folder.parent / "postgres.lock").open("w") as lock:
+                # No second process prepares the folder at the same time.
+                fcntl.flock(lock, fcntl.LOCK_EX)
                 server = get_server(self._folder, start=False)
                 server.ensure_pgdata_inited()
                 self._write_configuration()
@@ -75,13 +77,6 @@ class EmbeddedPostgres:
             _reap(self._server)
             self._server.cleanup()
             self._server = None
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Lock the folder against a second process that prepares it."""
-        with (self._folder.parent / "postgres.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
 
     def _write_configuration(self) -> None:
         included = self._folder / "tocsin.conf"

@@ -9,6 +9,7 @@ import msgspec
 
 from tocsin.domain.limits import Allowance
 from tocsin.store.pool import Connection
+from tocsin.store.rows import transpose
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -120,9 +121,7 @@ async def _take_in_turn(connection: Connection, requests: Sequence[Request]) -> 
 
 async def used(connection: Connection, allowances: Sequence[Allowance]) -> dict[str, int]:
     """Read how much of each allowance is used up, without using any."""
-    rows = await connection.fetch(
-        USED, [each.key for each in allowances], [each.ends_at for each in allowances]
-    )
+    rows = await connection.fetch(USED, *transpose(allowances, ("key", "ends_at")))
     return {row["key"]: row["used"] for row in rows}
 
 

@@ -48,8 +48,10 @@ async def migrate(url: str, schema: str, settings: PoolSettings) -> list[str]:
 
 async def pending_migrations(connection: asyncpg.Connection, schema: str) -> list[str]:
     """List the migrations that this version has and the database lacks."""
-    known = {path.stem for path in MIGRATIONS.glob("*.sql")}
-    return sorted(known - await _applied(connection, schema))
+    missing = {path.stem for path in MIGRATIONS.glob("*.sql")}
+    if await pogo_sql.get_pogo_version(connection) is not None:
+        missing -= set(await pogo_sql.get_applied_migrations(connection, schema_name=schema))
+    return sorted(missing)
 
 
 async def _lock(connection: asyncpg.Connection) -> None:
@@ -59,12 +61,6 @@ async def _lock(connection: asyncpg.Connection) -> None:
     """
     while not await connection.fetchval("select pg_try_advisory_lock($1, 0)", _LOCK_CLASS):  # noqa: ASYNC110 - no event
         await asyncio.sleep(_LOCK_POLL_SECONDS)
-
-
-async def _applied(connection: asyncpg.Connection, schema: str) -> set[str]:
-    if await pogo_sql.get_pogo_version(connection) is None:
-        return set()
-    return set(await pogo_sql.get_applied_migrations(connection, schema_name=schema))
 
 
 async def _refuse_old_server(connection: asyncpg.Connection) -> None:

@@ -1,7 +1,7 @@
 """Connections to Postgres."""
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Annotated, TypeAlias
 
@@ -104,11 +104,9 @@ async def connect(url: str, schema: str, settings: PoolSettings) -> asyncpg.Conn
 
 
 @asynccontextmanager
-async def opened_connection(
-    url: str, schema: str, settings: PoolSettings
-) -> AsyncIterator[asyncpg.Connection]:
-    """Open one connection outside a pool and drop it at the end, whatever it does then."""
-    connection = await connect(url, schema, settings)
+async def opened_connection(opening: Awaitable[asyncpg.Connection]) -> AsyncIterator[asyncpg.Connection]:
+    """Wait for a connection outside a pool and drop it at the end, whatever it does then."""
+    connection = await opening
     try:
         yield connection
     finally:

@@ -17,9 +17,6 @@ LONGEST_TEXT = 1_000
 ProgressKind: TypeAlias = Literal["python", "scan", "upkeep"]
 ProgressStatus: TypeAlias = Literal["idle", "running", "failed"]
 
-_encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder()
-
 
 class Scheduled(msgspec.Struct, frozen=True, kw_only=True):
     """What runs by a schedule; `initial` is its checkpoint before the first run, a JSON value.
@@ -95,14 +92,13 @@ set seen_at = $2
 where name = any($1::text[])
 """
 
+_COLUMNS = ", ".join(ProgressRow.__struct_fields__)
+
 LIST = """
-select
-    name, kind, schedule, timezone, catch_up, value_type, last_value, status, next_run_at, retry_at,
-    run_requested_at, lease, leased_until, last_run_at, last_success_at, failures, last_error, note,
-    accepted, duplicates, refused, seen_at
+select {columns}
 from progress
 order by name
-"""
+""".replace("{columns}", _COLUMNS)
 
 # The caller's `next_run_at` must still be current: whoever read an old one finds that the run is over.
 BEGIN = """
@@ -112,8 +108,8 @@ where name = $1
     and next_run_at = $2
     and (lease is null or leased_until <= $5)
     and (run_requested_at is not null or coalesce(retry_at, next_run_at) <= $5)
-returning last_value, last_success_at
-"""
+returning {columns}
+""".replace("{columns}", _COLUMNS)
 
 SKIP = """
 update progress
@@ -220,23 +216,15 @@ async def seen(connection: Connection, names: Sequence[str], now: datetime) -> N
 
 async def list_progress(connection: Connection) -> list[ProgressRow]:
     """List every producer, by name."""
-    rows = [dict(row) for row in await connection.fetch(LIST)]
-    return [ProgressRow(**row | {"last_value": _from_json(row["last_value"])}) for row in rows]
-
-
-class Begun(msgspec.Struct, frozen=True):
-    """The checkpoint that a claimed run starts from."""
-
-    last_value: Any
-    last_success_at: datetime | None
+    return [_row(row) for row in await connection.fetch(LIST)]
 
 
 async def begin(
     connection: Connection, name: str, *, seen_next: datetime, lease: LeaseId, until: datetime, now: datetime
-) -> Begun | None:
+) -> ProgressRow | None:
     """Claim the lease on a run that is due; None if another worker has it."""
     row = await connection.fetchrow(BEGIN, name, seen_next, lease, until, now)
-    return Begun(_from_json(row["last_value"]), row["last_success_at"]) if row else None
+    return _row(row) if row else None
 
 
 async def skip(connection: Connection, name: str, *, seen_next: datetime, to: datetime) -> bool:
@@ -303,11 +291,14 @@ async def clear_alarms(
 
 
 def _to_json(value: Any) -> str | None:
-    return None if value is None else _encoder.encode(value).decode()
+    return None if value is None else msgspec.json.encode(value).decode()
 
 
-def _from_json(text: str | None) -> Any:
-    return None if text is None else _decoder.decode(text)
+def _row(record: Any) -> ProgressRow:
+    fields = dict(record)
+    if fields["last_value"] is not None:
+        fields["last_value"] = msgspec.json.decode(fields["last_value"])
+    return ProgressRow(**fields)
 
 
 def _text(text: str | None) -> str | None:

@@ -59,7 +59,8 @@ async def test_a_running_process_knows_within_a_second_of_a_switch(
     operator: Operator, database_url: str, pool: Pool
 ) -> None:
     known_at: asyncio.Queue[datetime] = asyncio.Queue()
-    toggles = Toggles(changed=lambda: known_at.put_nowait(datetime.now(UTC)))
+    toggles = Toggles()
+    toggles.on_change(lambda: known_at.put_nowait(datetime.now(UTC)))
     watch = ToggleWatch(toggles, database_url, SCHEMA, PoolSettings(), refresh_seconds=3_600)
     watching = asyncio.create_task(watch.run())
     await watch.listening.wait()

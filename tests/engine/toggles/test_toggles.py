@@ -50,7 +50,8 @@ class Watched:
 
     def __init__(self, url: str, refresh_seconds: float) -> None:
         self.changed = asyncio.Event()
-        self.toggles = Toggles(changed=self.changed.set)
+        self.toggles = Toggles()
+        self.toggles.on_change(self.changed.set)
         self.watch = ToggleWatch(self.toggles, url, SCHEMA, PoolSettings(), refresh_seconds=refresh_seconds)
 
     async def change(self, *, within: float) -> None:
@@ -221,7 +222,8 @@ async def test_what_nobody_told_of_is_found_by_the_clock(database_url: str, pool
 
 async def test_looking_again_without_a_change_signals_nothing(pool: Pool) -> None:
     signals: list[None] = []
-    toggles = Toggles(changed=lambda: signals.append(None))
+    toggles = Toggles()
+    toggles.on_change(lambda: signals.append(None))
     await switch(pool, "type:alert", enabled=False)
     for _ in range(3):
         await toggles.load(pool)

@@ -50,7 +50,7 @@ async def every_circuit(connection: Connection) -> list[CircuitRow]:
 
 
 async def trip(pool: Pool, now: datetime = NOW, **changes: Any) -> CircuitRow:
-    async with pool.acquire() as connection:
+    async with pool.acquire() as connection, connection.transaction():
         opened = opening(**changes)
         await open_circuit(connection, opened, now)
         return (await troubled(connection))[opened.name]

@@ -18,9 +18,9 @@ from tocsin.ingress.outbox.accept import ALARM_AFTER
 from tocsin.ingress.outbox.check import Findings
 from tocsin.ingress.outbox.rows import Status
 from tocsin.ingress.outbox.settings import OutboxSettings
-from tocsin.ingress.outbox.table import inspect, outbox_connection
+from tocsin.ingress.outbox.table import connect, inspect
 from tocsin.settings import load_settings
-from tocsin.store.pool import PoolSettings
+from tocsin.store.pool import PoolSettings, opened_connection
 
 app = typer.Typer(
     name="outbox",
@@ -128,18 +128,18 @@ def _on_each(outboxes: Outboxes, work: Callable[[OutboxSettings], Awaitable[Resu
 
 
 async def _install(outbox: OutboxSettings) -> None:
-    async with outbox_connection(outbox.url, PoolSettings()) as connection:
+    async with opened_connection(connect(outbox.url, PoolSettings())) as connection:
         await outbox_install.install(connection, outbox.schema, outbox.table)
 
 
 async def _status(outbox: OutboxSettings) -> Status:
-    async with outbox_connection(outbox.url, PoolSettings()) as connection:
+    async with opened_connection(connect(outbox.url, PoolSettings())) as connection:
         return await outbox_rows.status(connection, await inspect(connection, outbox), ALARM_AFTER)
 
 
 async def _check(outbox: OutboxSettings) -> Findings:
     try:
-        async with outbox_connection(outbox.url, PoolSettings()) as connection:
+        async with opened_connection(connect(outbox.url, PoolSettings())) as connection:
             return await outbox_check.check(connection, outbox)
     except DatabaseError as error:
         return Findings(faults=[Fault(field="url", code="unreachable", message=str(error))], hints=[])

@@ -1,7 +1,7 @@
 """The health of every provider in use, for operators."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 from uuid import UUID
@@ -114,7 +114,7 @@ async def providers_health(
         counts = await counts_since(connection, _minute_of(now) - MIX_OVER)
         switched = {row.name: row for row in await toggles.list_all(connection)}
         alarms = await list_alarms(connection, cleared=False, before=NEWEST, limit=MOST_ALARMS)
-        waiting = await _waiting(connection, [provider.name for provider in in_use], now)
+        waiting = await count_due(connection, [each.name for each in in_use], now, MOST_WAITING + 1)
     return [
         _health(
             provider,
@@ -167,16 +167,15 @@ def _health(
     counts: Sequence[CountRow],
     toggle: ToggleRow | None,
     alarms: list[AlarmRecord],
-    waiting: Waiting,
+    waiting: int,
     now: datetime,
 ) -> ProviderHealth:
-    shown = [_circuit(row) for row in sorted(circuits, key=_badness)]
+    worst_first = sorted(circuits, key=lambda row: (row.state != "open", row.changed_at, row.name))
+    shown = [_circuit(row) for row in worst_first]
     worst = shown[0] if shown else None
-    pause = (
-        None
-        if toggle is None or toggle.enabled
-        else Pause(toggle.updated_by, toggle.updated_at, toggle.reason)
-    )
+    pause = None
+    if toggle and not toggle.enabled:
+        pause = Pause(toggle.updated_by, toggle.updated_at, toggle.reason)
     return ProviderHealth(
         name=provider.name,
         channel=provider.channel,
@@ -194,13 +193,9 @@ def _health(
             attempts_last_minute=round(last_minute(counts, now)),
         ),
         outcomes=outcome_mix(counts),
-        waiting=waiting,
+        waiting=Waiting(min(waiting, MOST_WAITING), or_more=waiting > MOST_WAITING),
         alarms=alarms,
     )
-
-
-def _badness(row: CircuitRow) -> tuple[bool, datetime, str]:
-    return row.state != "open", row.changed_at, row.name
 
 
 def _circuit(row: CircuitRow) -> CircuitHealth:
@@ -213,11 +208,6 @@ def _circuit(row: CircuitRow) -> CircuitHealth:
         detail=row.detail,
         openings=row.openings,
     )
-
-
-async def _waiting(connection: Connection, names: Sequence[str], now: datetime) -> Mapping[str, Waiting]:
-    counts = await count_due(connection, names, now, MOST_WAITING + 1)
-    return {name: Waiting(min(counts[name], MOST_WAITING), counts[name] > MOST_WAITING) for name in names}
 
 
 def _minute_of(moment: datetime) -> datetime:

@@ -10,6 +10,7 @@ from tocsin.domain.intent import Intent
 from tocsin.engine.accept.answers import Unreadable
 from tocsin.periodic import Checkpoint
 from tocsin.store.progress import Scheduled
+from tocsin.wire.faults import validation_fault
 
 BATCH = 500
 _NAMES = ("type", "idempotency_key")
@@ -43,12 +44,7 @@ def read_intent(fields: Intent | dict[str, Any]) -> Intent | Unreadable:
     try:
         return _intents.decode(msgspec.json.encode(fields))
     except msgspec.ValidationError as error:
-        message, _, place = str(error).partition(" - at ")
-        fault = Fault(
-            field=place.strip("`").removeprefix("$").lstrip(".") or "$",
-            code="invalid",
-            message=message[:1].lower() + message[1:],
-        )
+        fault = validation_fault(error)
     except (TypeError, ValueError, RecursionError) as error:
         fault = Fault(field="$", code="not_json", message=f"cannot be encoded as JSON: {error}")
     named = fields if isinstance(fields, dict) else {name: getattr(fields, name) for name in _NAMES}

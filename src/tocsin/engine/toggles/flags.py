@@ -2,7 +2,7 @@
 
 import importlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -66,32 +66,23 @@ class TableProvider(NoOpProvider):
 
 def load_provider(path: str) -> FeatureProvider:
     """Import a callable by its path and return the provider that it builds."""
-    make = _import(path)
-    try:
-        provider = make()
-    except Exception as error:
-        raise _unusable(path, f"failed: {type(error).__name__}: {error}") from error
-    missing = [name for name in _NEEDED if not callable(getattr(provider, name, None))]
-    if missing:
-        returned = f"returned a {type(provider).__name__}, not an OpenFeature provider"
-        raise _unusable(path, f"{returned}: it lacks {', '.join(missing)}")
-    loaded: FeatureProvider = provider
-    return loaded
-
-
-def _import(path: str) -> Callable[[], Any]:
     module_name, _, name = path.partition(":")
     try:
-        found: Any = importlib.import_module(module_name)
+        make: Any = importlib.import_module(module_name)
     except Exception as error:
-        message = f"cannot be imported: {type(error).__name__}: {error}"
-        raise _unusable(path, message) from error
+        raise _unusable(path, f"cannot be imported: {type(error).__name__}: {error}") from error
     for part in name.split("."):
-        found = getattr(found, part, None)
-    if not callable(found):
+        make = getattr(make, part, None)
+    if not callable(make):
         raise _unusable(path, f"names nothing that can be called in {module_name}")
-    make: Callable[[], Any] = found
-    return make
+    try:
+        provider: FeatureProvider = make()
+    except Exception as error:
+        raise _unusable(path, f"failed: {type(error).__name__}: {error}") from error
+    if missing := [name for name in _NEEDED if not callable(getattr(provider, name, None))]:
+        returned = f"returned a {type(provider).__name__}, not an OpenFeature provider"
+        raise _unusable(path, f"{returned}: it lacks {', '.join(missing)}")
+    return provider
 
 
 def _unusable(path: str, message: str) -> SettingsError:

@@ -18,7 +18,7 @@ from tocsin.engine.duty import repeat
 from tocsin.engine.listen import RECONNECT_SECONDS, listen
 from tocsin.engine.toggles.flags import TableProvider, TogglesSettings, load_provider
 from tocsin.store import toggles
-from tocsin.store.pool import Connection, PoolSettings, opened_connection
+from tocsin.store.pool import Connection, PoolSettings, connect, opened_connection
 
 CACHE_SECONDS = 1.0
 REFRESH_SECONDS = 5.0
@@ -38,16 +38,12 @@ class Toggles:
     """
 
     def __init__(
-        self,
-        settings: TogglesSettings | None = None,
-        *,
-        changed: Callable[[], None] | None = None,
-        monotonic: Callable[[], float] = time.monotonic,
+        self, settings: TogglesSettings | None = None, *, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         path = settings.provider if settings else None
         self._table = TableProvider()
         self._cache_seconds = CACHE_SECONDS if path else float("inf")
-        self._changed = changed
+        self._changed: Callable[[], None] | None = None
         self._monotonic = monotonic
         self._domain = f"tocsin-{next(_domains)}"
         self._failing: set[str] = set()
@@ -157,7 +153,7 @@ class ToggleWatch:
         await repeat(self._listen, name="toggle watch", every=RECONNECT_SECONDS)
 
     async def _listen(self) -> None:
-        opened = opened_connection(self._url, self._schema, self._settings)
+        opened = opened_connection(connect(self._url, self._schema, self._settings))
         channel = f"{self._schema}_toggles"
         try:
             await listen(opened, channel, self._load, refresh_seconds=self._refresh_seconds)

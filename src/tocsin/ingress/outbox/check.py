@@ -1,7 +1,5 @@
 """Checks whether an outbox can be relayed."""
 
-from collections.abc import Iterator
-
 import msgspec
 
 from tocsin.domain.faults import Fault
@@ -10,11 +8,11 @@ from tocsin.ingress.outbox.settings import OutboxSettings
 from tocsin.ingress.outbox.table import OutboxUnfitError, inspect, quoted
 from tocsin.store.pool import OLDEST_SERVER, Connection
 
-MAY = """
-select
-    has_table_privilege($1::regclass, 'select') as may_select,
-    has_table_privilege($1::regclass, 'update') as may_update,
-    has_table_privilege($1::regclass, 'delete') as may_delete
+MISSING_RIGHTS = """
+select given.name
+from unnest($2::text[]) with ordinality as given (name, position)
+where not has_table_privilege($1::regclass, given.name)
+order by given.position
 """
 
 # Whether a partial index covers the waiting rows; it stays small however many were published.
@@ -46,8 +44,10 @@ async def check(connection: Connection, settings: OutboxSettings) -> Findings:
         table = await inspect(connection, settings)
     except OutboxUnfitError as error:
         return Findings(faults=[*faults, *error.faults], hints=[])
-    may = await connection.fetchrow(MAY, table.name)
-    faults += _missing_rights(settings, dict(may))
+    needed = ["select", "update", *(["delete"] if settings.kept_days else [])]
+    for (right,) in await connection.fetch(MISSING_RIGHTS, table.name, needed):
+        message = f"the role may not {right}: grant {right} on {settings.schema}.{settings.table} to it"
+        faults.append(Fault(field="table", code="forbidden", message=message))
     hints = []
     if not await connection.fetchval(HAS_WAITING_INDEX, table.name, f"\\y{settings.columns.published_at}\\y"):
         column, order = quoted(settings.columns.published_at), quoted(settings.columns.id)
@@ -60,11 +60,3 @@ async def check(connection: Connection, settings: OutboxSettings) -> Findings:
         if state != "current":
             hints.append(f"The function tocsin_publish is {state}; `tocsin outbox install` updates it")
     return Findings(faults=faults, hints=hints)
-
-
-def _missing_rights(settings: OutboxSettings, may: dict[str, bool]) -> Iterator[Fault]:
-    needed = ["select", "update", *(["delete"] if settings.kept_days else [])]
-    for right in needed:
-        if not may[f"may_{right}"]:
-            message = f"the role may not {right}: grant {right} on {settings.schema}.{settings.table} to it"
-            yield Fault(field="table", code="forbidden", message=message)

@@ -14,6 +14,7 @@ from tocsin.ingress.outbox.rows import Row
 from tocsin.ingress.outbox.settings import OutboxSettings
 from tocsin.ingress.outbox.table import LARGEST_TEXT
 from tocsin.store.refused import LONGEST_CONTENT
+from tocsin.wire.faults import validation_fault
 
 Reader: TypeAlias = Callable[[Row], Intent | Unreadable]
 
@@ -112,10 +113,9 @@ def _fault(error: Exception) -> Fault:
         case RecursionError():
             return Fault(field="$", code="too_deep", message="is nested too deep")
         case msgspec.ValidationError():
-            message, _, place = str(error).partition(" - at `$")
+            fault = validation_fault(error)
             # Within a value of no declared type, msgspec does not name the place.
-            field = place.strip(".`") if "[...]" not in place else ""
-            return Fault(field=field or "$", code="invalid", message=message.replace("`", ""))
+            return msgspec.structs.replace(fault, field="$") if "[...]" in fault.field else fault
         case msgspec.DecodeError() | UnicodeDecodeError():
             return Fault(field="$", code="malformed_json", message=f"is not JSON: {error}")
         case _:

@@ -17,8 +17,8 @@ from tocsin.ingress.outbox import rows as outbox_rows
 from tocsin.ingress.outbox.accept import AcceptFailedError, RowAcceptor
 from tocsin.ingress.outbox.install import channel
 from tocsin.ingress.outbox.settings import OutboxSettings
-from tocsin.ingress.outbox.table import OutboxUnfitError, Session, inspect, outbox_connection
-from tocsin.store.pool import PoolSettings
+from tocsin.ingress.outbox.table import OutboxUnfitError, Session, connect, inspect
+from tocsin.store.pool import PoolSettings, opened_connection
 
 LANES = 2
 BACKOFF = parse_backoff("exponential(250ms, 15s, 2, 0)")
@@ -73,11 +73,11 @@ class Relay:
             for wake in self._wakes:
                 wake.set()
 
-        await listen(outbox_connection(self._settings.url, self._pool), announced, notified)
+        await listen(opened_connection(connect(self._settings.url, self._pool)), announced, notified)
 
     async def _prune(self) -> None:
         before = self._clock() - timedelta(days=self._settings.kept_days)
-        async with outbox_connection(self._settings.url, self._pool) as connection:
+        async with opened_connection(connect(self._settings.url, self._pool)) as connection:
             table = await inspect(connection, self._settings)
             pruned = 0
             while count := await outbox_rows.prune(connection, table, before, PRUNE_BATCH):

@@ -1,7 +1,6 @@
 """An outbox table as found in the application's database: its columns, and connections to it."""
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 
 import asyncpg
 import msgspec
@@ -96,16 +95,6 @@ async def connect(url: str, settings: PoolSettings) -> asyncpg.Connection:
             f"The application's database does not answer ({reason}). "
             "Check the url of the outbox, with special characters written as %XX, and that the server runs."
         ) from None
-
-
-@asynccontextmanager
-async def outbox_connection(url: str, settings: PoolSettings) -> AsyncIterator[asyncpg.Connection]:
-    """Open a connection to an application's database and drop it at the end."""
-    connection = await connect(url, settings)
-    try:
-        yield connection
-    finally:
-        connection.terminate()
 
 
 async def inspect(connection: Connection, settings: OutboxSettings) -> Table:

@@ -58,7 +58,7 @@ order by name
 OPEN = """
 insert into circuits as c (name, provider, state, code, detail, openings, changed_at, retry_at)
 values (
-    $1, $2, 'open', $3, $4, 1, $5::timestamptz, $5 + greatest($6::interval, least($7::interval, $8::interval))
+    $1, $2, 'open', $3, $4, 1, $8::timestamptz, $8 + greatest($5::interval, least($6::interval, $7::interval))
 )
 on conflict (name) do update
 set state = 'open',
@@ -68,8 +68,8 @@ set state = 'open',
     changed_at = case when c.state = 'open' then c.changed_at else excluded.changed_at end,
     retry_at = greatest(
         case when c.state = 'open' then c.retry_at end,
-        $5 + greatest(
-            $6, least($7 * power(2, least(c.openings - (c.state = 'open')::integer, 20)), $8)
+        $8 + greatest(
+            $5, least($6 * power(2, least(c.openings - (c.state = 'open')::integer, 20)), $7)
         )
     ),
     probe_until = null
@@ -171,17 +171,8 @@ async def troubled(connection: Connection) -> dict[str, CircuitRow]:
 
 async def open_circuit(connection: Connection, opening: Opening, now: datetime) -> None:
     """Open a circuit breaker, or keep it open longer."""
-    await connection.execute(
-        OPEN,
-        opening.name,
-        opening.provider,
-        storable(opening.code),
-        storable(opening.detail),
-        now,
-        opening.after,
-        opening.rest,
-        opening.longest,
-    )
+    stored = msgspec.structs.replace(opening, code=storable(opening.code), detail=storable(opening.detail))
+    await connection.execute(OPEN, *msgspec.structs.astuple(stored), now)
 
 
 async def take_probe(connection: Connection, name: str, now: datetime, until: datetime) -> bool:

@@ -10,7 +10,7 @@ import msgspec
 
 from tocsin.domain.ids import new_alarm_id
 from tocsin.store.pool import Connection
-from tocsin.store.rows import fetch_all, fetch_one
+from tocsin.store.rows import fetch_all, fetch_one, transpose
 
 
 class Counted(NamedTuple):
@@ -86,15 +86,6 @@ on conflict (provider, code) where cleared_at is null do update
 set last_at = excluded.last_at, detail = excluded.detail, count = standing.count + excluded.count
 """
 
-# Two statements, so that the few that stand are found without reading the many that do not.
-STANDING = """
-select id as alarm_id, provider, code, detail, raised_at, last_at, count, cleared_at, cleared_by
-from alarms
-where cleared_at is null and id < $1
-order by id desc
-limit $2
-"""
-
 EVERY_ALARM = """
 select id as alarm_id, provider, code, detail, raised_at, last_at, count, cleared_at, cleared_by
 from alarms
@@ -102,6 +93,8 @@ where id < $1
 order by id desc
 limit $2
 """
+# A statement of its own, so that the few that stand are found without reading the many that do not.
+STANDING = EVERY_ALARM.replace("where", "where cleared_at is null and")
 
 CLEAR_ALARM = """
 update alarms
@@ -148,14 +141,9 @@ def storable(text: str) -> str:
 
 async def count_outcomes(connection: Connection, counts: Mapping[Counted, int], now: datetime) -> None:
     """Add what attempts came to, to the minute at hand."""
-    await connection.execute(
-        COUNT,
-        [counted.provider for counted in counts],
-        [counted.outcome for counted in counts],
-        [storable(counted.code) for counted in counts],
-        list(counts.values()),
-        now,
-    )
+    providers, outcomes, codes = transpose(counts, Counted._fields)
+    storable_codes = list(map(storable, codes))
+    await connection.execute(COUNT, providers, outcomes, storable_codes, list(counts.values()), now)
 
 
 async def counts_since(connection: Connection, since: datetime) -> list[CountRow]:

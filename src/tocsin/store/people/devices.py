@@ -104,10 +104,10 @@ for update
 # For a new owner consent, counters, locale and time zone are reset.
 REGISTER = """
 insert into devices as device (
-    id, user_id, provider, platform, token, token_hash, token_kind, locale, timezone, app_version,
-    device_model, registered_at, last_seen_at
+    id, token_hash, registered_at, last_seen_at, user_id, token, platform, provider, token_kind, locale,
+    timezone, app_version, device_model
 )
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12)
+values ($1, $2, $3, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 on conflict (token_hash) do update
 set user_id = excluded.user_id,
     provider = excluded.provider,
@@ -133,6 +133,9 @@ set user_id = excluded.user_id,
 where device.provider <> 'webhook'
 returning id
 """
+
+# In the order of the parameters of REGISTER.
+_REGISTERED = [name for name in DeviceRegistration.__struct_fields__ if name != "replaces_token"]
 
 REPLACE = """
 with old as (
@@ -218,21 +221,8 @@ async def register(
         if limited:
             return limited
         await connection.execute(LOCK_DEVICES, user_id, [digest, replaced] if replaced else [digest])
-        device_id = await connection.fetchval(
-            REGISTER,
-            new_device_id(),
-            user_id,
-            registration.provider,
-            registration.platform,
-            registration.token,
-            digest,
-            registration.token_kind,
-            registration.locale,
-            registration.timezone,
-            registration.app_version,
-            registration.device_model,
-            now,
-        )
+        registered = [getattr(registration, name) for name in _REGISTERED]
+        device_id = await connection.fetchval(REGISTER, new_device_id(), digest, now, *registered)
         if device_id is None:
             return NoDevice()
         retired = []

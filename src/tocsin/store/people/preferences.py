@@ -43,8 +43,7 @@ async def change(
     connection: Connection | Pool, user_id: str, changes: Changes, now: datetime
 ) -> Choices | TooManyCategories:
     """Merge changes into a person's choices and return the result; removing choices is always allowed."""
-    adds = any(channels for channels in changes.values())
-    most = MOST_CATEGORIES if adds else None
+    most = MOST_CATEGORIES if any(changes.values()) else None
     stored = await connection.fetchval(CHANGE, user_id, _encoder.encode(changes).decode(), now, most)
     if stored is None:
         return TooManyCategories(MOST_CATEGORIES)
