@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from tocsin.domain.delivery.message import Limits, Message
 from tocsin.domain.delivery.outcome import Gone, Outcome, Rejected, Sent
-from tocsin.domain.delivery.retry_after import read_retry_after
 from tocsin.providers.apns.answers import classify
 from tocsin.providers.apns.provider_token import ProviderTokens, load_key
 from tocsin.providers.apns.render import PAYLOAD_BYTES, headers, render, token_fault
@@ -52,35 +51,26 @@ class ApnsProvider(HttpProvider[Connections]):
         body = render(message)
         if isinstance(body, Rejected):
             return body
-        began = time.monotonic()
         header = self._tokens.header()
         outcome = await self._post(message, body, header, now)
         if isinstance(outcome, Sent) or outcome.code != "ExpiredProviderToken":
             return outcome
         fresh = self._tokens.replace(header)
-        if fresh is None:
-            return outcome
-        return await self._within_timeout(began, self._post(message, body, fresh, now))
+        return outcome if fresh is None else await self._post(message, body, fresh, now)
 
     async def _post(self, message: Message, body: bytes, authorization: str, now: datetime) -> Outcome:
-        request = self._connections.next().post(self._url + message.target)
-        answer = await (
-            request.header("authorization", authorization, is_sensitive=True)
-            .headers(headers(message, self._topic))
-            .body_bytes(body)
-            .build()
-            .send()
-        )
-        if answer.status in {HTTPStatus.OK, HTTPStatus.GONE}:
+        rendered = {**headers(message, self._topic), "authorization": authorization}
+        reply = await self._connections.post(self._url + message.target, rendered, body)
+        if reply.status in {HTTPStatus.OK, HTTPStatus.GONE}:
             # Either way APNs knows or knew the device: environment and topic are the right ones.
             self._proven = True
-        if answer.status == HTTPStatus.OK:
-            return Sent(answer.get_header("apns-id"))
+        if reply.status == HTTPStatus.OK:
+            return Sent(reply.headers.get("apns-id"))
         return classify(
-            answer.status,
+            reply.status,
             # An answer may quote what it was asked; the token must not end up in logs.
-            bytes(await answer.bytes()).replace(message.target.encode(), b"[token]"),
-            read_retry_after(answer.get_header("retry-after"), now),
+            reply.body.replace(message.target.encode(), b"[token]"),
+            reply.retry_after(now),
             push_type=message.appearance.push_type,
             proven=self._proven,
         )

@@ -8,16 +8,14 @@ from http import HTTPStatus
 from typing import ClassVar, NamedTuple
 
 import msgspec
-from pyreqwest.request import ConsumedRequest
 
 from tocsin.domain.delivery.message import Limits, Message
 from tocsin.domain.delivery.outcome import Delivered, NotYet, Outcome, ReceiptOutcome, Rejected, Retry, Sent
-from tocsin.domain.delivery.retry_after import read_retry_after
 from tocsin.providers.answers import Failure, decode
 from tocsin.providers.expo.answers import MessageStatus, Split, classify_message, classify_request
 from tocsin.providers.expo.render import LONGEST_TTL, PAYLOAD_BYTES, render
 from tocsin.providers.expo.settings import ExpoSettings
-from tocsin.providers.http.client import Connections
+from tocsin.providers.http.client import Connections, Reply
 from tocsin.providers.http.provider import HttpProvider, or_retry
 
 SEND_PATH = "/--/api/v2/push/send"
@@ -43,12 +41,6 @@ _receipts = msgspec.json.Decoder(_Receipts)
 class _Push(NamedTuple):
     target: str
     rendered: bytes
-
-
-class _Answer(NamedTuple):
-    status: int
-    body: bytes
-    retry_after: str | None
 
 
 class ExpoProvider(HttpProvider[Connections]):
@@ -133,17 +125,17 @@ class ExpoProvider(HttpProvider[Connections]):
             return Retry(refusal.code, refusal.detail)
         return refusal
 
-    async def _post(self, url: str, body: bytes, deadline: float) -> _Answer | Retry:
-        if asyncio.get_running_loop().time() >= deadline:
+    async def _post(self, url: str, body: bytes, deadline: float) -> Reply | Retry:
+        left = deadline - asyncio.get_running_loop().time()
+        if left <= 0:
             return Retry("timeout", "the parts sent before left no time")
-        request = self._connections.next().post(url).header("content-type", "application/json")
+        headers = {"content-type": "application/json"}
         if self._settings.access_token:
-            bearer = f"Bearer {self._settings.access_token}"
-            request = request.header("authorization", bearer, is_sensitive=True)
+            headers["authorization"] = f"Bearer {self._settings.access_token}"
         if len(body) > WORTH_COMPRESSING:
             body = zlib.compress(body, level=1, wbits=_GZIP)
-            request = request.header("content-encoding", "gzip")
-        return await or_retry(_exchange(request.body_bytes(body).build(), deadline))
+            headers["content-encoding"] = "gzip"
+        return await or_retry(self._connections.post(url, headers, body), left)
 
     def _deadline(self) -> float:
         """Return when all requests of one call must have ended: leases are sized by the timeout."""
@@ -159,18 +151,12 @@ class ExpoProvider(HttpProvider[Connections]):
             return NotYet()
         return Delivered() if receipt.status == "ok" else classify_message(receipt, self._secrets())
 
-    def _refusal(self, answer: _Answer, targets: Sequence[str], now: datetime) -> Split | Failure:
-        retry_after = read_retry_after(answer.retry_after, now)
-        return classify_request(answer.status, answer.body, retry_after, self._secrets(*targets))
+    def _refusal(self, answer: Reply, targets: Sequence[str], now: datetime) -> Split | Failure:
+        secrets = self._secrets(*targets)
+        return classify_request(answer.status, answer.body, answer.retry_after(now), secrets)
 
     def _secrets(self, *targets: str) -> Sequence[str]:
         return [*targets, self._settings.access_token or ""]
-
-
-async def _exchange(request: ConsumedRequest, deadline: float) -> _Answer:
-    async with asyncio.timeout_at(deadline):
-        answer = await request.send()
-        return _Answer(answer.status, bytes(await answer.bytes()), answer.get_header("retry-after"))
 
 
 def parts(targets: Sequence[str], split: Split) -> Sequence[Sequence[int]]:

@@ -46,11 +46,6 @@ class AccessTokens:
         project: str | None = self._credentials.project_id
         return project
 
-    @property
-    def current(self) -> str | None:
-        """The token at hand, if it is good for some minutes more."""
-        return self._token if time.monotonic() < self._good_until else None
-
     async def get(self) -> str:
         """Return a token that is good for some minutes more, fetched if need be."""
         asked_at = time.monotonic()

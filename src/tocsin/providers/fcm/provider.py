@@ -1,24 +1,21 @@
 """Firebase Cloud Messaging, HTTP v1."""
 
-import time
 from contextlib import suppress
 from datetime import datetime
 from http import HTTPStatus
 from typing import ClassVar
 
 import msgspec
-from pyreqwest.response import Response
 
 from tocsin.domain.delivery.message import Limits, Message
 from tocsin.domain.delivery.outcome import Defer, Outcome, Rejected, Retry, Sent
-from tocsin.domain.delivery.retry_after import read_retry_after
 from tocsin.domain.errors import ProviderSetupError
 from tocsin.providers.answers import ALARM_REST
 from tocsin.providers.fcm.answers import classify
 from tocsin.providers.fcm.google_auth import AccessTokens, TokenUnavailableError
 from tocsin.providers.fcm.render import BROADCASTS, LONGEST_TTL, PAYLOAD_BYTES, render
 from tocsin.providers.fcm.settings import FcmSettings
-from tocsin.providers.http.client import Connections
+from tocsin.providers.http.client import Connections, Reply
 from tocsin.providers.http.provider import HttpProvider
 
 SCOPE = "https://www.googleapis.com/auth/firebase.messaging"
@@ -61,46 +58,31 @@ class FcmProvider(HttpProvider[Connections]):
         body = render(message, now)
         if isinstance(body, Rejected):
             return body
-        began = time.monotonic()
         try:
-            token = self._tokens.current
-            if token is not None:
-                answer = await self._post(body, token)
-                outcome = await _outcome(answer, message, now)
-                is_refused = answer.status == HTTPStatus.UNAUTHORIZED
-                if not is_refused or not isinstance(outcome, Defer) or not outcome.pauses:
-                    return outcome
-            return await self._within_timeout(began, self._send_with_new_token(body, token, message, now))
+            token = await self._tokens.get()
+            reply = await self._post(body, token)
+            outcome = _outcome(reply, message, now)
+            if reply.status == HTTPStatus.UNAUTHORIZED and isinstance(outcome, Defer) and outcome.pauses:
+                renewed = await self._tokens.replace(token)
+                outcome = _outcome(await self._post(body, renewed), message, now)
         except TokenUnavailableError as error:
             if error.lasting:
                 return Defer("credentials_refused", ALARM_REST, str(error), alarm=True)
             return Retry("token_unavailable", str(error))
         except msgspec.DecodeError:
             return Retry("unreadable_answer", "FCM answered 200 with something else than its JSON")
+        return outcome
 
-    async def _send_with_new_token(
-        self, body: bytes, refused: str | None, message: Message, now: datetime
-    ) -> Outcome:
-        """Fetch an access token, other than the one refused, and send with it."""
-        token = await (self._tokens.get() if refused is None else self._tokens.replace(refused))
-        return await _outcome(await self._post(body, token), message, now)
-
-    async def _post(self, body: bytes, token: str) -> Response:
-        request = (
-            self._connections.next()
-            .post(self._url)
-            .header("authorization", f"Bearer {token}", is_sensitive=True)
-            .header("content-type", "application/json")
-            .body_bytes(body)
-        )
-        return await request.build().send()
+    async def _post(self, body: bytes, token: str) -> Reply:
+        headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
+        return await self._connections.post(self._url, headers, body)
 
 
-async def _outcome(answer: Response, message: Message, now: datetime) -> Outcome:
-    body = bytes(await answer.bytes())
-    if answer.status == HTTPStatus.OK:
+def _outcome(reply: Reply, message: Message, now: datetime) -> Outcome:
+    body = reply.body
+    if reply.status == HTTPStatus.OK:
         return Sent(_taken.decode(body).name)
     if message.target_kind not in BROADCASTS:
         # An answer may quote what it was asked; the token must not end up in logs.
         body = body.replace(message.target.encode(), b"[token]")
-    return classify(answer.status, body, read_retry_after(answer.get_header("retry-after"), now))
+    return classify(reply.status, body, reply.retry_after(now))

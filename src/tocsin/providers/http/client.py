@@ -1,15 +1,31 @@
 """HTTP/2 connections to a provider: several, because a peer caps the streams of each."""
 
-from datetime import timedelta
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 from itertools import cycle
 from pathlib import Path
 
+import msgspec
 from pyreqwest.client import Client, ClientBuilder
+from pyreqwest.request import RequestBuilder
 
+from tocsin.domain.delivery.retry_after import read_retry_after
 from tocsin.domain.errors import ProviderSetupError
 from tocsin.providers.settings import HttpProviderSettings
 
 STREAMS_PER_CONNECTION = 100
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """An answer of a host, with its body or the first bytes of it."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def retry_after(self, now: datetime) -> timedelta | None:
+        """Return how long the host asks to wait."""
+        return read_retry_after(self.headers.get("retry-after"), now)
 
 
 class Connections:
@@ -34,12 +50,25 @@ class Connections:
         """Return the client whose turn it is."""
         return next(self._turns)
 
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Reply:
+        """Post a body and read the answer."""
+        answer = await post_request(self.next(), url, headers, body).build().send()
+        return Reply(answer.status, answer.headers, bytes(await answer.bytes()))
+
     async def aclose(self) -> None:
         """Close every connection; the sockets go when nobody holds the clients any more."""
         for client in self._clients:
             await client.close()
         self._clients.clear()
         self._turns = cycle(self._clients)
+
+
+def post_request(client: Client, url: str, headers: Mapping[str, str], body: bytes) -> RequestBuilder:
+    """Build a request whose authorization stays out of logs."""
+    request = client.post(url).body_bytes(body)
+    for name, value in headers.items():
+        request = request.header(name, value, is_sensitive=name == "authorization")
+    return request
 
 
 def read_ca_file(ca_file: Path | None) -> bytes | None:

@@ -6,27 +6,18 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from weakref import WeakValueDictionary
 
-import msgspec
 from pyreqwest.client import Client
 from pyreqwest.exceptions import ConnectError, ConnectTimeoutError
 from pyreqwest.http import Url
 from pyreqwest.response import Response
 
-from tocsin.providers.http.client import Connections, read_ca_file
+from tocsin.providers.http.client import Connections, Reply, post_request, read_ca_file
 from tocsin.providers.http.ssrf_guard import Guard, HostRefusedError, HostUnknownError
 from tocsin.providers.settings import HttpProviderSettings
 
 ADDRESS_SECONDS = 60.0
 MOST_HOSTS = 256
 ANSWER_BYTES = 4_096
-
-
-class Reply(msgspec.Struct, frozen=True):
-    """An answer of a host, with the first bytes of its body."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
 
 
 class _Pinned:
@@ -56,21 +47,17 @@ class GuardedConnections:
         read_ca_file(settings.ca_file)
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Reply:
-        """Post a body and read the answer, all within the timeout.
+        """Post a body and read the beginning of the answer.
 
         Raises what `client_for` does, and the errors of the HTTP client.
         """
-        async with asyncio.timeout(self._settings.timeout):
-            client = await self.client_for(url)
-            request = client.post(url).body_bytes(body)
-            for name, value in headers.items():
-                request = request.header(name, value, is_sensitive=name == "authorization")
-            try:
-                async with request.build_streamed() as answer:
-                    return Reply(answer.status, answer.headers, await _beginning(answer))
-            except (ConnectError, ConnectTimeoutError):
-                self.connection_failed(url)
-                raise
+        client = await self.client_for(url)
+        try:
+            async with post_request(client, url, headers, body).build_streamed() as answer:
+                return Reply(answer.status, answer.headers, await _beginning(answer))
+        except (ConnectError, ConnectTimeoutError):
+            self.connection_failed(url)
+            raise
 
     async def client_for(self, url: str) -> Client:
         """Return a client that reaches the host of this URL, and no other, at an allowed address.

@@ -1,7 +1,6 @@
 """What providers that are called over HTTP have in common."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Sequence
 from datetime import datetime
 from typing import ClassVar, Generic, TypeVar
@@ -40,7 +39,7 @@ class HttpProvider(Generic[C]):
 
     async def send(self, batch: Sequence[Message], *, now: datetime) -> Sequence[Outcome]:
         """Send each message of the batch."""
-        return [await or_retry(self._send_one(message, now)) for message in batch]
+        return [await or_retry(self._send_one(message, now), self._timeout) for message in batch]
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -49,16 +48,12 @@ class HttpProvider(Generic[C]):
     async def _send_one(self, message: Message, now: datetime) -> Outcome:
         raise NotImplementedError
 
-    async def _within_timeout(self, began: float, work: Awaitable[T]) -> T:
-        """Await `work` within what is left of the timeout since `began`: leases are sized by it."""
-        async with asyncio.timeout(self._timeout - (time.monotonic() - began)):
-            return await work
 
-
-async def or_retry(work: Awaitable[T]) -> T | Retry:
+async def or_retry(work: Awaitable[T], seconds: float) -> T | Retry:
     """Return the result of an HTTP exchange; one that times out or whose connection fails is a Retry."""
     try:
-        return await work
+        async with asyncio.timeout(seconds):
+            return await work
     except HostUnknownError as error:
         return Retry("network_error", str(error))
     except TimeoutError as error:

@@ -7,7 +7,6 @@ from pyreqwest.http import Url
 
 from tocsin.domain.delivery.message import Limits, Message
 from tocsin.domain.delivery.outcome import Outcome, Rejected, Retry, Sent
-from tocsin.domain.delivery.retry_after import read_retry_after
 from tocsin.providers.http.guarded_client import GuardedConnections
 from tocsin.providers.http.provider import HttpProvider
 from tocsin.providers.http.ssrf_guard import Guard, HostRefusedError
@@ -51,7 +50,7 @@ class WebhookProvider(HttpProvider[GuardedConnections]):
             return Retry("address_refused", f"the endpoint's URL {error}", speaks_against="target")
         if is_taken(reply.status):
             return Sent(str(message.delivery_id))
-        return classify(reply.status, read_retry_after(reply.headers.get("retry-after"), now))
+        return classify(reply.status, reply.retry_after(now))
 
     def _headers(self, message: Message, body: bytes, now: datetime) -> dict[str, str] | Rejected:
         message_id = str(message.delivery_id)

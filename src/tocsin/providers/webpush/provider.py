@@ -13,9 +13,9 @@ from pyreqwest.http import Url
 
 from tocsin.domain.delivery.message import Limits, Message
 from tocsin.domain.delivery.outcome import Gone, Outcome, Rejected, Retry, Sent
-from tocsin.domain.delivery.retry_after import read_retry_after
 from tocsin.domain.people.push_subscription import SubscriptionFaultError, endpoint_of, read_subscription
-from tocsin.providers.http.guarded_client import GuardedConnections, Reply
+from tocsin.providers.http.client import Reply
+from tocsin.providers.http.guarded_client import GuardedConnections
 from tocsin.providers.http.provider import HttpProvider, or_retry
 from tocsin.providers.http.ssrf_guard import Guard, HostRefusedError
 from tocsin.providers.webpush.answers import TAKEN, classify
@@ -58,9 +58,7 @@ class WebPushProvider(HttpProvider[GuardedConnections]):
     async def send(self, batch: Sequence[Message], *, now: datetime) -> Sequence[Outcome]:
         """Encrypt the whole batch, then post every message at once."""
         prepared = await self._prepare_all(batch)
-        if len(prepared) == 1:
-            return [await or_retry(self._post(prepared[0], now))]
-        return await asyncio.gather(*(or_retry(self._post(each, now)) for each in prepared))
+        return await asyncio.gather(*(or_retry(self._post(each, now), self._timeout) for each in prepared))
 
     async def _prepare_all(self, batch: Sequence[Message]) -> Sequence[_Prepared | Gone | Rejected]:
         # Encrypting takes some 0.1 ms a message. A thread adds to that, but keeps the event loop free of the
@@ -113,7 +111,7 @@ def _refusal(reply: Reply, endpoint: str, now: datetime) -> Outcome:
         if len(part) >= _SECRET_CHARACTERS:
             text = text.replace(part, "[endpoint]")
     printable = "".join(character if character.isprintable() else " " for character in text)
-    return classify(reply.status, printable, read_retry_after(reply.headers.get("retry-after"), now))
+    return classify(reply.status, printable, reply.retry_after(now))
 
 
 def _message_id(given: Mapping[str, str], prepared: _Prepared) -> str:
