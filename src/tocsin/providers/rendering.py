@@ -4,14 +4,44 @@ import hashlib
 from datetime import datetime
 from typing import Any
 
-from tocsin.domain.delivery.message import Message
+import msgspec
+
+from tocsin.domain.delivery.message import Message, PushAppearance
+from tocsin.domain.delivery.outcome import Rejected
 
 LONGEST_COLLAPSE_ID = 64
+
+_encoder = msgspec.json.Encoder()
+
+
+def encode_within(content: dict[str, Any], most: int, taker: str) -> bytes | Rejected:
+    """Encode content as JSON; more bytes than the taker accepts are rejected."""
+    body = _encoder.encode(content)
+    if len(body) > most:
+        return Rejected("payload_too_large", f"{len(body)} bytes; {taker} takes {most}")
+    return body
 
 
 def given(**fields: Any) -> dict[str, Any]:
     """Return the fields that have a value."""
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def links(appearance: PushAppearance) -> dict[str, str]:
+    """Return the place to open as data for the app."""
+    return given(deep_link=appearance.deep_link, route=appearance.route)
+
+
+def apple_alert(appearance: PushAppearance) -> dict[str, Any]:
+    """Return what Apple's block `aps` says of an alert besides its texts."""
+    aps = given(sound=appearance.sound, badge=appearance.badge, category=appearance.click_action)
+    if appearance.image is not None:
+        # Lets the app's service extension fetch the image before the alert is shown.
+        aps["mutable-content"] = 1
+    if appearance.severity == "critical":
+        # Apple's own level `critical` needs its consent for each app.
+        aps["interruption-level"] = "time-sensitive"
+    return aps
 
 
 def web_address(text: str | None) -> str | None:

@@ -14,10 +14,12 @@ from tocsin.domain.faults import Fault
 class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settings section of a provider, which has the provider's name.
 
-    `timeout` bounds a whole attempt: leases are sized by it.
+    `timeout` bounds a whole attempt: leases are sized by it. `enabled_by` is the setting without which the
+    provider is not used.
     """
 
     section: ClassVar[str]
+    enabled_by: ClassVar[str]
 
     timeout: Annotated[float, Meta(gt=0, le=300)] = 10.0
     """Seconds a message may take in all."""
@@ -27,7 +29,7 @@ class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     @property
     def is_configured(self) -> bool:
         """Whether enough is set for the provider to be used."""
-        raise NotImplementedError
+        return getattr(self, self.enabled_by) not in {None, False}
 
     def faults(self) -> Iterator[Fault]:
         """List what is missing, wrong or contradictory in this section."""
@@ -75,10 +77,7 @@ class HttpProviderSettings(ProviderSettings, frozen=True, kw_only=True):
 class OptInSettings(HttpProviderSettings, frozen=True, kw_only=True):
     """The settings of a provider that needs no credentials: it is used once it is `enabled`."""
 
+    enabled_by: ClassVar[str] = "enabled"
+
     enabled: bool = False
     """Whether this provider is used."""
-
-    @property
-    def is_configured(self) -> bool:
-        """Whether the provider is used."""
-        return self.enabled

@@ -3,18 +3,15 @@
 import re
 from typing import Any
 
-import msgspec
-
-from tocsin.domain.delivery.message import DEFAULT_APPEARANCE, Message, PushAppearance
+from tocsin.domain.delivery.message import Message
 from tocsin.domain.delivery.outcome import Rejected
-from tocsin.providers.rendering import collapse_id, given
+from tocsin.providers.rendering import apple_alert, collapse_id, encode_within, given, links
 
 PAYLOAD_BYTES = 4_096
 VOIP_BYTES = 5_120
 
 # It becomes a part of a path. Apple promises no length, and documents no alphabet beyond hexadecimal.
 _TOKEN = re.compile(r"[A-Za-z0-9_-]+")
-_encoder = msgspec.json.Encoder()
 
 
 def token_fault(token: str) -> str | None:
@@ -23,20 +20,19 @@ def token_fault(token: str) -> str | None:
 
 
 def render(message: Message) -> bytes | Rejected:
-    """Render the payload; what the app reads stands beside Apple's own block `aps`."""
+    """Render the payload; what the app reads stands beside Apple's own block `aps`.
+
+    Apple lets a background push show and sound nothing.
+    """
     appearance = message.appearance
+    payload: dict[str, Any] = {**message.data, **links(appearance)}
     if appearance.push_type == "background":
-        aps: dict[str, Any] = {"content-available": 1}
+        payload["aps"] = {"content-available": 1}
     else:
-        aps = {"alert": {"title": message.title, "body": message.body}}
-    payload: dict[str, Any] = {**message.data, "aps": aps}
-    if appearance is not DEFAULT_APPEARANCE:
-        _add_appearance(payload, aps, appearance)
-    body = _encoder.encode(payload)
+        payload |= given(image=appearance.image)
+        payload["aps"] = {"alert": {"title": message.title, "body": message.body}, **apple_alert(appearance)}
     most = VOIP_BYTES if appearance.push_type == "voip" else PAYLOAD_BYTES
-    if len(body) > most:
-        return Rejected("payload_too_large", f"{len(body)} bytes; APNs takes {most}")
-    return body
+    return encode_within(payload, most, "APNs")
 
 
 def headers(message: Message, topic: str) -> dict[str, str]:
@@ -52,18 +48,3 @@ def headers(message: Message, topic: str) -> dict[str, str]:
     if message.expires_at is not None:
         rendered["apns-expiration"] = str(int(message.expires_at.timestamp()))
     return rendered
-
-
-def _add_appearance(payload: dict[str, Any], aps: dict[str, Any], appearance: PushAppearance) -> None:
-    """Add the appearance; Apple lets a background push show and sound nothing."""
-    payload |= given(deep_link=appearance.deep_link, route=appearance.route)
-    if appearance.push_type == "background":
-        return
-    if appearance.image is not None:
-        payload["image"] = appearance.image
-        # Lets the app's service extension fetch the image before the alert is shown.
-        aps["mutable-content"] = 1
-    aps |= given(sound=appearance.sound, badge=appearance.badge, category=appearance.click_action)
-    if appearance.severity == "critical":
-        # Apple's own level `critical` needs its consent for each app.
-        aps["interruption-level"] = "time-sensitive"

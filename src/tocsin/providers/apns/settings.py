@@ -19,6 +19,7 @@ class ApnsSettings(HttpProviderSettings, frozen=True, kw_only=True):
     """The settings section `apns`; without a key file APNs is not used."""
 
     section: ClassVar[str] = "apns"
+    enabled_by: ClassVar[str] = "key_file"
 
     key_file: Path | None = None
     """The `.p8` key from Apple. Left out, APNs is not used."""
@@ -32,11 +33,6 @@ class ApnsSettings(HttpProviderSettings, frozen=True, kw_only=True):
     """`sandbox` for apps that Xcode installed on a phone, `production` for all others."""
     base_url: str | None = None
     """The address of APNs. Left out: Apple's address for the environment."""
-
-    @property
-    def is_configured(self) -> bool:
-        """Whether APNs is used."""
-        return self.key_file is not None
 
     def faults(self) -> Iterator[Fault]:
         """List what is missing or contradictory in the settings of APNs."""

@@ -7,7 +7,7 @@ import msgspec
 
 from tocsin.domain.delivery.message import DEFAULT_APPEARANCE, Message, PushAppearance
 from tocsin.domain.delivery.outcome import Rejected
-from tocsin.providers.rendering import given, seconds_left, web_address
+from tocsin.providers.rendering import apple_alert, given, links, seconds_left, web_address
 
 PAYLOAD_BYTES = 4_096
 BROADCAST_BYTES = 2_048
@@ -63,8 +63,7 @@ def _add_appearance(content: dict[str, Any], appearance: PushAppearance) -> None
 
     FCM cannot send Apple's VoIP pushes: such a push is an alert here.
     """
-    if links := given(deep_link=appearance.deep_link, route=appearance.route):
-        content["data"] = {**content["data"], **links}
+    content["data"] = {**content["data"], **links(appearance)}
     if appearance.analytics_label:
         content["fcm_options"] = {"analytics_label": appearance.analytics_label}
     if appearance.push_type == "background":
@@ -100,15 +99,9 @@ def _add_android(notification: dict[str, Any], appearance: PushAppearance) -> No
 
 def _add_apple(apns: dict[str, Any], appearance: PushAppearance) -> None:
     apns["headers"] |= {"apns-push-type": "alert", "apns-priority": "10"}
-    aps = given(sound=appearance.sound, badge=appearance.badge, category=appearance.click_action)
     if appearance.image:
-        # Lets the app's service extension fetch the image before the alert is shown.
-        aps["mutable-content"] = 1
         apns["fcm_options"] = {"image": appearance.image}
-    if appearance.severity == "critical":
-        # Apple's own level `critical` needs its consent for each app.
-        aps["interruption-level"] = "time-sensitive"
-    if aps:
+    if aps := apple_alert(appearance):
         apns["payload"] = {"aps": aps}
 
 

@@ -12,6 +12,7 @@ class FcmSettings(HttpProviderSettings, frozen=True, kw_only=True):
     """The settings section `fcm`; without a credentials file FCM is not used."""
 
     section: ClassVar[str] = "fcm"
+    enabled_by: ClassVar[str] = "credentials_file"
 
     credentials_file: Path | None = None
     """The JSON key of a Google service account. Left out, FCM is not used."""
@@ -19,11 +20,6 @@ class FcmSettings(HttpProviderSettings, frozen=True, kw_only=True):
     """The Firebase project. Left out: the service account's."""
     base_url: str = "https://fcm.googleapis.com"
     """The address of FCM; change it only for a [sandbox](../guides/sandbox.md)."""
-
-    @property
-    def is_configured(self) -> bool:
-        """Whether FCM is used."""
-        return self.credentials_file is not None
 
     def faults(self) -> Iterator[Fault]:
         """List what cannot work in the settings of FCM."""

@@ -17,6 +17,7 @@ class SmtpSettings(ProviderSettings, frozen=True, kw_only=True):
     """The settings section `smtp`; without a host no mail is sent."""
 
     section: ClassVar[str] = "smtp"
+    enabled_by: ClassVar[str] = "host"
 
     host: str | None = None
     """The mail server. Left out, no mail is sent."""
@@ -40,11 +41,6 @@ class SmtpSettings(ProviderSettings, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         """Show the address of the server, not the account."""
         return f"SmtpSettings(host={self.host!r}, port={self.port}, security={self.security!r})"
-
-    @property
-    def is_configured(self) -> bool:
-        """Whether mail is sent."""
-        return self.host is not None
 
     def faults(self) -> Iterator[Fault]:
         """List what is wrong with the settings of mail, once there is a host."""

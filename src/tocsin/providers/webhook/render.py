@@ -3,16 +3,14 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import msgspec
-
 from tocsin.domain.delivery.message import Message
 from tocsin.domain.delivery.outcome import Rejected
 from tocsin.domain.ids import NotificationId
+from tocsin.providers.rendering import encode_within
 
 PAYLOAD_BYTES = 262_144
 
 _MILLISECONDS_SHIFT = 80
-_encoder = msgspec.json.Encoder()
 
 
 def render(message: Message, now: datetime) -> bytes | Rejected:
@@ -26,10 +24,8 @@ def render(message: Message, now: datetime) -> bytes | Rejected:
     optional = {"title": message.title, "body": message.body, "locale": message.locale}
     data |= {name: value for name, value in optional.items() if value}
     accepted = _accepted_at(message.notification_id, now)
-    body = _encoder.encode({"type": message.type, "timestamp": accepted, "data": data})
-    if len(body) > PAYLOAD_BYTES:
-        return Rejected("payload_too_large", f"{len(body)} bytes; a webhook holds {PAYLOAD_BYTES}")
-    return body
+    content = {"type": message.type, "timestamp": accepted, "data": data}
+    return encode_within(content, PAYLOAD_BYTES, "a webhook")
 
 
 def _accepted_at(notification_id: NotificationId, now: datetime) -> datetime:

@@ -6,18 +6,15 @@ from base64 import urlsafe_b64encode
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from tocsin.domain.delivery.message import Message
 from tocsin.domain.delivery.outcome import Rejected
-from tocsin.providers.rendering import given, seconds_left, web_address
+from tocsin.providers.rendering import encode_within, given, links, seconds_left, web_address
 from tocsin.providers.webpush.crypto import PLAINTEXT_BYTES
 
 LONGEST_TTL = 2_419_200
 
 _TOPIC = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _TOPIC_CHARACTERS = 32
-_encoder = msgspec.json.Encoder()
 
 
 def render(message: Message) -> bytes | Rejected:
@@ -27,7 +24,7 @@ def render(message: Message) -> bytes | Rejected:
         "title": message.title,
         "body": message.body,
         "tag": message.collapse_key or str(message.delivery_id),
-        "data": {**message.data, **given(deep_link=appearance.deep_link, route=appearance.route)},
+        "data": {**message.data, **links(appearance)},
     }
     # An icon may be a drawable of an Android app, and a deep link a place in an app: nothing to a browser.
     content |= given(
@@ -41,10 +38,7 @@ def render(message: Message) -> bytes | Rejected:
         content["severity"] = appearance.severity
     if appearance.push_type == "background":
         content["silent"] = True
-    plaintext = _encoder.encode(content)
-    if len(plaintext) > PLAINTEXT_BYTES:
-        return Rejected("payload_too_large", f"{len(plaintext)} bytes; a browser takes {PLAINTEXT_BYTES}")
-    return plaintext
+    return encode_within(content, PLAINTEXT_BYTES, "a browser")
 
 
 def headers(message: Message, now: datetime) -> dict[str, str]:
