@@ -70,10 +70,10 @@ UNLISTED = (
 """The last rows of a table, for answers that are in no other row."""
 
 
-def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T | None:
+def decode(body: bytes, type_: type[T]) -> T | None:
     """Decode the JSON body of an answer; None for anything else."""
     try:
-        return decoder.decode(body)
+        return msgspec.json.decode(body, type=type_)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

@@ -67,9 +67,6 @@ class _Body(msgspec.Struct, frozen=True):
     timestamp: int | None = None
 
 
-_decoder = msgspec.json.Decoder(_Body)
-
-
 def classify(
     status: int,
     body: bytes,
@@ -79,7 +76,7 @@ def classify(
     proven: bool = True,
 ) -> Failure:
     """Return the outcome of an answer other than 200; `proven` means that APNs took a message before."""
-    said = decode(_decoder, body) or _Body()
+    said = decode(body, _Body) or _Body()
     answer = Answer(
         status=status,
         code=said.reason or f"HTTP_{status}",

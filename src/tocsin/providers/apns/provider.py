@@ -21,7 +21,7 @@ HOSTS: dict[Environment, str] = {
 }
 
 
-class ApnsProvider(HttpProvider[Connections]):
+class ApnsProvider(HttpProvider):
     """Sends one message a request over a group of HTTP/2 connections."""
 
     name: ClassVar[str] = "apns"

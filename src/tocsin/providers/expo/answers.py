@@ -99,9 +99,6 @@ class _Refusal(msgspec.Struct, frozen=True):
     errors: list[_Error] = []
 
 
-_refusal = msgspec.json.Decoder(_Refusal)
-
-
 def classify_message(given: MessageStatus, secrets: Iterable[str]) -> Failure:
     """Return the outcome of a ticket or receipt other than `ok`, without the secrets it may quote."""
     details = given.details if isinstance(given.details, dict) else {}
@@ -131,7 +128,7 @@ def classify_request(
 
 
 def _read(body: bytes) -> _Error:
-    refusal = decode(_refusal, body)
+    refusal = decode(body, _Refusal)
     if refusal is None:
         return _Error(message="the answer was not the JSON that Expo gives")
     return refusal.errors[0] if refusal.errors else _Error()

@@ -34,16 +34,12 @@ class _Receipts(msgspec.Struct):
     data: dict[str, MessageStatus]
 
 
-_tickets = msgspec.json.Decoder(_Tickets)
-_receipts = msgspec.json.Decoder(_Receipts)
-
-
 class _Push(NamedTuple):
     target: str
     rendered: bytes
 
 
-class ExpoProvider(HttpProvider[Connections]):
+class ExpoProvider(HttpProvider):
     """Sends a batch a request, over a few HTTP/2 connections."""
 
     name: ClassVar[str] = "expo"
@@ -89,7 +85,7 @@ class ExpoProvider(HttpProvider[Connections]):
         answer = await self._post(self._send_url, body, deadline)
         if isinstance(answer, Retry):
             return [answer] * len(pushes)
-        tickets = decode(_tickets, answer.body) if answer.status == HTTPStatus.OK else None
+        tickets = decode(answer.body, _Tickets) if answer.status == HTTPStatus.OK else None
         if tickets and len(tickets.data) == len(pushes):
             return [self._outcome(ticket, push) for ticket, push in zip(tickets.data, pushes, strict=True)]
         refusal = self._refusal(answer, [push.target for push in pushes], now)
@@ -110,7 +106,7 @@ class ExpoProvider(HttpProvider[Connections]):
         answer = await self._post(self._receipts_url, _encode({"ids": message_ids}), deadline)
         if isinstance(answer, Retry):
             return answer
-        if answer.status == HTTPStatus.OK and (receipts := decode(_receipts, answer.body)):
+        if answer.status == HTTPStatus.OK and (receipts := decode(answer.body, _Receipts)):
             return [self._receipt(receipts.data.get(message_id)) for message_id in message_ids]
         refusal = self._refusal(answer, (), now)
         if isinstance(refusal, Split) and len(message_ids) > 1:

@@ -46,12 +46,9 @@ class _Body(msgspec.Struct, frozen=True):
     error: _Error = _Error()
 
 
-_decoder = msgspec.json.Decoder(_Body)
-
-
 def classify(status: int, body: bytes, retry_after: timedelta | None) -> Failure:
     """Return the outcome of an answer other than 200."""
-    decoded = answers.decode(_decoder, body)
+    decoded = answers.decode(body, _Body)
     error = decoded.error if decoded else _Error(message="the answer was not the JSON that FCM gives")
     own_codes = [str(detail["errorCode"]) for detail in error.details if detail.get("errorCode")]
     code = own_codes[0] if own_codes else error.status or f"HTTP_{status}"

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import google.auth.exceptions
-import google.auth.transport
 from google.oauth2 import service_account
 from pyreqwest.client import SyncClient, SyncClientBuilder
 from pyreqwest.exceptions import PyreqwestError
@@ -29,22 +28,20 @@ class TokenUnavailableError(Exception):
 
 
 class AccessTokens:
-    """Keeps one access token and renews it ahead of its end, once for all who ask."""
+    """Keeps one access token and renews it ahead of its end, once for all who ask.
+
+    `project_id` is the project that the service account belongs to.
+    """
 
     def __init__(self, credentials_file: Path, scope: str, ca_file: Path | None) -> None:
         self._credentials = _load(credentials_file, scope)
+        self.project_id: str | None = self._credentials.project_id
         self._transport = _Transport(ca_file)
         self._renewing = asyncio.Lock()
         self._token = ""
         self._good_until = float("-inf")
         self._failed_at = float("-inf")
         self._failure = ("", False)
-
-    @property
-    def project_id(self) -> str | None:
-        """The project the service account belongs to."""
-        project: str | None = self._credentials.project_id
-        return project
 
     async def get(self) -> str:
         """Return a token that is good for some minutes more, fetched if need be."""
@@ -76,10 +73,9 @@ class AccessTokens:
     async def _fetch(self) -> None:
         try:
             await asyncio.to_thread(self._credentials.refresh, self._transport)
-        except google.auth.exceptions.RefreshError as error:
-            raise self._failed(_first(error), lasting=not error.retryable) from error
-        except google.auth.exceptions.TransportError as error:
-            raise self._failed(_first(error), lasting=False) from error
+        except google.auth.exceptions.GoogleAuthError as error:
+            lasting = isinstance(error, google.auth.exceptions.RefreshError) and not error.retryable
+            raise self._failed(_first(error), lasting=lasting) from error
         except (AttributeError, TypeError, ValueError) as error:
             # google-auth trusts whatever says 200 to be the token endpoint.
             raise self._failed("the token endpoint did not answer as Google's does", lasting=False) from error
@@ -105,7 +101,7 @@ class _Answer(NamedTuple):
     data: bytes
 
 
-class _Transport(google.auth.transport.Request):
+class _Transport:
     """Sends the requests of google-auth through pyreqwest, as everything else is sent."""
 
     def __init__(self, ca_file: Path | None) -> None:
@@ -118,16 +114,11 @@ class _Transport(google.auth.transport.Request):
         self,
         url: str,
         method: str = "GET",
-        body: bytes | str | None = None,
+        body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-        timeout: float | None = None,
         **_: Any,
     ) -> _Answer:
-        request = self._client.request(method, url).headers(dict(headers or {}))
-        if timeout is not None:
-            request = request.timeout(timedelta(seconds=timeout))
-        if body is not None:
-            request = request.body_bytes(body.encode() if isinstance(body, str) else body)
+        request = self._client.request(method, url).headers(headers or {}).body_bytes(body or b"")
         try:
             response = request.build().send()
             return _Answer(response.status, dict(response.headers), bytes(response.bytes()))

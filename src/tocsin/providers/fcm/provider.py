@@ -25,10 +25,7 @@ class _Taken(msgspec.Struct):
     name: str
 
 
-_taken = msgspec.json.Decoder(_Taken)
-
-
-class FcmProvider(HttpProvider[Connections]):
+class FcmProvider(HttpProvider):
     """Sends one message a request over a group of HTTP/2 connections."""
 
     name: ClassVar[str] = "fcm"
@@ -81,7 +78,7 @@ class FcmProvider(HttpProvider[Connections]):
 def _outcome(reply: Reply, message: Message, now: datetime) -> Outcome:
     body = reply.body
     if reply.status == HTTPStatus.OK:
-        return Sent(_taken.decode(body).name)
+        return Sent(msgspec.json.decode(body, type=_Taken).name)
     if message.target_kind not in BROADCASTS:
         # An answer may quote what it was asked; the token must not end up in logs.
         body = body.replace(message.target.encode(), b"[token]")

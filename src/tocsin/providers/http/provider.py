@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Sequence
 from datetime import datetime
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, TypeVar
 
 from pyreqwest.exceptions import PyreqwestError
 
@@ -14,20 +14,19 @@ from tocsin.providers.http.guarded_client import GuardedConnections
 from tocsin.providers.http.ssrf_guard import HostUnknownError
 from tocsin.providers.settings import HttpProviderSettings
 
-C = TypeVar("C", Connections, GuardedConnections)
 T = TypeVar("T")
 
 
-class HttpProvider(Generic[C]):
+class HttpProvider:
     """Sends one message a request; a subclass implements `_send_one`."""
 
     name: ClassVar[str]
     limits: ClassVar[Limits]
 
-    def __init__(self, settings: HttpProviderSettings, connections: C) -> None:
+    def __init__(self, settings: HttpProviderSettings, connections: Connections | GuardedConnections) -> None:
         self._concurrency = settings.max_concurrency
         self._timeout = settings.timeout
-        self._connections: C = connections
+        self._connections = connections
 
     @property
     def concurrency(self) -> int:

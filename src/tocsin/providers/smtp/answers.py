@@ -60,6 +60,12 @@ MEANINGS: Mapping[str, Meaning] = {
 """By reply code, enhanced status code, its first two numbers, or a reply code's first digit; the most exact
 counts."""
 
+# What a refusal means before the target was sent: every message would get it.
+_BEFORE_THE_TARGET: Mapping[Meaning, Meaning] = {
+    "target_busy": "busy",
+    "rejected": "setup",
+    "gone": "setup",
+}
 _TOO_LARGE = 552
 _ENHANCED = re.compile(r"\s*([245]\.\d{1,3}\.\d{1,3})\b")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]+")
@@ -97,24 +103,14 @@ def redact(text: str, *, addresses: Iterable[str] = (), secrets: Iterable[str] =
 
 def _meaning(answer: SmtpAnswer, stage: Stage) -> Meaning:
     found = _look_up(answer)
+    if stage in {"recipient", "content"}:
+        return found
+    before = _BEFORE_THE_TARGET.get(found, found)
     if stage == "login":
-        return "credentials" if found in {"rejected", "gone", "setup"} else _not_the_target(found)
-    if stage in {"hello", "sender"}:
-        # The message's size, and that its addresses need SMTPUTF8, are sent with the sender.
-        of_the_message = answer.code == _TOO_LARGE or answer.enhanced in {"5.3.4", "5.6.7"}
-        return "rejected" if of_the_message else _not_the_target(found)
-    return found
-
-
-def _not_the_target(meaning: Meaning) -> Meaning:
-    """Return what a refusal means before the target was sent: every message would get it."""
-    match meaning:
-        case "target_busy":
-            return "busy"
-        case "rejected" | "gone":
-            return "setup"
-        case _:
-            return meaning
+        return "credentials" if before == "setup" else before
+    # The message's size, and that its addresses need SMTPUTF8, are sent with the sender.
+    of_the_message = answer.code == _TOO_LARGE or answer.enhanced in {"5.3.4", "5.6.7"}
+    return "rejected" if of_the_message else before
 
 
 def _look_up(answer: SmtpAnswer) -> Meaning:

@@ -25,7 +25,13 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SmtpConnection(SMTP):
-    """A connection that closes at once: over TLS, a plain close would wait for the peer to agree."""
+    """A connection that closes at once: over TLS, a plain close would wait for the peer to agree.
+
+    It knows how many messages it was lent for, and since when it is idle.
+    """
+
+    messages = 0
+    idle_since = 0.0
 
     def close(self) -> None:
         """Abort the transport, whatever is under way."""
@@ -33,17 +39,6 @@ class SmtpConnection(SMTP):
         super().close()
         if isinstance(transport, asyncio.WriteTransport):
             transport.abort()
-
-
-class _Kept:
-    """A connection with its message count and the moment since when it is idle."""
-
-    __slots__ = ("client", "idle_since", "messages")
-
-    def __init__(self, client: SmtpConnection) -> None:
-        self.client = client
-        self.messages = 0
-        self.idle_since = 0.0
 
 
 class SmtpPool:
@@ -55,7 +50,7 @@ class SmtpPool:
         self._make = make
         self._settings = settings or PoolSettings()
         self._free = asyncio.Semaphore(size)
-        self._idle: list[_Kept] = []
+        self._idle: list[SmtpConnection] = []
         self._lent: set[SmtpConnection] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self._quitting: set[asyncio.Task[None]] = set()
@@ -65,22 +60,18 @@ class SmtpPool:
     async def connection(self) -> AsyncIterator[SmtpConnection]:
         """Lend a connection for one message; any error but an answer of the server closes it."""
         async with self._free:
-            kept = await self._checkout()
-            self._lent.add(kept.client)
+            client = await self._checkout()
+            self._lent.add(client)
             try:
-                yield kept.client
-            except SMTPResponseException as error:
-                if error.code == CLOSING:
-                    kept.client.close()
-                raise
-            except SMTPNotSupported:
-                raise
-            except BaseException:
-                kept.client.close()
+                yield client
+            except BaseException as error:
+                is_answer = isinstance(error, SMTPResponseException) and error.code != CLOSING
+                if not is_answer and not isinstance(error, SMTPNotSupported):
+                    client.close()
                 raise
             finally:
-                self._lent.discard(kept.client)
-                self._checkin(kept)
+                self._lent.discard(client)
+                self._checkin(client)
 
     async def aclose(self) -> None:
         """Quit every idle connection and abort those still lent."""
@@ -90,34 +81,33 @@ class SmtpPool:
         for client in list(self._lent):
             client.close()
         idle, self._idle = self._idle, []
-        await asyncio.gather(*(self._quit(kept.client) for kept in idle), *self._quitting)
+        await asyncio.gather(*(self._quit(client) for client in idle), *self._quitting)
 
-    async def _checkout(self) -> _Kept:
+    async def _checkout(self) -> SmtpConnection:
         now = asyncio.get_running_loop().time()
         while self._idle:
-            kept = self._idle.pop()
-            if now - kept.idle_since < self._settings.check_after:
-                if kept.client.is_connected:
-                    return kept
-            elif await _is_alive(kept.client):
-                return kept
-            kept.client.close()
+            client = self._idle.pop()
+            if now - client.idle_since >= self._settings.check_after:
+                await _check(client)
+            if client.is_connected:
+                return client
+            client.close()
         client = self._make()
         await client.connect()
-        return _Kept(client)
+        return client
 
-    def _checkin(self, kept: _Kept) -> None:
-        kept.messages += 1
+    def _checkin(self, client: SmtpConnection) -> None:
+        client.messages += 1
         if self._closed:
-            kept.client.close()
-        if not kept.client.is_connected:
+            client.close()
+        if not client.is_connected:
             return
         loop = asyncio.get_running_loop()
-        if kept.messages >= self._settings.messages:
-            self._quit_later(kept.client)
+        if client.messages >= self._settings.messages:
+            self._quit_later(client)
             return
-        kept.idle_since = loop.time()
-        self._idle.append(kept)
+        client.idle_since = loop.time()
+        self._idle.append(client)
         if self._sweep is None:
             self._sweep = loop.call_later(self._settings.close_after, self._close_idle)
 
@@ -125,10 +115,10 @@ class SmtpPool:
         """Close connections idle for too long; the longest idle come first."""
         loop = asyncio.get_running_loop()
         oldest = loop.time() - self._settings.close_after
-        aged = [kept for kept in self._idle if kept.idle_since <= oldest]
+        aged = [client for client in self._idle if client.idle_since <= oldest]
         self._idle = self._idle[len(aged) :]
-        for kept in aged:
-            self._quit_later(kept.client)
+        for client in aged:
+            self._quit_later(client)
         self._sweep = None
         if self._idle:
             self._sweep = loop.call_at(
@@ -151,14 +141,11 @@ class SmtpPool:
             client.close()
 
 
-async def _is_alive(client: SmtpConnection) -> bool:
-    if not client.is_connected:
-        return False
+async def _check(client: SmtpConnection) -> None:
+    """Close a connection that does not answer NOOP, or that is left before it did."""
     try:
         await client.noop()
-    except (SMTPException, OSError):
-        return False
-    except BaseException:
+    except BaseException as error:
         client.close()
-        raise
-    return True
+        if not isinstance(error, SMTPException | OSError):
+            raise

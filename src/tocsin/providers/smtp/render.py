@@ -3,7 +3,7 @@
 import re
 from base64 import b64encode, encodebytes
 from binascii import b2a_qp
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 from email.utils import format_datetime, unquote
 
@@ -84,7 +84,8 @@ def render(
     recipient = read_mailbox(message.target)
     if recipient is None or recipient.name:
         return Rejected("invalid_address", "the target is not a mail address")
-    size = sum(len(text.encode(errors="replace")) for text in _texts(message))
+    texts = (message.title, message.body, message.html or "", *message.headers, *message.headers.values())
+    size = sum(len(text.encode(errors="replace")) for text in texts)
     if size > limit:
         return Rejected("payload_too_large", f"{size} bytes; a mail may have {limit}")
     unfit = [name for name, value in message.headers.items() if not _fits(name, value)]
@@ -103,7 +104,8 @@ def render(
         "X-Tocsin-Delivery-Id": str(message.delivery_id),
         **message.headers,
     }
-    return Envelope(recipient, message_id, _lines(headers) + _body(message))
+    head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return Envelope(recipient, message_id, head.encode() + _body(message))
 
 
 def _named(text: str) -> tuple[str, str]:
@@ -112,10 +114,6 @@ def _named(text: str) -> tuple[str, str]:
         return "", text
     name, _, address = text[:-1].rpartition("<")
     return unquote(name.strip()), address
-
-
-def _lines(headers: Mapping[str, str]) -> bytes:
-    return "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode()
 
 
 def _body(message: Message) -> bytes:
@@ -140,15 +138,6 @@ def _part(subtype: str, text: str) -> bytes:
         encoding, encoded = "quoted-printable", b2a_qp(content)
     head = f"Content-Type: text/{subtype}; charset=utf-8\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n"
     return head.encode() + encoded
-
-
-def _texts(message: Message) -> Iterator[str]:
-    yield message.title
-    yield message.body
-    yield message.html or ""
-    for name, value in message.headers.items():
-        yield name
-        yield value
 
 
 def _fits(name: str, value: str) -> bool:

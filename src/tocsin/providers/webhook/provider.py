@@ -16,7 +16,7 @@ from tocsin.providers.webhook.settings import WebhookSettings
 from tocsin.providers.webhook.signing import signatures
 
 
-class WebhookProvider(HttpProvider[GuardedConnections]):
+class WebhookProvider(HttpProvider):
     """Posts each message to its own endpoint and follows no redirect."""
 
     name: ClassVar[str] = "webhook"

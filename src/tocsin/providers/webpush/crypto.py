@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from tocsin.domain.errors import ProviderSetupError
-from tocsin.domain.people.push_subscription import POINT_BYTES
+from tocsin.domain.people.push_subscription import POINT_BYTES, SubscriptionFaultError
 
 RECORD_BYTES = 4_096
 SALT_BYTES = 16
@@ -59,8 +59,11 @@ def encrypt(
 
 
 def read_point(content: bytes) -> ec.EllipticCurvePublicKey:
-    """Parse a public key from its uncompressed point, or raise ValueError."""
-    return ec.EllipticCurvePublicKey.from_encoded_point(_CURVE, content)
+    """Parse a browser's public key from its uncompressed point, or raise SubscriptionFaultError."""
+    try:
+        return ec.EllipticCurvePublicKey.from_encoded_point(_CURVE, content)
+    except ValueError:
+        raise SubscriptionFaultError("has keys.p256dh that is no point of the P-256 curve") from None
 
 
 def point(key: ec.EllipticCurvePublicKey) -> bytes:

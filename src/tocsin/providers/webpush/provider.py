@@ -8,7 +8,6 @@ from http import HTTPStatus
 from typing import ClassVar
 
 import msgspec
-from cryptography.hazmat.primitives.asymmetric import ec
 from pyreqwest.http import Url
 
 from tocsin.domain.delivery.message import Limits, Message
@@ -37,7 +36,7 @@ class _Prepared(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class WebPushProvider(HttpProvider[GuardedConnections]):
+class WebPushProvider(HttpProvider):
     """Sends each message of a batch to its own push service, all at once."""
 
     name: ClassVar[str] = "webpush"
@@ -69,23 +68,20 @@ class WebPushProvider(HttpProvider[GuardedConnections]):
 
     def _prepare(self, message: Message) -> _Prepared | Gone | Rejected:
         try:
-            endpoint, key, auth = self._read_target(message.target)
+            subscription = read_subscription(message.target)
+            key = read_point(subscription.p256dh)
         except SubscriptionFaultError as error:
             # No message can ever reach it: the browser has to subscribe anew.
             return Gone("invalid_subscription", f"the subscription {error}")
+        endpoint = subscription.endpoint
+        if fault := self._guard.fault(endpoint):
+            return Gone("invalid_subscription", f"the subscription has an endpoint that {fault}")
         plaintext = render(message)
         if isinstance(plaintext, Rejected):
             return plaintext
-        return _Prepared(message, endpoint, Url(endpoint).origin_ascii, encrypt(plaintext, key, auth))
-
-    def _read_target(self, target: str) -> tuple[str, ec.EllipticCurvePublicKey, bytes]:
-        subscription = read_subscription(target)
-        if fault := self._guard.fault(subscription.endpoint):
-            raise SubscriptionFaultError(f"has an endpoint that {fault}")
-        try:
-            return subscription.endpoint, read_point(subscription.p256dh), subscription.auth
-        except ValueError:
-            raise SubscriptionFaultError("has keys.p256dh that is no point of the P-256 curve") from None
+        return _Prepared(
+            message, endpoint, Url(endpoint).origin_ascii, encrypt(plaintext, key, subscription.auth)
+        )
 
     async def _post(self, prepared: _Prepared | Gone | Rejected, now: datetime) -> Outcome:
         if not isinstance(prepared, _Prepared):
