@@ -199,16 +199,10 @@ def _convert(value: Any, expected: Any) -> Any:
     if isinstance(value, Mapping):
         _, each = get_args(expected)
         return {key: _convert(item, each) for key, item in value.items()}
-    if get_origin(expected) is list:
-        value = _split(value)
+    if isinstance(value, _FromEnvironment) and get_origin(expected) is list:
+        value = [part.strip() for part in value.split(",") if part.strip()]
     textual = isinstance(value, _FromEnvironment)
     return msgspec.convert(str(value) if textual else value, expected, strict=not textual, dec_hook=_as_path)
-
-
-def _split(value: Any) -> Any:
-    if isinstance(value, _FromEnvironment):
-        return [part.strip() for part in value.split(",") if part.strip()]
-    return value
 
 
 def _as_path(type_: type, value: Any) -> Any:

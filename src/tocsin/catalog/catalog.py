@@ -54,10 +54,6 @@ class Catalog:
         """Return a version of a type, by default the newest."""
         return self._newest.get(name) if version is None else self._versions.get(name, {}).get(version)
 
-    def versions(self, name: str) -> Mapping[int, NotificationType]:
-        """List every version of a type, oldest first."""
-        return MappingProxyType(self._versions.get(name, {}))
-
     def locales(self, notification_type: NotificationType, channel: Channel) -> tuple[str, ...]:
         """List the locales in which a type has texts for a channel."""
         return tuple(sorted(self._compiled_type(notification_type).texts.get(channel, {})))

@@ -11,21 +11,15 @@ from tocsin.catalog.schema import KeyPath
 from tocsin.domain.faults import Fault
 
 _TAG = "tag:yaml.org,2002:"
-# YAML 1.2's core schema: pattern and possible first characters of each scalar. The YAML 1.1 rules of
-# PyYAML would read `no` as false and `1:30` as ninety.
-_SCALARS: Mapping[str, tuple[str, list[str]]] = {
-    "null": (r"(?:~|null)?", ["~", "n", ""]),
-    "bool": (r"(?:true|false)", ["t", "f"]),
-    "int": (r"[-+]?(?:0|[1-9][0-9]*)", list("-+0123456789")),
-    "float": (r"[-+]?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?", list("-+0123456789")),
+# YAML 1.2's core schema: pattern, possible first characters and parser of each scalar. The YAML 1.1 rules
+# of PyYAML would read `no` as false and `1:30` as ninety.
+_SCALARS: Mapping[str, tuple[str, list[str], Callable[[str], Any]]] = {
+    "null": (r"(?:~|null)?", ["~", "n", ""], lambda _: None),
+    "bool": (r"(?:true|false)", ["t", "f"], lambda text: text == "true"),
+    "int": (r"[-+]?(?:0|[1-9][0-9]*)", list("-+0123456789"), int),
+    "float": (r"[-+]?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?", list("-+0123456789"), float),
 }
-_PARSERS: Mapping[str, Callable[[str], Any]] = {
-    _TAG + "str": str,
-    _TAG + "null": lambda _: None,
-    _TAG + "bool": lambda text: text == "true",
-    _TAG + "int": int,
-    _TAG + "float": float,
-}
+_PARSERS: dict[str, Callable[[str], Any]] = {_TAG + "str": str}
 
 
 class YamlSource(msgspec.Struct, frozen=True):
@@ -51,7 +45,8 @@ class _Loader(yaml.SafeLoader):
 
 
 _Loader.yaml_implicit_resolvers = {}
-for _name, (_pattern, _first) in _SCALARS.items():
+for _name, (_pattern, _first, _parse) in _SCALARS.items():
+    _PARSERS[_TAG + _name] = _parse
     _Loader.add_implicit_resolver(_TAG + _name, re.compile(rf"(?:{_pattern})\Z", re.ASCII), _first)
 
 

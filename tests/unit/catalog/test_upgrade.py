@@ -107,11 +107,12 @@ def test_a_payload_follows_the_upgrades_as_far_as_they_lead(
 
 def test_versions_are_found(tmp_path: Path) -> None:
     catalog = load_catalog(folder(tmp_path))
-    assert list(catalog.versions("shipped")) == [1, 2, 3, 4]
+    found = [type_.version for number in range(9) if (type_ := catalog.find("shipped", number))]
+    assert found == [1, 2, 3, 4]
     assert catalog.find("shipped") is catalog.find("shipped", 4)
     assert catalog.find("shipped", 5) is None
     assert catalog.find("sold") is None
-    assert catalog.versions("sold") == {}
+    assert catalog.find("sold", 1) is None
 
 
 def test_a_version_that_is_gone_cannot_be_resolved(tmp_path: Path) -> None:

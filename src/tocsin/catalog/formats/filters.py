@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Callable
+from copy import copy
 from decimal import Context, Decimal, localcontext
 from functools import cached_property, lru_cache
 from typing import Any
 
 from babel import Locale, UnknownLocaleError
 from babel.dates import format_date, format_datetime
-from babel.numbers import NumberPattern, parse_pattern
+from babel.numbers import NumberPattern
 
 from tocsin.catalog.formats.numerals import Numerals
 from tocsin.catalog.formats.values import (
@@ -21,6 +22,7 @@ from tocsin.catalog.formats.values import (
     time_zone,
 )
 
+FILTERS = ("number", "percent", "currency", "date", "datetime", "plural")
 _FORMS = ("zero", "one", "two", "few", "many", "other")
 _NOT_ZERO = re.compile("[1-9]")
 # Babel by itself calculates with 28 digits.
@@ -32,33 +34,26 @@ class Formats:
 
     def __init__(self, locale: Locale) -> None:
         self._locale = locale
-        self._patterns: dict[tuple[str, int | None], NumberPattern] = {}
+        self._numerals = Numerals(locale)
 
     @property
     def filters(self) -> dict[str, Callable[..., str]]:
         """Every filter by its name in a template."""
-        return {
-            "number": self.number,
-            "percent": self.percent,
-            "currency": self.currency,
-            "date": self.date,
-            "datetime": self.datetime,
-            "plural": self.plural,
-        }
+        return {name: getattr(self, name) for name in FILTERS}
 
     def number(self, value: Any, digits: Any = None) -> str:
         """Format a number, with a fixed count of decimal places if one is given."""
-        pattern = self._pattern("number", None if digits is None else decimal_places(digits))
+        pattern = _with_places(self._locale.decimal_formats[None], digits)
         return self._numerals.number(self._applied(pattern, parse_amount(value)))
 
     def percent(self, value: Any, digits: Any = 0) -> str:
         """Format a fraction as a percentage: 0.25 is 25 %."""
-        pattern = self._pattern("percent", decimal_places(digits))
+        pattern = _with_places(self._locale.percent_formats[None], digits)
         return self._numerals.percent(self._applied(pattern, parse_amount(value)))
 
     def currency(self, value: Any, code: Any) -> str:
         """Format an amount of money, with the decimal places of its currency."""
-        pattern = self._pattern("currency", None)
+        pattern = self._locale.currency_formats["standard"]
         return self._numerals.number(self._applied(pattern, parse_amount(value), currency_code(code)))
 
     def date(self, value: Any, style: Any = "medium", timezone: Any = None) -> str:
@@ -89,24 +84,6 @@ class Formats:
         everyday = {self._locale.plural_form(count) for count in range(201)}
         return tuple(form for form in self.plural_forms if form == "other" or form in everyday)
 
-    @cached_property
-    def _numerals(self) -> Numerals:
-        return Numerals(self._locale)
-
-    def _pattern(self, name: str, places: int | None) -> NumberPattern:
-        if (cached := self._patterns.get((name, places))) is not None:
-            return cached
-        of_locale = {
-            "number": self._locale.decimal_formats[None],
-            "percent": self._locale.percent_formats[None],
-            "currency": self._locale.currency_formats["standard"],
-        }
-        pattern = parse_pattern(of_locale[name].pattern)
-        if places is not None:
-            pattern.frac_prec = (places, places)
-        self._patterns[name, places] = pattern
-        return pattern
-
     def _applied(self, pattern: NumberPattern, amount: Decimal, currency: str | None = None) -> str:
         system = self._numerals.system
         with localcontext(_WIDE):
@@ -117,9 +94,18 @@ class Formats:
         return written
 
 
+def _with_places(pattern: NumberPattern, digits: Any) -> NumberPattern:
+    """Return a pattern with a fixed count of decimal places, if one is given."""
+    if digits is None:
+        return pattern
+    changed = copy(pattern)
+    changed.frac_prec = (decimal_places(digits), decimal_places(digits))
+    return changed
+
+
 @lru_cache(maxsize=256)
-def formats_of(tag: str) -> Formats | None:
-    """Return the filters of a locale, or of the closest one in CLDR."""
+def formats_of(tag: str | None) -> Formats | None:
+    """Return the filters of a locale, or of the closest one in CLDR; None without either."""
     while tag:
         try:
             return Formats(Locale.parse(tag, sep="-"))

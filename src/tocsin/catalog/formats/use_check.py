@@ -5,7 +5,7 @@ from typing import Any
 
 from jinja2 import TemplateSyntaxError, nodes
 
-from tocsin.catalog.formats.filters import Formats
+from tocsin.catalog.formats.filters import FILTERS, Formats
 from tocsin.catalog.formats.values import (
     FormatError,
     currency_code,
@@ -22,13 +22,12 @@ _ARGUMENTS: Mapping[str, Mapping[str, Callable[[Any], object]]] = {
     "date": {"style": date_style, "timezone": time_zone},
     "datetime": {"style": date_style, "timezone": time_zone},
 }
-NAMES = frozenset({*_ARGUMENTS, "plural"})
 
 
 def check_filters(tree: nodes.Template, locale: str | None, formats: Formats | None) -> None:
     """Raise TemplateSyntaxError for a use that is wrong for every payload."""
     for use in tree.find_all(nodes.Filter):
-        if use.name in NAMES:
+        if use.name in FILTERS:
             for message in _problems(use, locale, formats):
                 raise TemplateSyntaxError(message, use.lineno)
 

@@ -9,7 +9,7 @@ import msgspec
 from jinja2 import Environment, StrictUndefined, Template, TemplateSyntaxError, Undefined, meta, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from tocsin.catalog.formats.filters import Formats, formats_of
+from tocsin.catalog.formats.filters import formats_of
 from tocsin.catalog.formats.use_check import check_filters
 from tocsin.domain.catalog import NotificationType, Payload
 from tocsin.domain.errors import TocsinError
@@ -55,13 +55,9 @@ def _environment(locale: str | None, *, html: bool) -> ImmutableSandboxedEnviron
     )
     # A template sees the payload and nothing else.
     environment.globals.clear()
-    if (formats := _formats(locale)) is not None:
+    if (formats := formats_of(locale)) is not None:
         environment.filters.update(formats.filters)
     return environment
-
-
-def _formats(locale: str | None) -> Formats | None:
-    return None if locale is None else formats_of(locale)
 
 
 class TemplateSource(msgspec.Struct, frozen=True):
@@ -126,7 +122,7 @@ def compile_template(source: TemplateSource) -> CompiledTemplate | Fault:
     environment = _environment(source.locale, html=source.html)
     try:
         tree = environment.parse(source.text)
-        check_filters(tree, source.locale, _formats(source.locale))
+        check_filters(tree, source.locale, formats_of(source.locale))
         _check_supported(tree, environment)
         code = environment.compile(tree, name=source.path, filename=source.path)
     except TemplateSyntaxError as error:

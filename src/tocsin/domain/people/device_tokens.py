@@ -11,18 +11,13 @@ TokenKind = Literal["token", "fid"]
 USUAL_KIND: TokenKind = "token"
 
 
-def any_token(token: str) -> str | None:  # noqa: ARG001 - the signature of every token check
-    """Accept every token, where its form is the provider's own affair."""
-    return None
-
-
 class DeviceRules(msgspec.Struct, frozen=True, kw_only=True):
     """What devices of one provider look like.
 
-    `token_fault` returns what is wrong with a token, without quoting it.
+    `token_fault` returns what is wrong with a token, without quoting it; without it every token is accepted.
     """
 
-    token_fault: Callable[[str], str | None] = any_token
+    token_fault: Callable[[str], str | None] | None = None
     token_kinds: tuple[TokenKind, ...] = (USUAL_KIND,)
 
 
@@ -31,7 +26,7 @@ def registration_faults(
 ) -> Iterator[Fault]:
     """List what is wrong with the token of a device for one of the providers in `rules`."""
     of_provider = rules[provider]
-    if message := of_provider.token_fault(token):
+    if of_provider.token_fault and (message := of_provider.token_fault(token)):
         yield Fault(field="token", code="invalid", message=message)
     if token_kind not in of_provider.token_kinds:
         takers = [name for name, each in rules.items() if token_kind in each.token_kinds]

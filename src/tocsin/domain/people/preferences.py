@@ -1,7 +1,7 @@
 """A person's preferences: a choice for each category and channel, which is yes by default."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -130,11 +130,7 @@ def categories(types: Iterable[NotificationType]) -> list[Category]:
     ]
 
 
-def _refusal(critical: Iterable[bool]) -> Refusal:
-    match set(critical):
-        case marks if True not in marks:
-            return "all"
-        case marks if False in marks:
-            return "not_critical"
-        case _:
-            return "none"
+def _refusal(critical: Sequence[bool]) -> Refusal:
+    if not any(critical):
+        return "all"
+    return "none" if all(critical) else "not_critical"

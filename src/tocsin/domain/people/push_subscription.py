@@ -23,10 +23,6 @@ class _Subscription(_Endpoint, frozen=True):
     keys: _Keys
 
 
-_endpoint = msgspec.json.Decoder(_Endpoint)
-_subscription = msgspec.json.Decoder(_Subscription)
-
-
 class PushSubscription(msgspec.Struct, frozen=True):
     """A subscription whose keys have the right form; whether its endpoint may be called is not checked."""
 
@@ -46,7 +42,7 @@ class SubscriptionFaultError(ValueError):
 def read_subscription(token: str) -> PushSubscription:
     """Parse the text of `JSON.stringify(subscription)`, or raise SubscriptionFaultError."""
     try:
-        given = _subscription.decode(token)
+        given = msgspec.json.decode(token, type=_Subscription)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         raise SubscriptionFaultError(
             "is not a push subscription as JSON, with endpoint, keys.p256dh and keys.auth"
@@ -74,7 +70,7 @@ def subscription_fault(token: str) -> str | None:
 def endpoint_of(token: str) -> str | None:
     """Return the endpoint of a subscription whose keys need not be right; None if it has none."""
     try:
-        return _endpoint.decode(token).endpoint
+        return msgspec.json.decode(token, type=_Endpoint).endpoint
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return None
 

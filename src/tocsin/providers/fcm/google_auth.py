@@ -55,22 +55,16 @@ class AccessTokens:
 
     async def replace(self, refused: str) -> str:
         """Return another token than the one that was refused."""
-        asked_at = time.monotonic()
-        async with self._renewing:
-            if self._token == refused:
-                await self._renew(asked_at)
-            return self._token
+        if self._token == refused:
+            self._good_until = float("-inf")
+        return await self.get()
 
     async def _renew(self, asked_at: float) -> None:
-        if self._failed_at < asked_at:
-            await self._fetch()
-        else:
+        if self._failed_at >= asked_at:
             # Whoever waited while another's renewal failed shares its failure. Each trying in turn
             # would hold the last of them for longer than its lease.
             detail, lasting = self._failure
             raise TokenUnavailableError(detail, lasting=lasting)
-
-    async def _fetch(self) -> None:
         try:
             await asyncio.to_thread(self._credentials.refresh, self._transport)
         except google.auth.exceptions.GoogleAuthError as error:

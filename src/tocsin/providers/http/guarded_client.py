@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from weakref import WeakValueDictionary
 
 from pyreqwest.client import Client
@@ -107,7 +107,8 @@ class GuardedConnections:
         if present and present.address in addresses and not (present.failed and len(addresses) > 1):
             pinned = present
         else:
-            address = _another(addresses, present.address if present else None)
+            last = present.address if present else None
+            address = next((address for address in addresses if address != last), addresses[0])
             # Building a client reads every trusted certificate, which takes milliseconds.
             connections = await asyncio.to_thread(Connections, self._settings, pin=(host, address))
             pinned = _Pinned(connections, address)
@@ -118,10 +119,6 @@ class GuardedConnections:
         while len(self._hosts) > MOST_HOSTS:
             self._hosts.popitem(last=False)
         return pinned
-
-
-def _another(addresses: Sequence[str], last: str | None) -> str:
-    return next((address for address in addresses if address != last), addresses[0])
 
 
 async def _beginning(answer: Response) -> bytes:

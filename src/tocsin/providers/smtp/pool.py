@@ -27,11 +27,12 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True):
 class SmtpConnection(SMTP):
     """A connection that closes at once: over TLS, a plain close would wait for the peer to agree.
 
-    It knows how many messages it was lent for, and since when it is idle.
+    It knows how many messages it was lent for, since when it is idle, and when that ends.
     """
 
     messages = 0
     idle_since = 0.0
+    idle_end: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
         """Abort the transport, whatever is under way."""
@@ -52,7 +53,6 @@ class SmtpPool:
         self._free = asyncio.Semaphore(size)
         self._idle: list[SmtpConnection] = []
         self._lent: set[SmtpConnection] = set()
-        self._sweep: asyncio.TimerHandle | None = None
         self._quitting: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -76,17 +76,16 @@ class SmtpPool:
     async def aclose(self) -> None:
         """Quit every idle connection and abort those still lent."""
         self._closed = True
-        if self._sweep:
-            self._sweep.cancel()
         for client in list(self._lent):
             client.close()
-        idle, self._idle = self._idle, []
-        await asyncio.gather(*(self._quit(client) for client in idle), *self._quitting)
+        while self._idle:
+            self._quit_later(self._pop_idle())
+        await asyncio.gather(*self._quitting)
 
     async def _checkout(self) -> SmtpConnection:
         now = asyncio.get_running_loop().time()
         while self._idle:
-            client = self._idle.pop()
+            client = self._pop_idle()
             if now - client.idle_since >= self._settings.check_after:
                 await _check(client)
             if client.is_connected:
@@ -107,23 +106,20 @@ class SmtpPool:
             self._quit_later(client)
             return
         client.idle_since = loop.time()
+        client.idle_end = loop.call_later(self._settings.close_after, self._quit_idle, client)
         self._idle.append(client)
-        if self._sweep is None:
-            self._sweep = loop.call_later(self._settings.close_after, self._close_idle)
 
-    def _close_idle(self) -> None:
-        """Close connections idle for too long; the longest idle come first."""
-        loop = asyncio.get_running_loop()
-        oldest = loop.time() - self._settings.close_after
-        aged = [client for client in self._idle if client.idle_since <= oldest]
-        self._idle = self._idle[len(aged) :]
-        for client in aged:
-            self._quit_later(client)
-        self._sweep = None
-        if self._idle:
-            self._sweep = loop.call_at(
-                self._idle[0].idle_since + self._settings.close_after, self._close_idle
-            )
+    def _pop_idle(self) -> SmtpConnection:
+        """Return the connection that was idle for the shortest time."""
+        client = self._idle.pop()
+        if client.idle_end:
+            client.idle_end.cancel()
+        return client
+
+    def _quit_idle(self, client: SmtpConnection) -> None:
+        """Quit a connection that was idle for too long."""
+        self._idle.remove(client)
+        self._quit_later(client)
 
     def _quit_later(self, client: SmtpConnection) -> None:
         """Quit a connection in the background."""

@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import Any
 
 from tocsin.providers import answers
-from tocsin.providers.answers import ALARM_REST, Answer, Failure, Rule
+from tocsin.providers.answers import NEEDS_OPERATOR, Answer, Failure, Rule
 
 QUOTA_REST = timedelta(minutes=1)
 SHORTEST_REST = timedelta(seconds=1)
@@ -14,12 +14,7 @@ _DETAIL_CHARACTERS = 300
 TAKEN = frozenset({HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.ACCEPTED, HTTPStatus.NO_CONTENT})
 
 # Whoever registers a subscription chooses what answers: a refusal pauses no other subscription.
-_REFUSED: dict[str, Any] = {
-    "outcome": "defer",
-    "alarm": True,
-    "rest": ALARM_REST,
-    "least_rest": SHORTEST_REST,
-}
+_REFUSED: dict[str, Any] = {**NEEDS_OPERATOR, "pauses": False, "least_rest": SHORTEST_REST}
 _THROTTLED: dict[str, Any] = {
     "outcome": "defer",
     "pauses": True,
