@@ -11,6 +11,14 @@ from tocsin.domain.errors import ProviderSetupError
 from tocsin.domain.faults import Fault
 
 
+def read_file(path: Path, name: str) -> bytes:
+    """Read a file that the settings name, or raise ProviderSetupError."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ProviderSetupError(f"{name} cannot be read: {error}") from error
+
+
 class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settings section of a provider, which has the provider's name.
 

@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from tocsin.domain.errors import ProviderSetupError
+from tocsin.providers.settings import read_file
 
 RENEW_AFTER_SECONDS = 40 * 60
 """Apple refuses tokens older than 60 minutes, and updates that follow each other within 20."""
@@ -66,10 +67,7 @@ class ProviderTokens:
 
 def load_key(path: Path) -> ec.EllipticCurvePrivateKey:
     """Load a key as Apple hands it out; an error describes the file without its content."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ProviderSetupError(f"The APNs key cannot be read: {error}") from error
+    content = read_file(path, "The APNs key")
     try:
         key = load_pem_private_key(content, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):

@@ -29,9 +29,11 @@ def render(message: Message, now: datetime) -> bytes | Rejected:
     """
     appearance = message.appearance
     tag = message.collapse_key or str(message.delivery_id)
+    # Expo Router follows `url`; `route` is the app's own.
+    place = given(route=appearance.route, url=appearance.deep_link or appearance.route)
     push: dict[str, Any] = {
         "to": message.target,
-        "data": _data(message),
+        "data": {**message.data, **place},
         "tag": tag,
         "collapseId": collapse_id(tag),
     }
@@ -56,14 +58,6 @@ def render(message: Message, now: datetime) -> bytes | Rejected:
     if len(written) > PAYLOAD_BYTES and (size := _payload_size(push)) > PAYLOAD_BYTES:
         return Rejected("payload_too_large", f"{size} bytes; Expo takes {PAYLOAD_BYTES}")
     return written
-
-
-def _data(message: Message) -> dict[str, str]:
-    """Return the data with the place to open: `url`, which Expo Router follows, and the app's own `route`."""
-    appearance = message.appearance
-    data = dict(message.data)
-    data |= given(route=appearance.route, url=appearance.deep_link or appearance.route)
-    return data
 
 
 def _payload_size(push: dict[str, Any]) -> int:

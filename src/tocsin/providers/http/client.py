@@ -11,7 +11,7 @@ from pyreqwest.request import RequestBuilder
 
 from tocsin.domain.delivery.retry_after import read_retry_after
 from tocsin.domain.errors import ProviderSetupError
-from tocsin.providers.settings import HttpProviderSettings
+from tocsin.providers.settings import HttpProviderSettings, read_file
 
 STREAMS_PER_CONNECTION = 100
 
@@ -75,10 +75,7 @@ def read_ca_file(ca_file: Path | None) -> bytes | None:
     """Read the certificates to trust besides the usual ones."""
     if ca_file is None:
         return None
-    try:
-        certificates = ca_file.read_bytes()
-    except OSError as error:
-        raise ProviderSetupError(f"The CA file cannot be read: {error}") from error
+    certificates = read_file(ca_file, "The CA file")
     if b"-----BEGIN CERTIFICATE-----" not in certificates:
         raise ProviderSetupError(f"The CA file {ca_file} holds no certificate in PEM form.")
     return certificates

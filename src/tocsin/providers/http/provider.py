@@ -18,20 +18,18 @@ T = TypeVar("T")
 
 
 class HttpProvider:
-    """Sends one message a request; a subclass implements `_send_one`."""
+    """Sends one message a request; a subclass implements `_send_one`.
+
+    `concurrency` is how many messages may be under way at once.
+    """
 
     name: ClassVar[str]
     limits: ClassVar[Limits]
 
     def __init__(self, settings: HttpProviderSettings, connections: Connections | GuardedConnections) -> None:
-        self._concurrency = settings.max_concurrency
+        self.concurrency = settings.max_concurrency
         self._timeout = settings.timeout
         self._connections = connections
-
-    @property
-    def concurrency(self) -> int:
-        """How many messages may be under way at once."""
-        return self._concurrency
 
     async def prepare(self) -> None:
         """Do nothing ahead of the first message."""

@@ -61,11 +61,7 @@ MEANINGS: Mapping[str, Meaning] = {
 counts."""
 
 # What a refusal means before the target was sent: every message would get it.
-_BEFORE_THE_TARGET: Mapping[Meaning, Meaning] = {
-    "target_busy": "busy",
-    "rejected": "setup",
-    "gone": "setup",
-}
+_BEFORE_THE_TARGET: Mapping[Meaning, Meaning] = {"target_busy": "busy", "rejected": "setup", "gone": "setup"}
 _TOO_LARGE = 552
 _ENHANCED = re.compile(r"\s*([245]\.\d{1,3}\.\d{1,3})\b")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]+")

@@ -39,7 +39,10 @@ _STAGES: Mapping[type[SMTPResponseException], Stage] = {
 
 
 class SmtpProvider:
-    """Sends each message to one mail server over a few lasting connections."""
+    """Sends each message to one mail server over a few lasting connections.
+
+    `concurrency` is how many messages may be under way at once.
+    """
 
     name: ClassVar[str] = "smtp"
     limits: ClassVar[Limits] = Limits(payload_bytes=1_000_000, batch=20, ttl_seconds=2_419_200)
@@ -48,15 +51,11 @@ class SmtpProvider:
         settings.required("host")
         settings.raise_faults()
         self._settings = settings
+        self.concurrency = settings.connections
         self._sender = _mailbox(settings.required("sender"))
         self._reply_to = _mailbox(settings.reply_to) if settings.reply_to else None
         self._context = None if settings.security == "none" else _context(settings.ca_file)
         self._pool = SmtpPool(self._connection, settings.connections, pool)
-
-    @property
-    def concurrency(self) -> int:
-        """How many messages may be under way at once."""
-        return self._settings.connections
 
     async def prepare(self) -> None:
         """Do nothing: connections are opened for the first messages."""

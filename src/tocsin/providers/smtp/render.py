@@ -5,7 +5,7 @@ from base64 import b64encode, encodebytes
 from binascii import b2a_qp
 from collections.abc import Iterator
 from datetime import datetime
-from email.utils import format_datetime, unquote
+from email.utils import format_datetime, quote, unquote
 
 import idna
 import msgspec
@@ -160,8 +160,7 @@ def _phrase(name: str) -> str:
     if len(name) <= _SHORT_TEXT and _PLAIN_TEXT.fullmatch(name) and "=?" not in name:
         if _ATOMS.fullmatch(name):
             return name
-        escaped = name.replace("\\", r"\\").replace('"', r"\"")
-        return f'"{escaped}"'
+        return f'"{quote(name)}"'
     return _text(name)
 
 

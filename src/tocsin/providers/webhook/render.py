@@ -6,7 +6,7 @@ from typing import Any
 from tocsin.domain.delivery.message import Message
 from tocsin.domain.delivery.outcome import Rejected
 from tocsin.domain.ids import NotificationId
-from tocsin.providers.rendering import encode_within
+from tocsin.providers.rendering import encode_within, given
 
 PAYLOAD_BYTES = 262_144
 
@@ -21,8 +21,7 @@ def render(message: Message, now: datetime) -> bytes | Rejected:
         "type": message.type,
         "payload": message.payload,
     }
-    optional = {"title": message.title, "body": message.body, "locale": message.locale}
-    data |= {name: value for name, value in optional.items() if value}
+    data |= given(title=message.title or None, body=message.body or None, locale=message.locale or None)
     accepted = _accepted_at(message.notification_id, now)
     content = {"type": message.type, "timestamp": accepted, "data": data}
     return encode_within(content, PAYLOAD_BYTES, "a webhook")

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from tocsin.domain.errors import ProviderSetupError
 from tocsin.domain.faults import Fault
-from tocsin.providers.settings import OptInSettings
+from tocsin.providers.settings import OptInSettings, read_file
 
 _SUBJECT = re.compile(r"mailto:[^@\s]+@[^@\s]+\.[^@\s]+|https://[^\s/]+\.[^\s]+")
 
@@ -45,10 +45,8 @@ class WebPushSettings(OptInSettings, frozen=True, kw_only=True):
         """Read the private key file, if one is set."""
         if self.private_key_file is None:
             return None
-        try:
-            return self.private_key_file.read_text("ascii")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not text"
-            raise ProviderSetupError(
-                f"TOCSIN_WEBPUSH__PRIVATE_KEY_FILE={self.private_key_file} cannot be read: {reason}"
-            ) from None
+        name = f"TOCSIN_WEBPUSH__PRIVATE_KEY_FILE={self.private_key_file}"
+        content = read_file(self.private_key_file, name)
+        if not content.isascii():
+            raise ProviderSetupError(f"{name} cannot be read: it is not text")
+        return content.decode()
