@@ -4,58 +4,44 @@ from typing import assert_never
 
 import msgspec
 
-_TOPIC = "topic:"
-_CONDITION = "condition:"
+
+class _Tagged(msgspec.Struct, frozen=True, tag_field="recipient"):
+    """A recipient whose text form is its tag and its only field."""
+
+    def __str__(self) -> str:
+        """Format the recipient for route ids."""
+        (value,) = msgspec.structs.astuple(self)
+        return f"{self.__struct_config__.tag}:{value}"
 
 
-class UserRecipient(msgspec.Struct, frozen=True):
+class UserRecipient(_Tagged, frozen=True, tag="user"):
     """A person with a user id of the application."""
 
     user_id: str
 
-    def __str__(self) -> str:
-        """Format the recipient for route ids."""
-        return f"user:{self.user_id}"
 
-
-class EmailRecipient(msgspec.Struct, frozen=True):
+class EmailRecipient(_Tagged, frozen=True, tag="email"):
     """An e-mail address without a user id."""
 
     address: str
 
-    def __str__(self) -> str:
-        """Format the recipient for route ids."""
-        return f"email:{self.address}"
 
-
-class ConfigRecipient(msgspec.Struct, frozen=True):
+class ConfigRecipient(_Tagged, frozen=True, tag="config"):
     """A placeholder when the settings have no administrators for a type."""
 
     type: str
 
-    def __str__(self) -> str:
-        """Format the recipient for route ids."""
-        return f"config:{self.type}"
 
-
-class TopicRecipient(msgspec.Struct, frozen=True):
+class TopicRecipient(_Tagged, frozen=True, tag="topic"):
     """Every device that is subscribed to a topic at the push provider."""
 
     topic: str
 
-    def __str__(self) -> str:
-        """Format the recipient for route ids."""
-        return f"{_TOPIC}{self.topic}"
 
-
-class ConditionRecipient(msgspec.Struct, frozen=True):
+class ConditionRecipient(_Tagged, frozen=True, tag="condition"):
     """Every device whose topics at the push provider meet a condition."""
 
     condition: str
-
-    def __str__(self) -> str:
-        """Format the recipient for route ids."""
-        return f"{_CONDITION}{self.condition}"
 
 
 Broadcast = TopicRecipient | ConditionRecipient
@@ -80,13 +66,13 @@ def broadcast_at(address: str | None) -> Broadcast | None:
 
     A topic has no @; a condition has a space, which an e-mail address has not.
     """
-    if address is None:
-        return None
-    if address.startswith(_TOPIC) and "@" not in address:
-        return TopicRecipient(address.removeprefix(_TOPIC))
-    if address.startswith(_CONDITION) and " " in address:
-        return ConditionRecipient(address.removeprefix(_CONDITION))
-    return None
+    match (address or "").partition(":"):
+        case ("topic", ":", topic) if "@" not in topic:
+            return TopicRecipient(topic)
+        case ("condition", ":", condition) if " " in condition:
+            return ConditionRecipient(condition)
+        case _:
+            return None
 
 
 def recipient_of(user_id: str | None, address: str | None, type_name: str) -> Recipient:

@@ -63,36 +63,31 @@ class QuietHours(msgspec.Struct, frozen=True, kw_only=True):
         """Return the person's own window, else the category's, else the deployment's."""
         if not self.enabled:
             return WindowChoice(window=ALWAYS, source="disabled")
-        malformed = None
-        if person_window is not None:
-            own = _parse(person_window)
-            if isinstance(own, Window):
-                return WindowChoice(window=own, source="person")
-            malformed = own
-        found = self.categories.get(category)
-        if found is not None:
-            return WindowChoice(window=found, source="category", malformed=malformed)
-        return WindowChoice(window=self.window, source="deployment", malformed=malformed)
+        own = None if person_window is None else _parse(person_window)
+        if isinstance(own, Window):
+            return WindowChoice(window=own, source="person")
+        if (found := self.categories.get(category)) is not None:
+            return WindowChoice(window=found, source="category", malformed=own)
+        return WindowChoice(window=self.window, source="deployment", malformed=own)
 
 
 def quiet_hours_faults(settings: QuietHoursSettings) -> Iterator[Fault]:
     """List what is wrong with the settings of quiet hours."""
+    windows = {f"categories.{category}": text for category, text in settings.categories.items()}
     unreadable = list(_clock_faults(settings))
     yield from unreadable
     if not unreadable:
-        problem = _parse(f"{settings.start}-{settings.end}")
-        if isinstance(problem, str):
-            yield Fault(field="quiet_hours.start", code="invalid", message=problem)
+        windows["start"] = f"{settings.start}-{settings.end}"
     if not 0 <= settings.spread_seconds <= WIDEST_SPREAD:
         message = f"must be from 0 to {WIDEST_SPREAD}, not {settings.spread_seconds}"
         yield Fault(field="quiet_hours.spread_seconds", code="out_of_range", message=message)
     if not is_known_timezone(settings.default_timezone):
         message = f"{settings.default_timezone!r} is not a time zone: write a name such as Europe/Istanbul"
         yield Fault(field="quiet_hours.default_timezone", code="unknown_timezone", message=message)
-    for category, text in settings.categories.items():
+    for name, text in windows.items():
         problem = _parse(text)
         if isinstance(problem, str):
-            yield Fault(field=f"quiet_hours.categories.{category}", code="invalid", message=problem)
+            yield Fault(field=f"quiet_hours.{name}", code="invalid", message=problem)
 
 
 def _clock_faults(settings: QuietHoursSettings) -> Iterator[Fault]:

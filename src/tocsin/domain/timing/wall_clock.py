@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, time, timedelta, tzinfo
 
 DAY_MINUTES = 24 * 60
 _DAY = timedelta(days=1)
@@ -43,9 +43,7 @@ def boundaries(moment: datetime, zone: tzinfo, edge: int) -> Iterator[datetime]:
 
 
 def _until(local: datetime, edge: int) -> timedelta:
-    shown = timedelta(
-        hours=local.hour, minutes=local.minute, seconds=local.second, microseconds=local.microsecond
-    )
+    shown = local.replace(tzinfo=None) - datetime.combine(local, time.min)
     wait = timedelta(minutes=edge) - shown
     return wait if wait > timedelta(0) else wait + _DAY
 
