@@ -99,11 +99,9 @@ def load_settings(environ: Mapping[str, str] | None = None, file: Path | None = 
     faults: list[Fault] = []
     _override(tree, environ, faults)
     settings: Settings = _build(type_, tree, (), faults)
-    if not faults:
-        faults += _contradictions(settings)
-    if not faults:
-        return settings
-    raise SettingsError("The settings cannot be used:", faults)
+    if faults := faults or list(_contradictions(settings)):
+        raise SettingsError("The settings cannot be used:", faults)
+    return settings
 
 
 def providers_in_use(settings: Settings) -> Mapping[str, ProviderEntry]:

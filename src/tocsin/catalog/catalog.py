@@ -76,8 +76,6 @@ class Catalog:
         notification_type = self.find(name, version)
         if notification_type is None:
             raise UnknownTypeError(name, version)
-        if notification_type.upgrade is None:
-            return notification_type, payload
         return upgrade_through(self._versions[name], notification_type, payload)
 
     def render(

@@ -37,10 +37,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 def check(folder: Path) -> Report:
     """Check a catalog as far as it can be read."""
-    contents = read_catalog(folder)
-    ordered = sorted(contents.types, key=lambda each: (each.type.name, -each.type.version))
+    compiled, faults = read_catalog(folder)
+    ordered = sorted(compiled, key=lambda each: (each.type.name, -each.type.version))
     types = tuple(_report(*versions) for _, versions in groupby(ordered, key=lambda each: each.type.name))
-    return Report(types=types, faults=contents.faults)
+    return Report(types=types, faults=tuple(faults))
 
 
 def _report(*versions: CompiledType) -> TypeReport:

@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-import msgspec
-
 from tocsin.catalog.catalog import Catalog, CompiledType
 from tocsin.catalog.declaration import Declaration, read_declarations
 from tocsin.catalog.folder import Folder, read_folder
@@ -17,13 +15,6 @@ from tocsin.domain.faults import Fault
 _Declarations: TypeAlias = Mapping[tuple[str, int], Declaration]
 
 
-class CatalogContents(msgspec.Struct, frozen=True):
-    """The types that could be compiled, and every fault of the folder by file and line."""
-
-    types: tuple[CompiledType, ...]
-    faults: tuple[Fault, ...]
-
-
 def shipped_catalog() -> Path:
     """Return the folder of the catalog that comes with Tocsin."""
     return Path(__file__).parent / "shipped"
@@ -31,21 +22,21 @@ def shipped_catalog() -> Path:
 
 def load_catalog(folder: Path) -> Catalog:
     """Load a catalog, or raise CatalogError with every fault."""
-    contents = read_catalog(folder)
-    if contents.faults:
-        count = f"{len(contents.faults)} fault{'s' if len(contents.faults) > 1 else ''}"
-        raise CatalogError(f"The catalog in {folder} has {count}:", contents.faults)
-    return Catalog(contents.types)
+    types, faults = read_catalog(folder)
+    if faults:
+        count = f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"
+        raise CatalogError(f"The catalog in {folder} has {count}:", faults)
+    return Catalog(types)
 
 
-def read_catalog(root: Path) -> CatalogContents:
-    """Read a catalog as far as it can be read."""
+def read_catalog(root: Path) -> tuple[list[CompiledType], list[Fault]]:
+    """Read a catalog as far as it can be read; return its types, and every fault by file and line."""
     folder = read_folder(root)
     faults = list(folder.faults)
     declarations = _declarations(folder, faults)
     types = [_compile(each, declarations, folder, faults) for each in declarations.values()]
     faults.extend(_unused_folders(folder, declarations))
-    return CatalogContents(tuple(types), tuple(sorted(faults, key=_position)))
+    return types, sorted(faults, key=_position)
 
 
 def _declarations(folder: Folder, faults: list[Fault]) -> _Declarations:

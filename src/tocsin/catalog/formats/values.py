@@ -4,7 +4,6 @@ import datetime as dt
 import re
 from collections.abc import Mapping
 from decimal import Decimal
-from functools import cache
 from typing import Any, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
@@ -37,7 +36,7 @@ def decimal_places(value: Any) -> int:
 
 def currency_code(value: Any) -> str:
     """Return a currency code, or raise FormatError."""
-    if isinstance(value, str) and value in _currencies():
+    if isinstance(value, str) and value in get_global("all_currencies"):
         return value
     raise FormatError(f"{_shown(value)} is not a currency; write its ISO code, such as EUR")
 
@@ -55,11 +54,6 @@ def time_zone(value: Any) -> ZoneInfo:
     if isinstance(value, str) and is_known_timezone(value):
         return ZoneInfo(value)
     raise FormatError(f"{_shown(value)} is not a time zone; write an IANA name, such as Europe/Istanbul")
-
-
-@cache
-def _currencies() -> frozenset[str]:
-    return frozenset(get_global("all_currencies"))
 
 
 def parse_amount(value: Any) -> Decimal:

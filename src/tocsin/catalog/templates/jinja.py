@@ -134,12 +134,10 @@ def _check_supported(tree: nodes.Template, environment: Environment) -> None:
     """Raise for errors that Jinja would report only at render time."""
     for node in tree.find_all((nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)):
         raise TemplateSyntaxError("a template cannot include, import or extend another", node.lineno)
-    for filtering in tree.find_all(nodes.Filter):
-        if filtering.name not in environment.filters:
-            raise TemplateSyntaxError(f"no filter named {filtering.name!r}", filtering.lineno)
-    for testing in tree.find_all(nodes.Test):
-        if testing.name not in environment.tests:
-            raise TemplateSyntaxError(f"no test named {testing.name!r}", testing.lineno)
+    for use in tree.find_all((nodes.Filter, nodes.Test)):
+        known = environment.filters if isinstance(use, nodes.Filter) else environment.tests
+        if use.name not in known:
+            raise TemplateSyntaxError(f"no {type(use).__name__.lower()} named {use.name!r}", use.lineno)
 
 
 def _names(tree: nodes.Template) -> dict[str, int]:

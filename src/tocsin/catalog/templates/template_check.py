@@ -1,6 +1,7 @@
 """Checks, before anything is sent, that templates and upgrades work for every payload a schema allows."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import chain
 from typing import TypeAlias
 
 from jinja2 import UndefinedError
@@ -9,7 +10,7 @@ from jinja2.exceptions import SecurityError
 from tocsin.catalog.declaration import Declaration
 from tocsin.catalog.examples import example_payloads
 from tocsin.catalog.formats.values import FormatError
-from tocsin.catalog.schema import dotted
+from tocsin.catalog.schema import KeyPath, dotted
 from tocsin.catalog.templates.jinja import CompiledTemplate, NotTextError
 from tocsin.domain.catalog import Payload, Upgrade, upgraded
 from tocsin.domain.digest import digest_payload
@@ -101,10 +102,7 @@ def _failure(error: Exception) -> tuple[str, str]:
         case SecurityError():
             return "sandbox", f"the sandbox refuses this: {error.message}"
         case FormatError():
-            return (
-                "format",
-                f"{error}; the schema allows this: narrow the field, or give it `examples:`",
-            )
+            return "format", f"{error}; the schema allows this: narrow the field, or give it `examples:`"
         case NotTextError():
             return "not_text", str(error)
         case _:
@@ -129,24 +127,17 @@ def upgrade_faults(
 
 
 def _misnamed(declaration: Declaration, upgrade: Upgrade, following: Declaration) -> Iterator[Fault]:
-    before = declaration.type.payload_schema.get("properties", {})
-    after = following.type.payload_schema.get("properties", {})
     targets = list(upgrade.rename.values())
-    for field, target in upgrade.rename.items():
-        key_path = ("upgrade", "rename", field)
-        if field not in before:
-            yield declaration.fault(
-                key_path, "upgrade", f"{declaration.type} has no field {field!r} to rename"
-            )
-        if target not in after:
-            yield declaration.fault(key_path, "upgrade", f"{following.type} has no field {target!r}")
-        elif targets.count(target) > 1:
-            yield declaration.fault(key_path, "upgrade", f"more than one field is renamed to {target!r}")
-    for index, field in enumerate(upgrade.remove):
-        if field not in before:
-            message = f"{declaration.type} has no field {field!r} to remove"
-            yield declaration.fault(("upgrade", "remove", index), "upgrade", message)
-    for field in upgrade.default:
-        if field not in after:
-            message = f"{following.type} has no field {field!r}"
-            yield declaration.fault(("upgrade", "default", field), "upgrade", message)
+    named: Iterator[tuple[KeyPath, str, Declaration, str]] = chain(
+        ((("rename", field), field, declaration, " to rename") for field in upgrade.rename),
+        ((("rename", field), target, following, "") for field, target in upgrade.rename.items()),
+        ((("remove", index), field, declaration, " to remove") for index, field in enumerate(upgrade.remove)),
+        ((("default", field), field, following, "") for field in upgrade.default),
+    )
+    for key_path, field, version, purpose in named:
+        if field not in version.type.payload_schema.get("properties", {}):
+            message = f"{version.type} has no field {field!r}{purpose}"
+            yield declaration.fault(("upgrade", *key_path), "upgrade", message)
+        elif key_path[0] == "rename" and version is following and targets.count(field) > 1:
+            message = f"more than one field is renamed to {field!r}"
+            yield declaration.fault(("upgrade", *key_path), "upgrade", message)
