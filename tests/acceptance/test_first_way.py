@@ -210,7 +210,7 @@ async def test_what_the_device_is_not_to_blame_for_waits_and_costs_nothing(
 ) -> None:
     phone.script(Refuse(code))
 
-    deferred = await running.producer.delivery_in(await running.producer.notify(phone.user_id), "scheduled")
+    deferred = await running.producer.delivery_in(await running.producer.notify(phone.user_id), "retrying")
     next_one = await running.producer.delivery_in(await running.producer.notify(phone.user_id), "sent")
 
     [noted] = deferred["attempts"]
@@ -228,7 +228,7 @@ async def test_a_used_up_quota_defers_everything_and_spends_no_attempt(installat
     installation.sandbox.faults.project_quota(Quota(limit=0))
 
     notification_id = await producer.notify(*phones)
-    deferred = await producer.deliveries_in(notification_id, "scheduled")
+    deferred = await producer.deliveries_in(notification_id, "retrying")
     await first.logged("circuit opened")
 
     assert {delivery["attempt_count"] for delivery in deferred} == {0}

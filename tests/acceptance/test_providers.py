@@ -64,15 +64,15 @@ async def test_two_get_it_at_once_and_the_third_after_recovery(
 
 
 async def test_an_outage_that_lasts_costs_no_message(installation: Installation, producer: Producer) -> None:
-    """More messages than attempts would survive: the circuit opens, and what it keeps back waits."""
+    """More messages than attempts would survive: the circuit breaker opens, and the rest waits."""
     installation.sandbox.faults_of("apns").outage(Outage())
     await producer.notify_many(["ada"], 60)
     await until(lambda: arrived(installation).count("fcm") == 60)
 
-    async def kept_back() -> bool:
-        return await installation.deliveries("held_by = 'circuit:apns'") > 30
+    async def waiting() -> bool:
+        return await installation.deliveries("lane = 'apns' and state = 'pending' and attempts = 0") > 30
 
-    await found(kept_back, within=30)
+    await found(waiting, within=30)
     installation.sandbox.faults_of("apns").outage(None)
 
     await installation.until_sent(180)

@@ -129,7 +129,7 @@ class Worker:
                     self._writer.close()
                     await asyncio.shield(writing)
             except TimeoutError:
-                _log.warning("worker stopped early: leases of unsettled deliveries will expire")
+                _log.warning("worker stopped early", detail="leases of unsettled deliveries will expire")
                 for task in (*dispatching, writing):
                     task.cancel()
             await self._breakers.exchange()

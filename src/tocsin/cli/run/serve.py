@@ -95,9 +95,8 @@ def _served_lanes(text: str, settings: Settings) -> frozenset[str]:
     known = [FAN_OUT, *providers_in_use(settings)]
     lanes = frozenset(text.split(","))
     if unknown := sorted(lanes.difference(known)):
-        raise typer.BadParameter(
-            f"unknown: {', '.join(unknown)}; lanes are {', '.join(known)}", param_hint="--lanes"
-        )
+        message = f"{', '.join(unknown)}: no such lane; there are {', '.join(known)}"
+        raise typer.BadParameter(message, param_hint="--lanes")
     return lanes
 
 
