@@ -111,9 +111,11 @@ async def _cost(pool: Pool, limits: LimitsSettings) -> float:
         began = time.process_time() + _busy([backend, *others])
         attempts = [Attempt.of(each, lease, now) for each in claimed]
         admitted = [each for each in attempts if isinstance(rules.decide_attempt(each, now), Go)]
-        fanned_out = await fan_out.place(admitted, lease, now)
+        # As a lane does: what has one device and no limit needs no write.
+        limited = [each for each in admitted if each.limited]
+        fanned_out = await fan_out.place(limited, lease, now) if limited else None
         busy += time.process_time() + _busy([backend, *others]) - began
-        decided += len(fanned_out.attempts)
+        decided += len(admitted) - len(limited) + (len(fanned_out.attempts) if fanned_out else 0)
 
 
 def _busy(processes: Sequence[psutil.Process]) -> float:

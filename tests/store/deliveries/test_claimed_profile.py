@@ -34,7 +34,7 @@ async def test_all_a_send_needs_is_read_at_the_claim(pool: Pool) -> None:
         "address": None,
         "device_id": None,
         "ordering_key": None,
-        "order_blockers": [],
+        "order_blockers": (),
         "reserved": False,
         "type": "new_customer",
         "version": 2,

@@ -47,11 +47,14 @@ def each(value: Any) -> list[Any]:
     return [value] * BATCH
 
 
-CLAIM_INDEXES = {DUE, BY_ID, IN_ORDER, COLLAPSIBLE, BY_NOTIFICATION}
+CLAIM_INDEXES = {DUE, BY_ID}
 CLAIMING = (LATER, new_lease_id(), LATER, claim.START.due_at, claim.START.id, BATCH)
 PINNED: Mapping[str, Pinned] = {
     "claim": Pinned(claim.CLAIM, ("expo", *CLAIMING), CLAIM_INDEXES, 2 * BATCH),
     "claim from a backlog": Pinned(claim.CLAIM, ("fcm", *CLAIMING), CLAIM_INDEXES, 2 * BATCH),
+    "context of a claim": Pinned(
+        claim.CONTEXT, (LEASED, LATER), {BY_ID, IN_ORDER, COLLAPSIBLE, BY_NOTIFICATION}, 2 * BATCH
+    ),
     "any_due": Pinned(claim.ANY_DUE, ("fcm", LATER), {DUE}, 1),
     "any_due of an idle lane": Pinned(claim.ANY_DUE, ("webhook", LATER), {DUE}, 0),
     "order_blockers": Pinned(claim.ORDER_BLOCKERS, ("group0", LATER), {IN_ORDER}, 100),

@@ -28,7 +28,7 @@ class Destination(NamedTuple):
         return f"Destination({self.id}, {self.provider}, {self.platform})"
 
 
-class RecipientProfile(msgspec.Struct, frozen=True, kw_only=True):
+class RecipientProfile(msgspec.Struct, frozen=True):
     """A person's directory entry, preferences and active devices, the device used last first.
 
     `mailbox` is the address for e-mail; `suppressed` means that it receives no mail. `device_timezone` is set
@@ -38,11 +38,11 @@ class RecipientProfile(msgspec.Struct, frozen=True, kw_only=True):
     timezone: str | None = None
     gmt_offset_seconds: int | None = None
     allowed_window: str | None = None
-    choices: StoredChoices | None = None
     locale: str | None = None
     mailbox: str | None = None
     suppressed: bool = False
     device_timezone: str | None = None
+    choices: StoredChoices | None = None
     devices: tuple[Destination, ...] = ()
 
 

@@ -61,7 +61,6 @@ class ClaimedDelivery(msgspec.Struct, frozen=True):
     address: str | None
     device_id: UUID | None
     ordering_key: str | None
-    order_blockers: Sequence[UUID | None]
     reserved: bool
     type: str
     version: int
@@ -75,9 +74,10 @@ class ClaimedDelivery(msgspec.Struct, frozen=True):
     request_id: str | None
     trace_id: str | None
     fallback_for: Channel | None
-    failed_channel: FailedChannel | None
-    newer: NewerMessage | None
     profile: RecipientProfile
+    order_blockers: Sequence[UUID | None] = ()
+    failed_channel: FailedChannel | None = None
+    newer: NewerMessage | None = None
 
 
 # What a claim does, in one statement:
@@ -126,16 +126,6 @@ select
     claimed.address,
     claimed.device_id,
     claimed.ordering_key,
-    case when claimed.ordering_key is not null then array(
-        select earlier.device_id
-        from deliveries as earlier
-        where earlier.ordering_key = claimed.ordering_key
-            and earlier.accept_order < claimed.accept_order
-            and earlier.state in ('scheduled', 'pending', 'retrying')
-            and (earlier.state = 'retrying' or earlier.due_at <= $2 or earlier.held_by is not null)
-            and (earlier.held_by is null or earlier.held_by = 'order' or earlier.held_by like 'host:%')
-        limit 1000
-    ) else '{}' end as order_blockers,
     claimed.reserved,
     coalesce(n.type, digests.type) as type,
     coalesce(n.version, digests.version) as version,
@@ -149,43 +139,8 @@ select
     n.request_id,
     n.trace_id,
     claimed.fallback_for,
-    case when claimed.fallback_for is not null then (
-        select json_build_object(
-            'confirmed', coalesce(bool_or(first.state in ('sent', 'delivered')), false),
-            'awaited_at', max(first.due_at) filter (
-                where first.state = 'scheduled' and first.due_at < 'infinity'
-            )
-        )::text
-        from (
-            select deliveries.state, deliveries.due_at
-            from deliveries
-            where deliveries.notification_id = claimed.notification_id
-                and deliveries.user_id = claimed.user_id
-                and deliveries.channel = claimed.fallback_for
-            limit 1000
-        ) as first
-    ) end as failed_channel,
-    -- One that has its place within the limits, or is a fallback, is replaced only when a newer one was sent.
-    case when claimed.collapse_key is not null and not claimed.reserved and claimed.fallback_for is null
-    then (
-        select json_build_object(
-            'version', newer_notification.version,
-            'accepted_at', newer_notification.accepted_at,
-            'expires_at', newer_notification.expires_at,
-            'send_at_local', newer_notification.send_at_local
-        )::text
-        from deliveries as newer
-        join notifications as newer_notification on newer_notification.id = newer.notification_id
-        where newer.collapse_key = claimed.collapse_key
-            and newer.accept_order > claimed.accept_order
-            and newer.user_id is not distinct from claimed.user_id
-            and newer.address is not distinct from claimed.address
-            and newer.state in ('scheduled', 'pending', 'retrying')
-            and newer.due_at <= $2
-            and newer_notification.cancelled_at is null
-        order by newer.accept_order desc
-        limit 1
-    ) end as newer,
+    claimed.ordering_key is not null or claimed.collapse_key is not null or claimed.fallback_for is not null
+        as has_context,
     case when claimed.channel = 'email' then coalesce(claimed.address, users.email) end as mailbox,
     claimed.channel = 'email' and (
         select true
@@ -233,6 +188,63 @@ left join devices
 order by claimed.due_at, claimed.id, devices.last_seen_at desc
 """
 
+# What some deliveries depend on besides, read only for those: the devices that earlier ones of their ordering
+# group wait for, the channel they are the fallback for, a newer message with their collapse key. It is a
+# statement of its own because every part of a claim is planned again with each claim.
+CONTEXT = """
+select
+    claimed.id,
+    case when claimed.ordering_key is not null then array(
+        select earlier.device_id
+        from deliveries as earlier
+        where earlier.ordering_key = claimed.ordering_key
+            and earlier.accept_order < claimed.accept_order
+            and earlier.state in ('scheduled', 'pending', 'retrying')
+            and (earlier.state = 'retrying' or earlier.due_at <= $2 or earlier.held_by is not null)
+            and (earlier.held_by is null or earlier.held_by = 'order' or earlier.held_by like 'host:%')
+        limit 1000
+    ) else '{}' end as order_blockers,
+    case when claimed.fallback_for is not null then (
+        select json_build_object(
+            'confirmed', coalesce(bool_or(first.state in ('sent', 'delivered')), false),
+            'awaited_at', max(first.due_at) filter (
+                where first.state = 'scheduled' and first.due_at < 'infinity'
+            )
+        )::text
+        from (
+            select deliveries.state, deliveries.due_at
+            from deliveries
+            where deliveries.notification_id = claimed.notification_id
+                and deliveries.user_id = claimed.user_id
+                and deliveries.channel = claimed.fallback_for
+            limit 1000
+        ) as first
+    ) end as failed_channel,
+    -- One that has its place within the limits, or is a fallback, is replaced only when a newer one was sent.
+    case when claimed.collapse_key is not null and not claimed.reserved and claimed.fallback_for is null
+    then (
+        select json_build_object(
+            'version', newer_notification.version,
+            'accepted_at', newer_notification.accepted_at,
+            'expires_at', newer_notification.expires_at,
+            'send_at_local', newer_notification.send_at_local
+        )::text
+        from deliveries as newer
+        join notifications as newer_notification on newer_notification.id = newer.notification_id
+        where newer.collapse_key = claimed.collapse_key
+            and newer.accept_order > claimed.accept_order
+            and newer.user_id is not distinct from claimed.user_id
+            and newer.address is not distinct from claimed.address
+            and newer.state in ('scheduled', 'pending', 'retrying')
+            and newer.due_at <= $2
+            and newer_notification.cancelled_at is null
+        order by newer.accept_order desc
+        limit 1
+    ) end as newer
+from deliveries as claimed
+where claimed.id = any($1::uuid[])
+"""
+
 # Whether a lane has anything due, without touching it: a probe of its circuit breaker needs a message.
 ANY_DUE = """
 select true
@@ -256,8 +268,9 @@ where earlier.ordering_key = $1
 limit 1000
 """
 
-_fields = itemgetter(*ClaimedDelivery.__struct_fields__[:-3])
+_fields = itemgetter(*ClaimedDelivery.__struct_fields__[:-4])
 _delivery_id = itemgetter("id")
+_profile = itemgetter(*RecipientProfile.__struct_fields__[:-2])
 _destination = itemgetter(*(f"destination_{field}" for field in Destination._fields))
 _choices = msgspec.json.Decoder()
 _failed_channel = msgspec.json.Decoder(FailedChannel)
@@ -276,7 +289,9 @@ async def claim(
 ) -> list[ClaimedDelivery]:
     """Take a lease on the next deliveries of a lane that are due, at most `limit`, in order."""
     rows = await connection.fetch(CLAIM, lane, now, lease, until, after.due_at, after.id, limit)
-    return [_claimed(list(same)) for _, same in groupby(rows, key=_delivery_id)]
+    dependent = list({row["id"] for row in rows if row["has_context"]})
+    context = {row["id"]: row for row in await connection.fetch(CONTEXT, dependent, now)} if dependent else {}
+    return [_claimed(list(same), context.get(each)) for each, same in groupby(rows, key=_delivery_id)]
 
 
 async def any_due(connection: Connection, lane: str, now: datetime) -> bool:
@@ -291,28 +306,22 @@ async def order_blockers(connection: Connection, ordering_key: str, now: datetim
 
 def read_profile(rows: Sequence[Any]) -> RecipientProfile:
     """Build a profile from rows that differ only in the device."""
-    row = rows[0]
-    choices = row["choices"]
-    return RecipientProfile(
-        timezone=row["timezone"],
-        gmt_offset_seconds=row["gmt_offset_seconds"],
-        allowed_window=row["allowed_window"],
-        choices=_choices.decode(choices) if choices else None,
-        locale=row["locale"],
-        mailbox=row["mailbox"],
-        suppressed=row["suppressed"],
-        device_timezone=row["device_timezone"],
-        devices=tuple(Destination._make(_destination(each)) for each in rows if each["destination_id"]),
+    choices = rows[0]["choices"]
+    return RecipientProfile(  # type: ignore[call-arg]
+        *_profile(rows[0]),
+        _choices.decode(choices) if choices else None,
+        tuple(Destination._make(_destination(each)) for each in rows if each["destination_id"]),
     )
 
 
-def _claimed(rows: Sequence[Any]) -> ClaimedDelivery:
-    row = rows[0]
-    failed, newer = row["failed_channel"], row["newer"]
-    fields: list[Any] = [
-        *_fields(row),
-        _failed_channel.decode(failed) if failed else None,
-        _newer.decode(newer) if newer else None,
-        read_profile(rows),
-    ]
-    return ClaimedDelivery(*fields)
+def _claimed(rows: Sequence[Any], context: Any | None) -> ClaimedDelivery:
+    delivery = ClaimedDelivery(*_fields(rows[0]), read_profile(rows))  # type: ignore[call-arg]
+    if context is None:
+        return delivery
+    failed, newer = context["failed_channel"], context["newer"]
+    return msgspec.structs.replace(
+        delivery,
+        order_blockers=context["order_blockers"],
+        failed_channel=_failed_channel.decode(failed) if failed else None,
+        newer=_newer.decode(newer) if newer else None,
+    )
