@@ -93,9 +93,10 @@ class Lane:
                 writer=tools.writer,
                 patience=lease_for / 2,
                 clock=tools.clock,
-                on_free=woken.set,
+                on_free=self._freed,
             )
         self._stopping = False
+        self._is_full = False
         tools.writer.on_progress(woken.set)
 
     async def run(self) -> None:
@@ -131,6 +132,7 @@ class Lane:
             return []
         if self._breakers.is_closed(self.name):
             limit = self._room()
+            self._is_full = limit == 0
             return await self._claimer.claim(limit) if limit else []
         if not self._breakers.is_probe_due(self.name, self._clock()) or not await self._claimer.any_due():
             return []
@@ -149,6 +151,11 @@ class Lane:
         most = min(self._sender.room, MOST_CLAIMED)
         free = min(self._sender.free, MOST_CLAIMED)
         return free if free >= max(1, most // CLAIM_SHARE) else 0
+
+    def _freed(self) -> None:
+        """Wake the lane if it waits for room and there is enough to claim for, not with every message."""
+        if self._is_full and self._room():
+            self._woken.set()
 
     async def _dispatch(self, claimed: Sequence[Attempt]) -> int:
         """Take claimed deliveries to their provider; return how many are sent."""
