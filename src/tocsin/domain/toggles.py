@@ -1,4 +1,4 @@
-"""What can be switched off, and by which name."""
+"""Toggles: what can be switched off, by name."""
 
 import difflib
 import re
@@ -31,7 +31,7 @@ class TypeToggle(msgspec.Struct, frozen=True):
     channel: Channel | None = None
 
     def __str__(self) -> str:
-        """Give the name."""
+        """Return the name of the toggle."""
         return f"type:{self.type}" if self.channel is None else f"type:{self.type}:{self.channel}"
 
 
@@ -41,7 +41,7 @@ class ChannelToggle(msgspec.Struct, frozen=True):
     channel: Channel
 
     def __str__(self) -> str:
-        """Give the name."""
+        """Return the name of the toggle."""
         return f"channel:{self.channel}"
 
 
@@ -51,7 +51,7 @@ class ProviderToggle(msgspec.Struct, frozen=True):
     provider: str
 
     def __str__(self) -> str:
-        """Give the name."""
+        """Return the name of the toggle."""
         return f"provider:{self.provider}"
 
 
@@ -59,7 +59,7 @@ Toggle: TypeAlias = TypeToggle | ChannelToggle | ProviderToggle
 
 
 def read_toggle(name: str) -> Toggle | Fault:
-    """Read a toggle's name, or say what is wrong with it."""
+    """Parse a toggle's name, or return what is wrong with it."""
     match name.split(":"):
         case ["type", kind] if _is(_TYPE, kind):
             return TypeToggle(kind)
@@ -76,17 +76,17 @@ def read_toggle(name: str) -> Toggle | Fault:
 
 
 def toggles_of(kind: str, channel: str) -> tuple[str, str, str]:
-    """Name the toggles that must all be on for a type to go by a channel, the widest first."""
+    """List the toggles that must all be on for a type to be sent by a channel, the widest first."""
     return f"channel:{channel}", f"type:{kind}", f"type:{kind}:{channel}"
 
 
 def toggle_of(provider: str) -> str:
-    """Name the toggle that pauses a provider."""
+    """Return the name of the toggle that pauses a provider."""
     return f"provider:{provider}"
 
 
 def doubt(toggle: Toggle, types: Mapping[str, NotificationType]) -> str | None:
-    """Say why a toggle may have no effect, if the catalog gives reason to think so."""
+    """Return why a toggle may have no effect, judged by the catalog."""
     match toggle:
         case TypeToggle(type=name, channel=channel):
             kind = types.get(name)

@@ -1,4 +1,4 @@
-"""Counting what a person and a device get, correctly however many workers count at once."""
+"""Counts messages to people and devices against their limits, across all workers."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ from tocsin.store.rows import transpose
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A delivery that wants to leave, and every allowance it needs a place in."""
+    """A delivery and every allowance it needs a place in."""
 
     delivery_id: UUID
     allowances: tuple[Allowance, ...]
 
 
 # Takes all places at once where there is room for all; a counter without room for its share is not
-# returned. Everybody goes in the same order, so that two workers wait for each other, never crosswise.
+# returned. Every worker locks them in the same order, to avoid deadlocks.
 TAKE = """
 insert into limit_counters as counters (key, window_ends_at, used)
 select key, window_ends_at, wanted
@@ -80,7 +80,7 @@ class _NoRoomError(Exception):
 
 
 async def reserve(connection: Connection, requests: Sequence[Request]) -> dict[UUID, Allowance]:
-    """Give each delivery its places, in order, or name the allowance that is used up."""
+    """Reserve the places of each delivery, in order; return the used-up allowance of those without."""
     try:
         async with connection.transaction():
             await _take_all(connection, requests)
@@ -126,12 +126,12 @@ async def used(connection: Connection, allowances: Sequence[Allowance]) -> dict[
 
 
 async def prune(connection: Connection, before: datetime) -> None:
-    """Forget windows that ended long ago."""
+    """Delete windows that ended long ago."""
     await connection.execute(PRUNE, before)
 
 
 def _share(requests: Sequence[Request], used: dict[tuple[str, datetime], int]) -> dict[UUID, Allowance]:
-    """Hand out the places that are left, first come first served, and count them."""
+    """Assign the places that are left, first come first served, and count them."""
     refused: dict[UUID, Allowance] = {}
     for request in requests:
         full = next((each for each in request.allowances if used[each.key, each.ends_at] >= each.limit), None)

@@ -1,4 +1,4 @@
-"""Reserves places within the limits and gives each attempt its device, in one transaction."""
+"""Reserves places within the limits and assigns a device to each attempt, in one transaction."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""The pace of a provider: a rate that all workers share, slot by slot."""
+"""Rate limits of providers, shared by all workers."""
 
 import asyncio
 import math
@@ -48,10 +48,10 @@ def rates_type(defaults: Mapping[str, float]) -> type[RatesSettings]:
 
 
 class RateLimit:
-    """Gives one worker its share of a provider's rate, in the order in which workers ask.
+    """Reserves slots of a provider's rate for one worker, in the order in which workers ask.
 
-    Slots are told by the database's clock. How far that is ahead of this process's own shows in each
-    answer, too small by as long as the answer was on its way: so the largest of late counts.
+    Slots are times of the database's clock. Each answer shows how far that is ahead of this process's own,
+    less the time that the answer took: so the largest of the latest values counts.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class RateLimit:
                 async with self._pool.acquire() as connection:
                     slot = await grant(connection, self._provider, count, self.rate, self._ramp_seconds)
             except DATABASE_FAULTS as error:
-                _log.warning("no slot could be had, trying again", provider=self._provider, error=repr(error))
+                _log.warning("rate-limit slot not reserved", provider=self._provider, error=repr(error))
                 await asyncio.sleep(PATIENCE)
                 continue
             begins = slot.begins - self._judge(slot.now)
@@ -87,7 +87,7 @@ class RateLimit:
                 return
 
     def _judge(self, database_now: float) -> float:
-        """Tell by how much the database's clock is ahead; clocks drift, so an old finding fades."""
+        """Return by how much the database's clock is ahead; clocks drift, so an old value fades."""
         now = self._monotonic()
         faded = self._ahead - (now - self._judged_at) * DRIFT
         self._ahead, self._judged_at = max(faded, database_now - now), now

@@ -1,4 +1,4 @@
-"""Gives deliveries their devices: one row for each, in the lane of its provider."""
+"""Assigns devices to deliveries: one row for each, in the lane of its provider."""
 
 from collections.abc import Sequence
 from datetime import datetime
