@@ -7,7 +7,7 @@ from tests.rows import NOW
 from tocsin.domain.delivery.reasons import Reason
 from tocsin.domain.ids import new_delivery_id
 from tocsin.domain.limits import Allowance
-from tocsin.store.limits import Request, prune, reserve, used
+from tocsin.store.limits import LimitRequest, prune, reserve, used
 from tocsin.store.pool import Pool
 
 TOMORROW = NOW + timedelta(days=1)
@@ -31,7 +31,7 @@ def deliveries(count: int) -> list[UUID]:
 
 async def ask(pool: Pool, asking: list[UUID], *allowances: Allowance) -> dict[UUID, Allowance]:
     async with pool.acquire() as connection:
-        return await reserve(connection, [Request(each, allowances) for each in asking])
+        return await reserve(connection, [LimitRequest(each, allowances) for each in asking])
 
 
 async def counted(pool: Pool, *allowances: Allowance) -> dict[str, int]:
@@ -85,7 +85,7 @@ async def test_a_lowered_limit_lets_no_more_through(pool: Pool) -> None:
 async def test_two_versions_of_a_type_with_other_limits_count_together(pool: Pool) -> None:
     first, second, third = deliveries(3)
     old, new = allowance("type:t:ada", 5), allowance("type:t:ada", 2)
-    requests = [Request(first, (old,)), Request(second, (new,)), Request(third, (new,))]
+    requests = [LimitRequest(first, (old,)), LimitRequest(second, (new,)), LimitRequest(third, (new,))]
 
     async with pool.acquire() as connection:
         refused = await reserve(connection, requests)
@@ -97,7 +97,7 @@ async def test_two_versions_of_a_type_with_other_limits_count_together(pool: Poo
 async def test_windows_of_one_key_that_end_apart_have_room_each(pool: Pool) -> None:
     first, second = deliveries(2)
     later = allowance(limit=1, ends_at=TOMORROW + timedelta(hours=1))
-    requests = [Request(first, (allowance(limit=1),)), Request(second, (later,))]
+    requests = [LimitRequest(first, (allowance(limit=1),)), LimitRequest(second, (later,))]
 
     async with pool.acquire() as connection:
         assert await reserve(connection, requests) == {}
@@ -110,9 +110,9 @@ async def test_workers_that_ask_crosswise_at_once_get_exactly_the_places_there_a
     for worker in range(8):
         mine = made[worker * 20 : worker * 20 + 20]
         order = keys if worker % 2 else keys[::-1]
-        requests = [Request(each, (order[number % 10],)) for number, each in enumerate(mine)]
+        requests = [LimitRequest(each, (order[number % 10],)) for number, each in enumerate(mine)]
 
-        async def reserving(requests: list[Request] = requests) -> int:
+        async def reserving(requests: list[LimitRequest] = requests) -> int:
             async with pool.acquire() as connection:
                 return len(requests) - len(await reserve(connection, requests))
 

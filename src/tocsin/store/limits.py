@@ -12,7 +12,7 @@ from tocsin.store.pool import Connection
 from tocsin.store.rows import transpose
 
 
-class Request(msgspec.Struct, frozen=True):
+class LimitRequest(msgspec.Struct, frozen=True):
     """A delivery and every allowance it needs a place in."""
 
     delivery_id: UUID
@@ -79,7 +79,7 @@ class _NoRoomError(Exception):
     """Some counter has no room for all that was asked of it."""
 
 
-async def reserve(connection: Connection, requests: Sequence[Request]) -> dict[UUID, Allowance]:
+async def reserve(connection: Connection, requests: Sequence[LimitRequest]) -> dict[UUID, Allowance]:
     """Reserve the places of each delivery, in order; return the used-up allowance of those without."""
     try:
         async with connection.transaction():
@@ -89,7 +89,7 @@ async def reserve(connection: Connection, requests: Sequence[Request]) -> dict[U
     return {}
 
 
-async def _take_all(connection: Connection, requests: Sequence[Request]) -> None:
+async def _take_all(connection: Connection, requests: Sequence[LimitRequest]) -> None:
     wanted: Counter[tuple[str, datetime]] = Counter()
     most: dict[tuple[str, datetime], int] = {}
     for request in requests:
@@ -109,7 +109,7 @@ async def _take_all(connection: Connection, requests: Sequence[Request]) -> None
         raise _NoRoomError
 
 
-async def _take_in_turn(connection: Connection, requests: Sequence[Request]) -> dict[UUID, Allowance]:
+async def _take_in_turn(connection: Connection, requests: Sequence[LimitRequest]) -> dict[UUID, Allowance]:
     windows = sorted({(each.key, each.ends_at) for request in requests for each in request.allowances})
     keys, ends = [key for key, _ in windows], [end for _, end in windows]
     async with connection.transaction():
@@ -130,7 +130,7 @@ async def prune(connection: Connection, before: datetime) -> None:
     await connection.execute(PRUNE, before)
 
 
-def _share(requests: Sequence[Request], used: dict[tuple[str, datetime], int]) -> dict[UUID, Allowance]:
+def _share(requests: Sequence[LimitRequest], used: dict[tuple[str, datetime], int]) -> dict[UUID, Allowance]:
     """Assign the places that are left, first come first served, and count them."""
     refused: dict[UUID, Allowance] = {}
     for request in requests:

@@ -15,7 +15,7 @@ from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Rejected, Retry
 from tocsin.domain.errors import ProviderSetupError
 from tocsin.providers.answers import ALARM_REST
 from tocsin.providers.smtp.answers import RATE_REST
-from tocsin.providers.smtp.pool import PoolSettings
+from tocsin.providers.smtp.pool import SmtpPoolSettings
 from tocsin.providers.smtp.provider import SmtpProvider
 from tocsin.providers.smtp.settings import SmtpSettings
 from tocsin.sandbox import Cut, Hang, Latency, Outage, Refuse, Sandbox, SandboxSettings
@@ -51,7 +51,7 @@ class SmtpRig(Rig):
         base_url: str | None = None,
         timeout_seconds: float = 5.0,
         concurrency: int = 20,
-        pool: PoolSettings | None = None,
+        pool: SmtpPoolSettings | None = None,
         **settings: Any,
     ) -> SmtpProvider:
         parts = urlsplit(base_url) if base_url else None
@@ -211,7 +211,7 @@ async def test_a_connection_that_broke_while_it_lay_idle_is_replaced(rig: SmtpRi
 
 
 async def test_a_connection_that_lay_idle_is_asked_before_it_is_used(rig: SmtpRig) -> None:
-    provider = rig.provider(concurrency=1, pool=PoolSettings(check_after=0.0))
+    provider = rig.provider(concurrency=1, pool=SmtpPoolSettings(check_after=0.0))
     before = rig.sandbox.smtp.noop_commands
     with counted(rig.sandbox) as connections:
         for _ in range(3):
@@ -221,7 +221,7 @@ async def test_a_connection_that_lay_idle_is_asked_before_it_is_used(rig: SmtpRi
 
 
 async def test_a_connection_that_nobody_needs_is_closed(rig: SmtpRig) -> None:
-    provider = rig.provider(pool=PoolSettings(close_after=0.05))
+    provider = rig.provider(pool=SmtpPoolSettings(close_after=0.05))
     await provider.send([rig.message(f"phone{number}") for number in range(5)], now=NOW)
     assert len(rig.sandbox.smtp.sessions) == 5
 
@@ -231,7 +231,7 @@ async def test_a_connection_that_nobody_needs_is_closed(rig: SmtpRig) -> None:
 
 
 async def test_a_connection_ends_after_its_share_of_messages(rig: SmtpRig) -> None:
-    provider = rig.provider(concurrency=1, pool=PoolSettings(messages=3))
+    provider = rig.provider(concurrency=1, pool=SmtpPoolSettings(messages=3))
     with counted(rig.sandbox) as connections:
         for _ in range(7):
             assert isinstance(await send_to(rig, provider, "ada"), Sent)

@@ -13,7 +13,7 @@ from tocsin.engine.dispatch.attempt import Attempt
 from tocsin.engine.dispatch.rules import DeliveryRules
 from tocsin.store.deliveries.fan_out import Placement, fan_out, mark_reserved, move
 from tocsin.store.deliveries.holds import release_next
-from tocsin.store.limits import Request, reserve
+from tocsin.store.limits import LimitRequest, reserve
 from tocsin.store.pool import Connection, Pool
 
 
@@ -129,7 +129,7 @@ async def _reserve(
     connection: Connection, wanted: Mapping[UUID, tuple[Allowance, ...]]
 ) -> dict[UUID, Allowance]:
     """Reserve places; return the limit that is used up for each attempt that got none."""
-    requests = [Request(each, allowances) for each, allowances in wanted.items() if allowances]
+    requests = [LimitRequest(each, allowances) for each, allowances in wanted.items() if allowances]
     return await reserve(connection, requests) if requests else {}
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
-from tocsin.engine.periodic.source import Source, Step, read_intent
+from tocsin.engine.periodic.source import Source, SourceStep, read_intent
 from tocsin.engine.periodic.times import schedule_fault
 from tocsin.periodic import Body, Checkpoint, Periodic, Yielded
 from tocsin.store.progress import ProgressKind
@@ -32,7 +32,7 @@ class PythonSource(Source, frozen=True, kw_only=True):
     body: Body
     timeout_seconds: float
 
-    async def steps(self, checkpoint: Checkpoint) -> AsyncGenerator[Step]:
+    async def steps(self, checkpoint: Checkpoint) -> AsyncGenerator[SourceStep]:
         """Run the generator and check what it yields."""
         running = cast("AsyncGenerator[Yielded]", self.body(checkpoint))
         async with aclosing(running):
@@ -87,14 +87,14 @@ def name_fault(name: str) -> str | None:
     return f"name {name!r} must be {allowed}"
 
 
-def _step(yielded: Any) -> Step:
+def _step(yielded: Any) -> SourceStep:
     match yielded:
         case Intent():
-            return Step(read_intent(yielded))
+            return SourceStep(read_intent(yielded))
         case (Intent() as intent, value):
-            return Step(read_intent(intent), _as_json(value))
+            return SourceStep(read_intent(intent), _as_json(value))
         case (None, value):
-            return Step(None, _as_json(value))
+            return SourceStep(None, _as_json(value))
         case _:
             raise NotYieldableError(
                 f"yielded {type(yielded).__name__}; yield an Intent, or (Intent, checkpoint)"

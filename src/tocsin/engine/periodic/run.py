@@ -22,7 +22,7 @@ from tocsin.engine.accept.planner import Planner
 from tocsin.engine.clock import Clock
 from tocsin.engine.duty import repeat
 from tocsin.engine.periodic.claim import ClaimedRun
-from tocsin.engine.periodic.source import Source, Step
+from tocsin.engine.periodic.source import Source, SourceStep
 from tocsin.store import progress
 from tocsin.store.health.provider_health import Alarm, raise_alarms
 from tocsin.store.pool import DATABASE_FAULTS, Connection, Pool
@@ -95,7 +95,7 @@ class Run:
             _log.warning("periodic run not recorded", producer=self._name, error=repr(error))
 
     async def _work(self) -> None:
-        batch: list[Step] = []
+        batch: list[SourceStep] = []
         opened = self._tools.clock()
         async with aclosing(self._source.steps(self._claimed.checkpoint)) as steps:
             async for step in steps:
@@ -110,7 +110,7 @@ class Run:
         if batch:
             await self._write(batch)
 
-    async def _write(self, batch: Sequence[Step]) -> None:
+    async def _write(self, batch: Sequence[SourceStep]) -> None:
         """Move the checkpoint and accept, in one transaction that holds the lock of the producer's row."""
         now = self._tools.clock()
         checkpoints = [step.checkpoint for step in batch if step.checkpoint is not msgspec.UNSET]

@@ -13,7 +13,7 @@ import msgspec
 from tocsin.domain.errors import TocsinError
 from tocsin.domain.timing.schedule import ValueType, read_value
 from tocsin.engine.periodic.row import IntentPattern
-from tocsin.engine.periodic.source import Source, Step
+from tocsin.engine.periodic.source import Source, SourceStep
 from tocsin.periodic import Checkpoint
 from tocsin.store.pool import CONNECTING_FAILED
 from tocsin.store.progress import ProgressKind
@@ -60,13 +60,13 @@ class ScanSource(Source, frozen=True, kw_only=True):
         """Show the name, not the address, which may hold a password."""
         return f"ScanSource({self.name})"
 
-    async def steps(self, checkpoint: Checkpoint) -> AsyncGenerator[Step]:
+    async def steps(self, checkpoint: Checkpoint) -> AsyncGenerator[SourceStep]:
         """Read the rows after the checkpoint, a batch in memory at a time.
 
         The checkpoint moves to a value only after the last row that has it, so that a crash never skips
         rows that share a value.
         """
-        held: Step | None = None
+        held: SourceStep | None = None
         at: Any = None
         last = read_value(checkpoint.value, self.value_type)
         async with self._rows(last) as rows:
@@ -74,7 +74,7 @@ class ScanSource(Source, frozen=True, kw_only=True):
                 value = self._checkpoint(row, at)
                 if held is not None:
                     yield held if value == at else held._replace(checkpoint=msgspec.to_builtins(at))
-                held, at = Step(self.pattern.intent(row)), value
+                held, at = SourceStep(self.pattern.intent(row)), value
         if held is not None:
             yield held._replace(checkpoint=msgspec.to_builtins(at))
 

@@ -18,7 +18,7 @@ _NAMES = ("type", "idempotency_key")
 _intents = msgspec.json.Decoder(Intent)
 
 
-class Step(NamedTuple):
+class SourceStep(NamedTuple):
     """One intent, the checkpoint once everything up to here is accepted, or both."""
 
     intent: Intent | Unreadable | None
@@ -34,7 +34,7 @@ class Source(Scheduled, frozen=True, kw_only=True):
     producer: str
     batch: int = BATCH
 
-    def steps(self, checkpoint: Checkpoint) -> AsyncGenerator[Step]:
+    def steps(self, checkpoint: Checkpoint) -> AsyncGenerator[SourceStep]:
         """Yield what came since the checkpoint."""
         raise NotImplementedError
 

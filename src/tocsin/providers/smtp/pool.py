@@ -10,7 +10,7 @@ from aiosmtplib import SMTP, SMTPException, SMTPNotSupported, SMTPResponseExcept
 CLOSING = 421
 
 
-class PoolSettings(msgspec.Struct, frozen=True, kw_only=True):
+class SmtpPoolSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long connections are kept.
 
     One that was idle for `check_after` seconds is checked with NOOP before it is used, one idle for
@@ -46,10 +46,10 @@ class SmtpPool:
     """Lends at most `size` connections at once and replaces them as they break or age."""
 
     def __init__(
-        self, make: Callable[[], SmtpConnection], size: int, settings: PoolSettings | None = None
+        self, make: Callable[[], SmtpConnection], size: int, settings: SmtpPoolSettings | None = None
     ) -> None:
         self._make = make
-        self._settings = settings or PoolSettings()
+        self._settings = settings or SmtpPoolSettings()
         self._free = asyncio.Semaphore(size)
         self._idle: list[SmtpConnection] = []
         self._lent: set[SmtpConnection] = set()

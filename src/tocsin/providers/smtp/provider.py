@@ -25,7 +25,7 @@ from tocsin.domain.errors import ProviderSetupError
 from tocsin.providers.answers import ALARM_REST
 from tocsin.providers.http.client import read_ca_file
 from tocsin.providers.smtp.answers import Stage, classify, read_answer, redact
-from tocsin.providers.smtp.pool import PoolSettings, SmtpConnection, SmtpPool
+from tocsin.providers.smtp.pool import SmtpConnection, SmtpPool, SmtpPoolSettings
 from tocsin.providers.smtp.render import Envelope, Mailbox, read_mailbox, render
 from tocsin.providers.smtp.settings import SmtpSettings
 
@@ -47,7 +47,7 @@ class SmtpProvider:
     name: ClassVar[str] = "smtp"
     limits: ClassVar[Limits] = Limits(payload_bytes=1_000_000, batch=20, ttl_seconds=2_419_200)
 
-    def __init__(self, settings: SmtpSettings, pool: PoolSettings | None = None) -> None:
+    def __init__(self, settings: SmtpSettings, pool: SmtpPoolSettings | None = None) -> None:
         settings.required("host")
         settings.raise_faults()
         self._settings = settings

@@ -7,6 +7,7 @@ from uuid import UUID
 import msgspec
 
 from tocsin.domain.ids import DeliveryId, LeaseId
+from tocsin.store.deliveries.holds import distinct_waiting
 from tocsin.store.pool import Connection
 
 
@@ -88,33 +89,9 @@ set reserved = true
 where id = any($1::uuid[]) and lease = $2
 """
 
-# Deliveries of a lane that no provider serves any more are fanned out again. Each lane is one stretch of the
-# due index; the outer query jumps from one to the next.
-WAITING_LANES = """
-with recursive lanes as (
-    (
-        select lane
-        from deliveries
-        where state in ('scheduled', 'pending', 'retrying')
-        order by lane
-        limit 1
-    )
-    union all
-    select (
-        select deliveries.lane
-        from deliveries
-        where deliveries.lane > lanes.lane and state in ('scheduled', 'pending', 'retrying')
-        order by deliveries.lane
-        limit 1
-    )
-    from lanes
-    where lanes.lane is not null
-)
-select lane
-from lanes
-where lane is not null
-"""
+WAITING_LANES = distinct_waiting("lane")
 
+# Deliveries of a lane that no provider serves any more are fanned out again.
 LEAVE_LANE = """
 update deliveries
 set lane = 'fanout'
@@ -151,7 +128,7 @@ async def mark_reserved(connection: Connection, delivery_ids: Sequence[UUID], le
 
 async def waiting_lanes(connection: Connection) -> list[str]:
     """List the lanes in which a delivery waits."""
-    return [row["lane"] for row in await connection.fetch(WAITING_LANES)]
+    return [row["value"] for row in await connection.fetch(WAITING_LANES)]
 
 
 async def leave_lane(connection: Connection, lane: str, now: datetime, limit: int) -> int:

@@ -9,31 +9,33 @@ from tocsin.store.pool import Connection
 
 MOST_AT_ONCE = 5_000
 
-# Jumps from holder to holder, however many deliveries each of them holds.
-HELD_BY = """
-with recursive holders as (
-    (
-        select held_by
-        from deliveries
-        where held_by is not null and state in ('scheduled', 'pending', 'retrying')
-        order by held_by
-        limit 1
-    )
+
+def distinct_waiting(column: str) -> str:
+    """Build the query of the distinct values that a column has among waiting deliveries.
+
+    It jumps from one value to the next in an index that starts with the column, however many rows share one.
+    """
+    return f"""
+with recursive jumps as (
+    select '' as value
     union all
     select (
-        select deliveries.held_by
+        select deliveries.{column}
         from deliveries
-        where deliveries.held_by > holders.held_by and state in ('scheduled', 'pending', 'retrying')
-        order by deliveries.held_by
+        where deliveries.{column} > jumps.value and state in ('scheduled', 'pending', 'retrying')
+        order by deliveries.{column}
         limit 1
     )
-    from holders
-    where holders.held_by is not null
+    from jumps
+    where jumps.value is not null
 )
-select held_by
-from holders
-where held_by is not null
-"""
+select value
+from jumps
+where value <> ''
+"""  # noqa: S608 - columns are named by this package alone
+
+
+HELD_BY = distinct_waiting("held_by")
 
 # One holder at a time: with several the planner walks all deliveries by their ids, past those long sent.
 RELEASE = """
@@ -171,7 +173,7 @@ from moved
 
 async def held_by(connection: Connection) -> list[str]:
     """List what holds deliveries at present."""
-    return [row["held_by"] for row in await connection.fetch(HELD_BY)]
+    return [row["value"] for row in await connection.fetch(HELD_BY)]
 
 
 async def release(connection: Connection, holder: str, now: datetime, limit: int = MOST_AT_ONCE) -> int:
