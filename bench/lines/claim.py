@@ -1,5 +1,6 @@
 """What a claim costs the database, with a short backlog and with a long one."""
 
+import gc
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -93,6 +94,8 @@ class ClaimCost:
     async def measure(self, arena: Arena) -> Sequence[Reading]:
         async with database(arena.workdir) as (url, _):
             backlogs = {name: await _filled(url, name, count) for name, count in BACKLOGS.items()}
+            gc.collect()
+            gc.freeze()  # As a worker does, or one full collection falls into either backlog's share.
             for number in range(WARM_UP + TURNS):
                 for backlog in backlogs.values():
                     await backlog.turn(counted=number >= WARM_UP)

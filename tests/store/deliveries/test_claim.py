@@ -9,6 +9,7 @@ from tests.rows import NOW, add_delivery, add_device, add_held, add_waiting, del
 from tests.store.plans import worker_connection
 from tocsin.domain.ids import new_lease_id
 from tocsin.store.deliveries.claim import START, Position, any_due
+from tocsin.store.deliveries.holds import release
 from tocsin.store.pool import Pool
 
 SECOND = timedelta(seconds=1)
@@ -191,3 +192,17 @@ async def test_an_unknown_state_is_not_stored(pool: Pool) -> None:
                 "created_at": NOW,
             },
         )
+
+
+async def test_what_another_worker_releases_meanwhile_still_comes_first(pool: Pool) -> None:
+    """It is released between the claim and the reading of its group, with a due time after the claim."""
+    first = await add_held(pool, "order", ordering_key="g", accept_order=1)
+    second = await add_delivery(pool, ordering_key="g", accept_order=2)
+    async with pool.acquire() as connection:
+        await release(connection, "order", NOW + SECOND)
+
+    (taken,) = await take(pool)
+
+    assert taken.id == second
+    assert list(taken.order_blockers) == [None]
+    assert (await delivery(pool, first))["state"] == "pending"

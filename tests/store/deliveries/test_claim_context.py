@@ -42,7 +42,7 @@ async def test_an_earlier_one_that_is_due_blocks_until_it_is_settled(pool: Pool,
     [
         ({"state": "scheduled", "due_at": NOW}, True),
         ({"state": "scheduled", "due_at": NOW + SECOND}, False),
-        ({"state": "pending", "due_at": NOW + SECOND}, False),
+        ({"state": "pending", "due_at": NOW + SECOND}, True),
         ({"state": "retrying", "due_at": NOW + SECOND, "attempts": 1}, True),
         ({"state": "pending", "lease": UUID(int=1), "leased_until": NOW + SECOND}, True),
         ({"state": "scheduled", "due_at": NEVER, "held_by": "order"}, True),

@@ -63,7 +63,7 @@ async def test_a_bounded_number_is_released_at_a_time_the_oldest_first(pool: Poo
         assert await release(connection, "type:a", NOW, 3) == 0
 
 
-async def test_what_is_released_keeps_its_state_and_lane(pool: Pool) -> None:
+async def test_what_is_released_is_due_in_its_lane(pool: Pool) -> None:
     made = [
         await add_held(pool, "host:webhook/a.example", state=state, lane="webhook", attempts=attempts)
         for attempts, state in enumerate(("scheduled", "pending", "retrying"))
@@ -73,7 +73,7 @@ async def test_what_is_released_keeps_its_state_and_lane(pool: Pool) -> None:
         await release(connection, "host:webhook/a.example", NOW)
 
     rows = await pool.fetch("select state from deliveries where id = any($1) order by id", made)
-    assert [row["state"] for row in rows] == ["scheduled", "pending", "retrying"]
+    assert [row["state"] for row in rows] == ["pending", "pending", "retrying"]
     assert [each.attempts for each in await take(pool, lane="webhook")] == [0, 1, 2]
 
 

@@ -82,7 +82,7 @@ def settle_refusal(attempt: LeasedDelivery, refusal: Refusal, now: datetime) -> 
 def settle_untried(attempt: LeasedDelivery, now: datetime) -> UnsentDelivery:
     """Release a delivery that was not tried: it is due again at once and no attempt is spent."""
     attempt.steps = ()
-    return _untried(attempt, _waiting(attempt), now, due_at=now)
+    return _untried(attempt, State.RETRYING if attempt.retrying else State.PENDING, now, due_at=now)
 
 
 def settle_dead(attempt: LeasedDelivery, now: datetime) -> UnsentDelivery:

@@ -127,20 +127,20 @@ select
     claimed.device_id,
     claimed.ordering_key,
     claimed.reserved,
-    coalesce(n.type, digests.type) as type,
-    coalesce(n.version, digests.version) as version,
+    n.type,
+    n.version,
     coalesce(n.payload::text, '{}') as payload,
     n.collapse_key,
     n.expires_at,
     n.send_at_local,
-    coalesce(n.accepted_at, digests.opened_at) as accepted_at,
+    n.accepted_at,
     n.cancelled_at is not null as cancelled,
     coalesce(n.producer, '') as producer,
     n.request_id,
     n.trace_id,
     claimed.fallback_for,
     claimed.ordering_key is not null or claimed.collapse_key is not null or claimed.fallback_for is not null
-        as has_context,
+        or claimed.notification_id is null as has_context,
     case when claimed.channel = 'email' then coalesce(claimed.address, users.email) end as mailbox,
     claimed.channel = 'email' and (
         select true
@@ -175,7 +175,6 @@ select
 from claimed
 cross join (select set_config('synchronous_commit', 'off', true)) as unhurried
 left join notifications as n on n.id = claimed.notification_id
-left join digests on claimed.notification_id is null and digests.id = claimed.digest_id
 left join users on users.user_id = claimed.user_id
 left join preferences on preferences.user_id = claimed.user_id
 left join devices
@@ -188,19 +187,22 @@ left join devices
 order by claimed.due_at, claimed.id, devices.last_seen_at desc
 """
 
-# What some deliveries depend on besides, read only for those: the devices that earlier ones of their ordering
-# group wait for, the channel they are the fallback for, a newer message with their collapse key. It is a
-# statement of its own because every part of a claim is planned again with each claim.
+# What some deliveries depend on besides, read only for those: the digest they carry, the devices that earlier
+# ones of their ordering group wait for, the channel they are the fallback for, a newer message with their
+# collapse key. It is a statement of its own because every part of a claim is planned again with each claim.
 CONTEXT = """
 select
     claimed.id,
+    digests.type,
+    digests.version,
+    digests.opened_at as accepted_at,
     case when claimed.ordering_key is not null then array(
         select earlier.device_id
         from deliveries as earlier
         where earlier.ordering_key = claimed.ordering_key
             and earlier.accept_order < claimed.accept_order
             and earlier.state in ('scheduled', 'pending', 'retrying')
-            and (earlier.state = 'retrying' or earlier.due_at <= $2 or earlier.held_by is not null)
+            and (earlier.state <> 'scheduled' or earlier.due_at <= $2 or earlier.held_by is not null)
             and (earlier.held_by is null or earlier.held_by = 'order' or earlier.held_by like 'host:%')
         limit 1000
     ) else '{}' end as order_blockers,
@@ -242,6 +244,7 @@ select
         limit 1
     ) end as newer
 from deliveries as claimed
+left join digests on claimed.notification_id is null and digests.id = claimed.digest_id
 where claimed.id = any($1::uuid[])
 """
 
@@ -263,11 +266,12 @@ select earlier.device_id
 from deliveries as earlier
 where earlier.ordering_key = $1
     and earlier.state in ('scheduled', 'pending', 'retrying')
-    and (earlier.state = 'retrying' or earlier.due_at <= $2 or earlier.held_by is not null)
+    and (earlier.state <> 'scheduled' or earlier.due_at <= $2 or earlier.held_by is not null)
     and (earlier.held_by is null or earlier.held_by = 'order' or earlier.held_by like 'host:%')
 limit 1000
 """
 
+_OF_DIGEST = ("type", "version", "accepted_at")
 _fields = itemgetter(*ClaimedDelivery.__struct_fields__[:-4])
 _delivery_id = itemgetter("id")
 _profile = itemgetter(*RecipientProfile.__struct_fields__[:-2])
@@ -321,6 +325,7 @@ def _claimed(rows: Sequence[Any], context: Any | None) -> ClaimedDelivery:
     failed, newer = context["failed_channel"], context["newer"]
     return msgspec.structs.replace(
         delivery,
+        **({field: context[field] for field in _OF_DIGEST} if delivery.notification_id is None else {}),
         order_blockers=context["order_blockers"],
         failed_channel=_failed_channel.decode(failed) if failed else None,
         newer=_newer.decode(newer) if newer else None,

@@ -37,10 +37,11 @@ where value <> ''
 
 HELD_BY = distinct_waiting("held_by")
 
+# What is released is `pending`: for those behind it in its group it is due, whatever their clocks say.
 # One holder at a time: with several the planner walks all deliveries by their ids, past those long sent.
 RELEASE = """
 update deliveries
-set due_at = $2, held_by = null
+set due_at = $2, held_by = null, state = case when state = 'scheduled' then 'pending' else state end
 where id in (
     select id
     from deliveries
@@ -93,14 +94,14 @@ unblocked as materialized (
         where earlier.ordering_key = earliest.ordering_key
             and earlier.accept_order < earliest.accept_order
             and earlier.state in ('scheduled', 'pending', 'retrying')
-            and (earlier.state = 'retrying' or earlier.due_at <= $2 or earlier.held_by is not null)
+            and (earlier.state <> 'scheduled' or earlier.due_at <= $2 or earlier.held_by is not null)
             and (earlier.held_by is null or earlier.held_by = 'order' or earlier.held_by like 'host:%')
             and (earlier.device_id is null or earlier.device_id = earliest.device_id)
         limit 1
     ) is null
 )
 update deliveries
-set due_at = $2, held_by = null
+set due_at = $2, held_by = null, state = case when state = 'scheduled' then 'pending' else state end
 where id in (
     select held.id
     from unblocked
