@@ -29,7 +29,7 @@ planned as (
     insert into deliveries (id, notification_id, channel, lane, user_id, state, due_at, created_at)
     select
         uuidv7(), id, 'push',
-        (select provider from devices where devices.user_id = accepted.user_id and retired_at is null limit 1),
+        (select provider from devices as d where d.user_id = accepted.user_id and retired_at is null limit 1),
         user_id, 'pending', accepted_at, accepted_at
     from accepted
     returning lane

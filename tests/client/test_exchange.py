@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from tocsin.client.calls import split
 from tocsin.client.errors import UnavailableError
 from tocsin.client.exchange import (
+    ApiReply,
     Attempts,
     Call,
     CallOptions,
     Flow,
     NoReply,
-    Reply,
     RetryPolicy,
     Secret,
     attempts,
@@ -26,7 +26,7 @@ BACKOFF = RetryPolicy().backoff
 outcomes = st.one_of(
     st.just(NoReply("gone")),
     st.builds(
-        Reply,
+        ApiReply,
         status=st.sampled_from([429, 500, 502, 503, 504]),
         body=st.just(b""),
         retry_after=st.sampled_from([None, "0", "2", "7200", "soon", "Fri, 31 Dec 1999 23:59:59 GMT"]),
@@ -56,7 +56,7 @@ class Hours:
     st.floats(0.1, 60),
 )
 def test_it_ends_within_its_deadline_and_its_retries(
-    story: list[tuple[Reply | NoReply, float]], chance: float, retries: int, deadline: float
+    story: list[tuple[ApiReply | NoReply, float]], chance: float, retries: int, deadline: float
 ) -> None:
     clock = Hours()
     policy = RetryPolicy(timeout=20, deadline=deadline, retries=retries)
@@ -69,7 +69,9 @@ def test_it_ends_within_its_deadline_and_its_retries(
     assert clock.now <= deadline + 0.1
 
 
-def _live_through(under_way: Attempts[int], story: list[tuple[Reply | NoReply, float]], clock: Hours) -> None:
+def _live_through(
+    under_way: Attempts[int], story: list[tuple[ApiReply | NoReply, float]], clock: Hours
+) -> None:
     request = next(under_way)
     for outcome, takes in story:
         clock.now += request.after + min(takes, request.timeout)
@@ -85,13 +87,13 @@ def test_waits_grow_and_are_spread(attempt: int, chance: float) -> None:
 
 
 def test_an_asked_wait_is_a_lower_bound() -> None:
-    assert retry_delay(Reply(503, b"", "4"), 1, BACKOFF, 0.5) == 4
-    assert retry_delay(Reply(503, b"", "0"), 1, BACKOFF, 0.5) == pytest.approx(0.1)
+    assert retry_delay(ApiReply(503, b"", "4"), 1, BACKOFF, 0.5) == 4
+    assert retry_delay(ApiReply(503, b"", "0"), 1, BACKOFF, 0.5) == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize("status", [200, 202, 301, 400, 401, 403, 404, 405, 409, 413, 422, 501])
 def test_an_answer_that_stands_is_not_asked_for_again(status: int) -> None:
-    assert not is_retryable(Reply(status, b""))
+    assert not is_retryable(ApiReply(status, b""))
 
 
 @given(st.lists(st.integers(1, 3_000), max_size=60), st.integers(1, 10), st.integers(1_000, 8_000))

@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 
 from tocsin.client.errors import UnreadableError
-from tocsin.client.exchange import Call, Flow, Reply
+from tocsin.client.exchange import ApiReply, Call, Flow
 from tocsin.client.intents import Intent, Question, encode_intent
 from tocsin.client.replies import call, read
 from tocsin.wire.answers import LARGEST_BATCH, Accepted, Answer, BatchResults, Duplicate, Taken
@@ -73,7 +73,7 @@ def prepare(intent: Intent) -> Prepared:
     return Prepared(intent, encode_intent(intent))
 
 
-def _answers(reply: Reply, batch: Sequence[Prepared]) -> list[Answer]:
+def _answers(reply: ApiReply, batch: Sequence[Prepared]) -> list[Answer]:
     results = read(reply, BatchResults).results
     if len(results) != len(batch):
         raise UnreadableError(reply.status, f"it answers {len(results)} intents of {len(batch)}")

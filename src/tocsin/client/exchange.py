@@ -44,7 +44,7 @@ class Call(msgspec.Struct, frozen=True):
     idempotency_key: str | None = None
 
 
-class Request(msgspec.Struct, frozen=True):
+class ApiRequest(msgspec.Struct, frozen=True):
     """One attempt of a call: sent after a delay, with a timeout."""
 
     call: Call
@@ -53,7 +53,7 @@ class Request(msgspec.Struct, frozen=True):
     after: float = 0.0
 
 
-class Reply(msgspec.Struct, frozen=True):
+class ApiReply(msgspec.Struct, frozen=True):
     """The response to a request."""
 
     status: int
@@ -94,8 +94,8 @@ class CallOptions(msgspec.Struct, frozen=True):
     chance: Callable[[], float] = random.random
 
 
-Flow: TypeAlias = Generator[Call, Reply, T]
-Attempts: TypeAlias = Generator[Request, Reply | NoReply, T]
+Flow: TypeAlias = Generator[Call, ApiReply, T]
+Attempts: TypeAlias = Generator[ApiRequest, ApiReply | NoReply, T]
 
 
 def attempts(flow: Flow[T], options: CallOptions) -> Attempts[T]:
@@ -116,7 +116,7 @@ def attempts(flow: Flow[T], options: CallOptions) -> Attempts[T]:
         flow.close()
 
 
-def is_retryable(outcome: Reply | NoReply) -> bool:
+def is_retryable(outcome: ApiReply | NoReply) -> bool:
     """Return whether a retry can succeed: never after a 4xx other than 429."""
     if isinstance(outcome, NoReply):
         return True
@@ -125,21 +125,21 @@ def is_retryable(outcome: Reply | NoReply) -> bool:
     )
 
 
-def retry_delay(outcome: Reply | NoReply, attempt: int, backoff: Exponential, chance: float) -> float:
+def retry_delay(outcome: ApiReply | NoReply, attempt: int, backoff: Exponential, chance: float) -> float:
     """Return the seconds to wait after an attempt: `Retry-After`, but not less than the backoff."""
     own = delay(backoff, attempt, chance)
     return max(own, _retry_after(outcome) or timedelta()).total_seconds()
 
 
-def _exchange(call: Call, options: CallOptions) -> Attempts[Reply]:
+def _exchange(call: Call, options: CallOptions) -> Attempts[ApiReply]:
     policy, started = options.policy, options.monotonic()
     after, attempt = 0.0, 0
     while True:
         attempt += 1
         left = policy.deadline - (options.monotonic() - started) - after
         timeout = max(min(policy.timeout, left), SHORTEST_TIMEOUT)
-        outcome = yield Request(call, options.secret, timeout, after)
-        if isinstance(outcome, Reply) and not is_retryable(outcome):
+        outcome = yield ApiRequest(call, options.secret, timeout, after)
+        if isinstance(outcome, ApiReply) and not is_retryable(outcome):
             return outcome
         after = retry_delay(outcome, attempt, policy.backoff, options.chance())
         spent = options.monotonic() - started
@@ -147,20 +147,20 @@ def _exchange(call: Call, options: CallOptions) -> Attempts[Reply]:
             raise _unavailable(outcome, attempt, call)
 
 
-def _unavailable(outcome: Reply | NoReply, attempt: int, call: Call) -> UnavailableError:
+def _unavailable(outcome: ApiReply | NoReply, attempt: int, call: Call) -> UnavailableError:
     asked = _retry_after(outcome)
     retry_after = asked.total_seconds() if asked is not None else None
-    if isinstance(outcome, Reply) and outcome.status == TOO_MANY:
+    if isinstance(outcome, ApiReply) and outcome.status == TOO_MANY:
         wait = f"; it asks to wait {retry_after:g} s" if retry_after is not None else ""
         error: UnavailableError = RateLimitedError(
             f"it limits the rate of calls{wait}", attempt, retry_after=retry_after
         )
     else:
-        why = f"it answered {outcome.status}" if isinstance(outcome, Reply) else outcome.why
+        why = f"it answered {outcome.status}" if isinstance(outcome, ApiReply) else outcome.why
         error = UnavailableError(why, attempt, retry_after=retry_after)
     error.idempotency_key = call.idempotency_key
     return error
 
 
-def _retry_after(outcome: Reply | NoReply) -> timedelta | None:
-    return read_retry_after(outcome.retry_after, datetime.now(UTC)) if isinstance(outcome, Reply) else None
+def _retry_after(outcome: ApiReply | NoReply) -> timedelta | None:
+    return read_retry_after(outcome.retry_after, datetime.now(UTC)) if isinstance(outcome, ApiReply) else None

@@ -12,7 +12,7 @@ from tocsin.client.errors import (
     UnauthorizedError,
     UnreadableError,
 )
-from tocsin.client.exchange import Call, Flow, Reply
+from tocsin.client.exchange import ApiReply, Call, Flow
 from tocsin.domain.errors import TocsinError
 from tocsin.wire.problems import Problem
 
@@ -34,7 +34,7 @@ def call(
     return read((yield Call(method, path, encoded, query)), answer)
 
 
-def read(reply: Reply, answer: type[T]) -> T:
+def read(reply: ApiReply, answer: type[T]) -> T:
     """Decode a reply, or raise the error it stands for."""
     if reply.status >= _FIRST_FAULT:
         raise _error(reply)
@@ -46,7 +46,7 @@ def read(reply: Reply, answer: type[T]) -> T:
         raise UnreadableError(reply.status, str(error)) from None
 
 
-def _error(reply: Reply) -> TocsinError:
+def _error(reply: ApiReply) -> TocsinError:
     try:
         problem = msgspec.json.decode(reply.body, type=Problem)
     except (msgspec.DecodeError, UnicodeDecodeError):

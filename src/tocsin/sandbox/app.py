@@ -12,7 +12,7 @@ from tocsin.sandbox.control import PREFIX, Control
 from tocsin.sandbox.faults.rules import Cut, Hang
 from tocsin.sandbox.page import page_file
 from tocsin.sandbox.responses import Response
-from tocsin.sandbox.stand_in import HttpStandIn, Request
+from tocsin.sandbox.stand_in import HttpStandIn, ReceivedRequest
 
 _log = structlog.get_logger()
 _TOKEN_PATHS = frozenset({"/token", "/oauth2/v4/token", "/o/oauth2/token"})
@@ -29,7 +29,7 @@ class Application(msgspec.Struct):
     """Serves every listener of one sandbox; `closing` ends the hanging requests, so that they can stop."""
 
     stand_ins: Sequence[HttpStandIn]
-    grant_token: Callable[[Request], Response]
+    grant_token: Callable[[ReceivedRequest], Response]
     control: Control
     closing: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
 
@@ -45,7 +45,7 @@ class Application(msgspec.Struct):
             _log.exception("sandbox request failed", method=scope.method)
             raise
 
-    def _route(self, request: Request) -> Response:
+    def _route(self, request: ReceivedRequest) -> Response:
         if request.path in {"/", PREFIX} and request.method == "GET":
             return page_file()
         if request.path.startswith(PREFIX):
@@ -84,8 +84,8 @@ class Application(msgspec.Struct):
             wait.cancel()
 
 
-def _request(scope: Scope, body: bytes) -> Request:
-    return Request(
+def _request(scope: Scope, body: bytes) -> ReceivedRequest:
+    return ReceivedRequest(
         method=scope.method,
         path=scope.path,
         query=scope.query_string,

@@ -12,9 +12,9 @@ from tocsin.sandbox.faults.rules import Chance, Latency, Outage, Quota, Script
 from tocsin.sandbox.fcm.service import Fcm
 from tocsin.sandbox.page import page_file
 from tocsin.sandbox.page.feed import PageFeed
-from tocsin.sandbox.phones import Phone, Phones
+from tocsin.sandbox.phones import Phones, VirtualPhone
 from tocsin.sandbox.responses import Response, json_response, problem
-from tocsin.sandbox.stand_in import Request, StandIn
+from tocsin.sandbox.stand_in import ReceivedRequest, StandIn
 from tocsin.sandbox.webpush.browsers import Subscription
 
 PREFIX = "/_sandbox/"
@@ -42,7 +42,7 @@ class Control(msgspec.Struct, kw_only=True):
     subscribe: Callable[[str], Subscription]
     reset: Callable[[], None]
 
-    def handle(self, request: Request) -> Response:
+    def handle(self, request: ReceivedRequest) -> Response:
         """Handle a control request; a wrong one is answered with a problem."""
         if is_cross_origin_write(request):
             return _CROSS_ORIGIN
@@ -56,7 +56,7 @@ class Control(msgspec.Struct, kw_only=True):
             404, "not_found", f"There is no {request.method} {request.path} in the sandbox's control API."
         )
 
-    def _route(self, request: Request) -> Response | None:
+    def _route(self, request: ReceivedRequest) -> Response | None:
         section, _, rest = request.path.removeprefix(PREFIX).partition("/")
         query = {name: values[0] for name, values in parse_qs(request.query).items()}
         if section == "faults":
@@ -120,7 +120,7 @@ class Control(msgspec.Struct, kw_only=True):
         following = page[-1].number if page else after
         return json_response({"messages": page, "total": self.phones.count, "next_after": following})
 
-    def _summary(self, phone: Phone) -> dict[str, Any]:
+    def _summary(self, phone: VirtualPhone) -> dict[str, Any]:
         registered = self.phones.is_registered(phone.token)
         return {"token": phone.token, "live": registered, "received": phone.received}
 

@@ -7,13 +7,13 @@ a browser sends at least one of them with every write, and no page can make it l
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from tocsin.sandbox.stand_in import Request
+from tocsin.sandbox.stand_in import ReceivedRequest
 
 _READS = frozenset({"GET", "HEAD"})
 _OWN_SITES = frozenset({"same-origin", "none"})
 
 
-def is_cross_origin_write(request: Request) -> bool:
+def is_cross_origin_write(request: ReceivedRequest) -> bool:
     """Return whether a browser sends a write on behalf of another origin than the sandbox's page."""
     if request.method in _READS:
         return False

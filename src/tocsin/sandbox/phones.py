@@ -32,7 +32,7 @@ class Received(Push, frozen=True, kw_only=True):
     provider: str
 
 
-class Phone(msgspec.Struct, kw_only=True):
+class VirtualPhone(msgspec.Struct, kw_only=True):
     """A device with its token and its last messages."""
 
     token: str
@@ -48,7 +48,7 @@ class Phones:
 
     def __init__(self, settings: SandboxSettings) -> None:
         self._settings = settings
-        self._phones: dict[str, Phone] = {}
+        self._phones: dict[str, VirtualPhone] = {}
         self._unregistered: set[str] = set()
         self._log: deque[Received] = deque(maxlen=settings.messages_kept)
         self.count = 0
@@ -57,7 +57,7 @@ class Phones:
     def __len__(self) -> int:
         return len(self._phones)
 
-    def register(self, token: str) -> Phone:
+    def register(self, token: str) -> VirtualPhone:
         """Register a token, also one that was unregistered."""
         self._unregistered.discard(token)
         return self._phones.get(token) or self._add(token)
@@ -72,11 +72,11 @@ class Phones:
             return False
         return self._settings.unknown_tokens == "live" or token in self._phones
 
-    def find(self, token: str) -> Phone | None:
+    def find(self, token: str) -> VirtualPhone | None:
         """Return the phone with this token."""
         return self._phones.get(token)
 
-    def page(self, *, offset: int, limit: int) -> Iterator[Phone]:
+    def page(self, *, offset: int, limit: int) -> Iterator[VirtualPhone]:
         """List phones, the oldest first."""
         return islice(self._phones.values(), offset, offset + limit)
 
@@ -107,9 +107,9 @@ class Phones:
         self._log.clear()
         self.count = 0
 
-    def _add(self, token: str) -> Phone:
+    def _add(self, token: str) -> VirtualPhone:
         if len(self._phones) >= self._settings.phones_kept:
             del self._phones[next(iter(self._phones))]
-        phone = Phone(token=token, messages=deque(maxlen=self._settings.messages_per_phone))
+        phone = VirtualPhone(token=token, messages=deque(maxlen=self._settings.messages_per_phone))
         self._phones[token] = phone
         return phone

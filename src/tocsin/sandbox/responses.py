@@ -26,7 +26,7 @@ class Response(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, headers=[*self.headers, ("retry-after", str(seconds))])
 
 
-class RefusedError(Exception):
+class RefusedRequestError(Exception):
     """Ends the handling of a request with an error response."""
 
     def __init__(self, response: Response) -> None:

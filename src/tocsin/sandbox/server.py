@@ -22,7 +22,7 @@ from tocsin.sandbox.phones import Phones
 from tocsin.sandbox.settings import SandboxSettings
 from tocsin.sandbox.smtp.server import Smtp
 from tocsin.sandbox.stand_in import SandboxContext, StandIn
-from tocsin.sandbox.webhook.service import Webhook
+from tocsin.sandbox.webhook.service import WebhookStandIn
 from tocsin.sandbox.webpush.browsers import Subscription
 from tocsin.sandbox.webpush.service import WebPush
 
@@ -97,7 +97,7 @@ class Sandbox:
         context = SandboxContext(self.settings, folder, self.phones)
         self.fcm = await asyncio.to_thread(Fcm, context)
         self.apns, self.expo, self.webpush = Apns(context), Expo(context), WebPush(context)
-        self.webhook, self.smtp = Webhook(context), Smtp(context)
+        self.webhook, self.smtp = WebhookStandIn(context), Smtp(context)
         # The busiest come first.
         http_stand_ins = (self.fcm, self.apns, self.expo, self.webpush, self.webhook)
         self._stand_ins = {stand_in.name: stand_in for stand_in in (*http_stand_ins, self.smtp)}

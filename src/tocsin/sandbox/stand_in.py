@@ -12,11 +12,11 @@ from tocsin.sandbox.counters import Counters
 from tocsin.sandbox.faults.injector import FaultInjector
 from tocsin.sandbox.faults.rules import Cut, Hang, Pass, Refuse
 from tocsin.sandbox.phones import DEVICE_TARGETS, Phones, Push
-from tocsin.sandbox.responses import RefusedError, Response
+from tocsin.sandbox.responses import RefusedRequestError, Response
 from tocsin.sandbox.settings import SandboxSettings
 
 
-class Request(msgspec.Struct, frozen=True):
+class ReceivedRequest(msgspec.Struct, frozen=True):
     """One HTTP request with its whole body.
 
     `header` looks a header up by its lower-case name. `origin` is the scheme and host that the client used,
@@ -76,27 +76,27 @@ class HttpStandIn(StandIn):
     def matches(self, method: str, path: str) -> bool:
         """Return whether a request is for this stand-in."""
 
-    def handle(self, request: Request) -> Response | Hang | Cut:
+    def handle(self, request: ReceivedRequest) -> Response | Hang | Cut:
         """Check a request and deliver its messages; return the response, or the fault that breaks it."""
         try:
             if outage := self.faults.outage_of("messages"):
                 return self._error(self.outage_code, request).with_retry_after(outage.retry_after)
             return self._handle(request)
-        except RefusedError as refused:
+        except RefusedRequestError as refused:
             return refused.response
 
     outage_code: ClassVar[str]
 
     @abstractmethod
-    def _error(self, code: str, request: Request) -> Response:
+    def _error(self, code: str, request: ReceivedRequest) -> Response:
         """Build the error response of a code."""
 
     @abstractmethod
-    def _handle(self, request: Request) -> Response | Hang | Cut:
-        """Handle a request outside an outage; raise RefusedError to refuse it."""
+    def _handle(self, request: ReceivedRequest) -> Response | Hang | Cut:
+        """Handle a request outside an outage; raise RefusedRequestError to refuse it."""
 
-    def _refuse(self, code: str, request: Request, retry_after: int | None = None) -> NoReturn:
-        raise RefusedError(self._error(code, request).with_retry_after(retry_after))
+    def _refuse(self, code: str, request: ReceivedRequest, retry_after: int | None = None) -> NoReturn:
+        raise RefusedRequestError(self._error(code, request).with_retry_after(retry_after))
 
 
 class SinglePushStandIn(HttpStandIn):
@@ -105,7 +105,7 @@ class SinglePushStandIn(HttpStandIn):
     unregistered_code: ClassVar[str]
     device_quota_code: ClassVar[str]
 
-    def _handle(self, request: Request) -> Response | Hang | Cut:
+    def _handle(self, request: ReceivedRequest) -> Response | Hang | Cut:
         push = self._parse(request)
         fault = self.faults.next_fault(push.target)
         match fault:
@@ -113,13 +113,13 @@ class SinglePushStandIn(HttpStandIn):
                 return self._error(fault.code, request).with_retry_after(fault.retry_after)
             case Hang() | Cut():
                 if fault.delivered:
-                    with contextlib.suppress(RefusedError):
+                    with contextlib.suppress(RefusedRequestError):
                         self._deliver(push, request)
                 return fault
             case Pass():
                 return self._deliver(push, request)
 
-    def _deliver(self, push: Push, request: Request) -> Response:
+    def _deliver(self, push: Push, request: ReceivedRequest) -> Response:
         if push.target_kind in DEVICE_TARGETS:
             if not self._phones.is_registered(push.target):
                 self._refuse(self.unregistered_code, request)
@@ -130,9 +130,9 @@ class SinglePushStandIn(HttpStandIn):
         return self._success(push, request)
 
     @abstractmethod
-    def _parse(self, request: Request) -> Push:
+    def _parse(self, request: ReceivedRequest) -> Push:
         """Check a request as the provider does, and return its message."""
 
     @abstractmethod
-    def _success(self, push: Push, request: Request) -> Response:
+    def _success(self, push: Push, request: ReceivedRequest) -> Response:
         """Build the response to a message that was delivered."""

@@ -30,7 +30,7 @@ from tocsin.settings import Settings
 from tocsin.store.embedded import EmbeddedPostgres
 
 
-class Person(NamedTuple):
+class DemoPerson(NamedTuple):
     """A user of the demo and their virtual device."""
 
     user_id: str
@@ -41,10 +41,10 @@ class Person(NamedTuple):
 
 
 PEOPLE = (
-    Person("ada", "en", "an Android phone", "android", "fcm"),
-    Person("kerem", "tr", "an iPhone", "ios", "apns"),
-    Person("mina", "fa", "an Expo app", "android", "expo"),
-    Person("jisoo", "ko", "a browser", "web", "webpush"),
+    DemoPerson("ada", "en", "an Android phone", "android", "fcm"),
+    DemoPerson("kerem", "tr", "an iPhone", "ios", "apns"),
+    DemoPerson("mina", "fa", "an Expo app", "android", "expo"),
+    DemoPerson("jisoo", "ko", "a browser", "web", "webpush"),
 )
 READY_WITHIN = 60.0
 
@@ -113,7 +113,7 @@ async def _send_first(client: AsyncTocsin, sandbox: Sandbox, jwt_secret: str) ->
     _print_phones(sandbox, names)
 
 
-def _token(sandbox: Sandbox, person: Person) -> tuple[str, str]:
+def _token(sandbox: Sandbox, person: DemoPerson) -> tuple[str, str]:
     """Return a device's token and its name in the sandbox."""
     match person.provider:
         case "webpush":

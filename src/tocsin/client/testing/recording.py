@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from tocsin.client.exchange import Call, NoReply, Reply, Request
+from tocsin.client.exchange import ApiReply, ApiRequest, Call, NoReply
 from tocsin.client.testing.recorded_people import RecordedPeople
 from tocsin.domain.faults import Fault
 from tocsin.domain.ids import NotificationId, new_notification_id
@@ -24,7 +24,7 @@ from tocsin.wire.notifications import (
 )
 from tocsin.wire.problems import Problem
 
-_NOT_FOUND = Reply(404, msgspec.json.encode(Problem(code="not_found", detail="It was not recorded.")))
+_NOT_FOUND = ApiReply(404, msgspec.json.encode(Problem(code="not_found", detail="It was not recorded.")))
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ class Recording:
     def close(self) -> None:
         """Do nothing: there is no connection."""
 
-    def send(self, request: Request) -> Reply | NoReply:
+    def send(self, request: ApiRequest) -> ApiReply | NoReply:
         """Record a call and answer it."""
         if self.lost_replies:
             self.lost_replies -= 1
@@ -86,7 +86,7 @@ class Recording:
             case parts:
                 return _found(self._people.answer(request, [method, *parts], body))
 
-    def _notification(self, parts: list[str], body: bytes) -> Reply:
+    def _notification(self, parts: list[str], body: bytes) -> ApiReply:
         match parts:
             case ["POST"]:
                 return _single(self._accept(body))
@@ -125,7 +125,9 @@ class Recording:
         found = (each for each in self.notifications if str(each.notification_id) == notification_id)
         return next(found, None)
 
-    def _change(self, found: Recorded | None, answer: type[Cancelled | Rescheduled], **changes: Any) -> Reply:
+    def _change(
+        self, found: Recorded | None, answer: type[Cancelled | Rescheduled], **changes: Any
+    ) -> ApiReply:
         """Change a notification; the answer counts its one delivery unless it was cancelled before."""
         if found is None:
             return _NOT_FOUND
@@ -139,7 +141,7 @@ class AsyncRecording:
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
 
-    async def send(self, request: Request) -> Reply | NoReply:
+    async def send(self, request: ApiRequest) -> ApiReply | NoReply:
         """Record a request and answer it."""
         return self._recording.send(request)
 
@@ -159,19 +161,19 @@ def _decoded(body: bytes) -> Intent | list[Fault]:
     return faults or intent
 
 
-def _single(answer: Answer) -> Reply:
+def _single(answer: Answer) -> ApiReply:
     match answer:
         case Accepted() | Duplicate():
-            return Reply(202, msgspec.json.encode(answer))
+            return ApiReply(202, msgspec.json.encode(answer))
         case Conflict(notification_id=notification_id):
             problem = Problem(code="idempotency_conflict", detail=answer.why, notification_id=notification_id)
-            return Reply(409, msgspec.json.encode(problem))
+            return ApiReply(409, msgspec.json.encode(problem))
         case Invalid(errors=errors):
             problem = Problem(code="invalid_intent", detail=answer.why, errors=errors)
-            return Reply(422, msgspec.json.encode(problem))
+            return ApiReply(422, msgspec.json.encode(problem))
 
 
-def _explained(body: bytes) -> Reply:
+def _explained(body: bytes) -> ApiReply:
     """Answer without routes, which only a catalog could decide."""
     intent = _decoded(body)
     if isinstance(intent, list):
@@ -180,8 +182,8 @@ def _explained(body: bytes) -> Reply:
     return _found(Explanation(type=intent.type, version=version, now=datetime.now(UTC), routes=[]))
 
 
-def _found(value: object) -> Reply:
-    return _NOT_FOUND if value is None else Reply(200, msgspec.json.encode(value))
+def _found(value: object) -> ApiReply:
+    return _NOT_FOUND if value is None else ApiReply(200, msgspec.json.encode(value))
 
 
 def _shown(recorded: Recorded | None) -> Notification | None:

@@ -30,7 +30,7 @@ class ServerStartError(TocsinError):
     """The server for the tests did not start."""
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True):
+class ReceivedMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message as a device, mailbox or endpoint received it from its provider."""
 
     number: int
@@ -42,7 +42,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Page(msgspec.Struct, frozen=True):
-    messages: list[Message]
+    messages: list[ReceivedMessage]
     next_after: int
 
 
@@ -53,11 +53,11 @@ class Phone(msgspec.Struct, frozen=True):
     token: str
     server: "RunningTocsin"
 
-    def messages(self) -> list[Message]:
+    def messages(self) -> list[ReceivedMessage]:
         """List the messages received so far."""
         return self.server.messages(self.token)
 
-    def wait_for(self, count: int = 1, *, within: float = LONGEST_ARRIVAL) -> list[Message]:
+    def wait_for(self, count: int = 1, *, within: float = LONGEST_ARRIVAL) -> list[ReceivedMessage]:
         """Wait until at least `count` messages were received, and return all of them."""
         give_up_at = time.monotonic() + within
         while len(found := self.messages()) < count:
@@ -108,9 +108,9 @@ class RunningTocsin(msgspec.Struct, frozen=True, kw_only=True):
             self.person(user_id, client).register_device(token, "android", **fields)
         return Phone(user_id, token, self)
 
-    def messages(self, target: str | None = None) -> list[Message]:
+    def messages(self, target: str | None = None) -> list[ReceivedMessage]:
         """List the messages that the sandbox received, all of them or those for one token or address."""
-        found: list[Message] = []
+        found: list[ReceivedMessage] = []
         after = 0
         with SyncClientBuilder().base_url(self.sandbox_url).error_for_status(enable=True).build() as http:
             while True:

@@ -17,7 +17,7 @@ from tocsin.ingress.outbox import rows as outbox_rows
 from tocsin.ingress.outbox.accept import AcceptFailedError, RowAcceptor
 from tocsin.ingress.outbox.install import channel
 from tocsin.ingress.outbox.settings import OutboxSettings
-from tocsin.ingress.outbox.table import OutboxUnfitError, Session, connect, inspect
+from tocsin.ingress.outbox.table import OutboxSession, OutboxUnfitError, connect, inspect
 from tocsin.store.pool import PoolSettings, opened_connection
 
 LANES = 2
@@ -87,7 +87,7 @@ class Relay:
 
     async def _relay(self, wake: asyncio.Event, stop: asyncio.Event) -> None:
         """Relay one batch after the other over a connection of its own."""
-        session = Session(self._settings, self._pool)
+        session = OutboxSession(self._settings, self._pool)
         try:
             await repeat(
                 partial(self._batch, session),
@@ -102,7 +102,7 @@ class Relay:
         finally:
             session.close()
 
-    async def _batch(self, session: Session) -> bool:
+    async def _batch(self, session: OutboxSession) -> bool:
         """Lock rows, accept them, record their results, and return whether there may be more.
 
         If the relay is killed in between, its locks end with its connection. Rows that were accepted by then

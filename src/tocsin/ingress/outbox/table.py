@@ -44,7 +44,7 @@ class Table(msgspec.Struct, frozen=True):
         return statement.format_map(self.expressions)
 
 
-class Session:
+class OutboxSession:
     """A connection to an outbox, kept until something fails and opened again when it is next used."""
 
     def __init__(self, settings: OutboxSettings, pool: PoolSettings) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tocsin.sandbox.stand_in import Request
+from tocsin.sandbox.stand_in import ReceivedRequest
 
 HEADERS = ("apns-topic", "apns-push-type", "apns-priority", "apns-expiration", "apns-id", "apns-collapse-id")
 
@@ -30,7 +30,7 @@ def is_id(text: str) -> bool:
         return False
 
 
-def header_error(token: str, request: Request) -> str | None:
+def header_error(token: str, request: ReceivedRequest) -> str | None:
     """Return Apple's reason to refuse the token or a header of a request, if there is one."""
     apns_id, topic, priority, expiration, collapse_id = map(
         request.header, ("apns-id", "apns-topic", "apns-priority", "apns-expiration", "apns-collapse-id")
@@ -53,7 +53,7 @@ def header_error(token: str, request: Request) -> str | None:
     return next((reason for reason, fails in checks if fails), None)
 
 
-def parse_payload(request: Request) -> dict[str, Any] | str:
+def parse_payload(request: ReceivedRequest) -> dict[str, Any] | str:
     """Return the payload, or Apple's reason to refuse it."""
     most = _VOIP_BYTES if request.header("apns-push-type") == "voip" else _PAYLOAD_BYTES
     if len(request.body) > most:

@@ -13,7 +13,7 @@ from tocsin.sandbox.apns.provider_token import KEY_ID, TEAM_ID, ProviderTokenChe
 from tocsin.sandbox.apns.request import HEADERS, header_error, is_id, parse_payload
 from tocsin.sandbox.phones import Push
 from tocsin.sandbox.responses import JSON, Response
-from tocsin.sandbox.stand_in import Request, SandboxContext, SinglePushStandIn, delivery_id_in
+from tocsin.sandbox.stand_in import ReceivedRequest, SandboxContext, SinglePushStandIn, delivery_id_in
 
 _PREFIX = "/3/"
 _DEVICE = "/3/device/"
@@ -49,7 +49,7 @@ class Apns(SinglePushStandIn):
         """Return whether a request is for APNs."""
         return path.startswith(_PREFIX)
 
-    def _error(self, code: str, request: Request) -> Response:
+    def _error(self, code: str, request: ReceivedRequest) -> Response:
         status = STATUSES[code]
         body: dict[str, Any] = {"reason": code}
         if status == _GONE:
@@ -57,7 +57,7 @@ class Apns(SinglePushStandIn):
             body["timestamp"] = int(since * 1_000)
         return Response(code, status, msgspec.json.encode(body), [JSON, ("apns-id", _apns_id(request))])
 
-    def _parse(self, request: Request) -> Push:
+    def _parse(self, request: ReceivedRequest) -> Push:
         if not request.path.startswith(_DEVICE):
             self._refuse("BadPath", request)
         if request.method != "POST":
@@ -82,10 +82,10 @@ class Apns(SinglePushStandIn):
             message={**payload, "headers": headers},
         )
 
-    def _success(self, push: Push, request: Request) -> Response:  # noqa: ARG002 - the id says it all
+    def _success(self, push: Push, request: ReceivedRequest) -> Response:  # noqa: ARG002 - the id says it all
         return Response("OK", 200, b"", [("apns-id", push.message_id)])
 
 
-def _apns_id(request: Request) -> str:
+def _apns_id(request: ReceivedRequest) -> str:
     given = request.header("apns-id")
     return given if given and is_id(given) else str(uuid.uuid4()).upper()

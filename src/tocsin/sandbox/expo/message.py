@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Meta, field
 
 from tocsin.sandbox.expo.errors import request_error
-from tocsin.sandbox.responses import RefusedError
-from tocsin.sandbox.stand_in import Request
+from tocsin.sandbox.responses import RefusedRequestError
+from tocsin.sandbox.stand_in import ReceivedRequest
 
 LARGEST_PAYLOAD = 4_096
 MOST_MESSAGES = 100
@@ -78,7 +78,7 @@ def is_push_token(text: str) -> bool:
     return _TOKEN.fullmatch(text) is not None
 
 
-def parse_send(request: Request) -> SendRequest:
+def parse_send(request: ReceivedRequest) -> SendRequest:
     """Parse a request to send."""
     content = _decoded(request)
     contents = content if isinstance(content, list) else [content]
@@ -88,30 +88,30 @@ def parse_send(request: Request) -> SendRequest:
         for token in ([fields.to] if isinstance(fields.to, str) else fields.to)
     ]
     if len(messages) > MOST_MESSAGES:
-        raise RefusedError(request_error("PUSH_TOO_MANY_NOTIFICATIONS"))
+        raise RefusedRequestError(request_error("PUSH_TOO_MANY_NOTIFICATIONS"))
     return SendRequest(messages, isinstance(content, dict) and isinstance(content["to"], str))
 
 
-def parse_receipt_ids(request: Request) -> Sequence[str]:
+def parse_receipt_ids(request: ReceivedRequest) -> Sequence[str]:
     """Parse the ticket ids of a request for receipts."""
     ids = _converted(_decoded(request), _ReceiptsRequest).ids
     if len(ids) > MOST_RECEIPTS:
-        raise RefusedError(request_error("PUSH_TOO_MANY_RECEIPTS"))
+        raise RefusedRequestError(request_error("PUSH_TOO_MANY_RECEIPTS"))
     return ids
 
 
-def _decoded(request: Request) -> Any:
+def _decoded(request: ReceivedRequest) -> Any:
     body = request.body
     try:
         gzipped = request.header("content-encoding") == "gzip"
         return _decode(zlib.decompress(body, _GZIP) if gzipped else body)
     except (zlib.error, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         text = "The request body is not the JSON, plain or compressed, that it says it is."
-        raise RefusedError(request_error("VALIDATION_ERROR", text)) from None
+        raise RefusedRequestError(request_error("VALIDATION_ERROR", text)) from None
 
 
 def _converted(content: Any, type_: type[T]) -> T:
     try:
         return msgspec.convert(content, type_)
     except msgspec.ValidationError as error:
-        raise RefusedError(request_error("VALIDATION_ERROR", str(error))) from None
+        raise RefusedRequestError(request_error("VALIDATION_ERROR", str(error))) from None

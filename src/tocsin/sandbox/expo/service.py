@@ -5,11 +5,11 @@ from typing import Any
 
 from tocsin.sandbox.expo.errors import MESSAGE_ERRORS, REQUEST_ERRORS, message_error, request_error
 from tocsin.sandbox.expo.message import ExpoMessage, is_push_token, parse_receipt_ids, parse_send
-from tocsin.sandbox.expo.tickets import Ticket, Tickets
+from tocsin.sandbox.expo.tickets import IssuedTicket, Tickets
 from tocsin.sandbox.faults.rules import Cut, Fault, Hang, Refuse
 from tocsin.sandbox.phones import Push
-from tocsin.sandbox.responses import RefusedError, Response, json_response
-from tocsin.sandbox.stand_in import HttpStandIn, Request, SandboxContext, delivery_id_in
+from tocsin.sandbox.responses import RefusedRequestError, Response, json_response
+from tocsin.sandbox.stand_in import HttpStandIn, ReceivedRequest, SandboxContext, delivery_id_in
 
 SEND_PATH = "/--/api/v2/push/send"
 RECEIPTS_PATH = "/--/api/v2/push/getReceipts"
@@ -50,15 +50,15 @@ class Expo(HttpStandIn):
         """Return whether a request sends messages or asks for receipts."""
         return method == "POST" and path in {SEND_PATH, RECEIPTS_PATH}
 
-    def _error(self, code: str, request: Request) -> Response:  # noqa: ARG002 - the same for every request
+    def _error(self, code: str, request: ReceivedRequest) -> Response:  # noqa: ARG002 - the same for every request
         return REQUEST_ERRORS[code]
 
-    def _handle(self, request: Request) -> Response | Hang | Cut:
+    def _handle(self, request: ReceivedRequest) -> Response | Hang | Cut:
         if self.access_token and request.header("authorization") != f"Bearer {self.access_token}":
             self._refuse("UNAUTHORIZED", request)
         return self._receipts(request) if request.path == RECEIPTS_PATH else self._send(request)
 
-    def _send(self, request: Request) -> Response | Hang | Cut:
+    def _send(self, request: ReceivedRequest) -> Response | Hang | Cut:
         parsed = parse_send(request)
         self.counters.count_messages(len(parsed.messages))
         self._check_projects(parsed.messages)
@@ -83,7 +83,7 @@ class Expo(HttpStandIn):
         for message in messages:
             tokens.setdefault(self._project(message), []).append(message.token)
         if len(tokens) > 1:
-            raise RefusedError(request_error("PUSH_TOO_MANY_EXPERIENCE_IDS", details=tokens))
+            raise RefusedRequestError(request_error("PUSH_TOO_MANY_EXPERIENCE_IDS", details=tokens))
 
     def _project(self, message: ExpoMessage) -> str:
         return self.projects.get(message.token, DEFAULT_PROJECT)
@@ -103,7 +103,7 @@ class Expo(HttpStandIn):
             self._receive(Push(target=token, message_id=ticket_id, delivery_id=delivery_id, message=content))
         return {"status": "ok", "id": ticket_id}
 
-    def _receipts(self, request: Request) -> Response | Hang | Cut:
+    def _receipts(self, request: ReceivedRequest) -> Response | Hang | Cut:
         receipts = {}
         for ticket_id in parse_receipt_ids(request):
             if ticket := self.tickets.ready(ticket_id):
@@ -113,7 +113,7 @@ class Expo(HttpStandIn):
                 receipts[ticket_id] = receipt
         return json_response({"data": receipts}, code="RECEIPTS")
 
-    def _receipt(self, ticket: Ticket) -> dict[str, Any] | Hang | Cut:
+    def _receipt(self, ticket: IssuedTicket) -> dict[str, Any] | Hang | Cut:
         if ticket.receipt is None:
             fault = self.faults.next_fault(receipt_of(ticket.token))
             if broken := _broken_by([fault]):
@@ -125,10 +125,10 @@ class Expo(HttpStandIn):
 
 
 def _broken_by(faults: Sequence[Fault]) -> Hang | Cut | None:
-    """Return the first fault that breaks a whole request; raise RefusedError for one that refuses it."""
+    """Return the first fault that breaks a whole request; raise an error for one that refuses it."""
     for fault in faults:
         if isinstance(fault, Hang | Cut):
             return fault
         if isinstance(fault, Refuse) and fault.code in REQUEST_ERRORS:
-            raise RefusedError(REQUEST_ERRORS[fault.code].with_retry_after(fault.retry_after))
+            raise RefusedRequestError(REQUEST_ERRORS[fault.code].with_retry_after(fault.retry_after))
     return None

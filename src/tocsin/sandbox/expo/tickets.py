@@ -10,7 +10,7 @@ import msgspec
 _KEPT = 200_000
 
 
-class Ticket(msgspec.Struct):
+class IssuedTicket(msgspec.Struct):
     """One accepted message; its receipt is decided the first time it is asked for."""
 
     token: str
@@ -25,7 +25,7 @@ class Tickets:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.receipts_after_seconds = 0.0
         self._clock = clock
-        self._tickets: dict[str, Ticket] = {}
+        self._tickets: dict[str, IssuedTicket] = {}
 
     def issue(self, token: str, *, too_big: bool) -> str:
         """Issue a ticket for an accepted message, and return its id."""
@@ -33,10 +33,10 @@ class Tickets:
             del self._tickets[next(iter(self._tickets))]
         ticket_id = str(uuid.uuid4())
         ready_at = self._clock() + self.receipts_after_seconds
-        self._tickets[ticket_id] = Ticket(token, ready_at, too_big)
+        self._tickets[ticket_id] = IssuedTicket(token, ready_at, too_big)
         return ticket_id
 
-    def ready(self, ticket_id: str) -> Ticket | None:
+    def ready(self, ticket_id: str) -> IssuedTicket | None:
         """Return a ticket whose receipt is available."""
         ticket = self._tickets.get(ticket_id)
         return ticket if ticket and ticket.ready_at <= self._clock() else None

@@ -8,7 +8,7 @@ import msgspec
 from tocsin.sandbox.fcm import errors
 from tocsin.sandbox.fcm.schema import TARGETS
 from tocsin.sandbox.phones import DEVICE_TARGETS, TargetKind
-from tocsin.sandbox.responses import RefusedError
+from tocsin.sandbox.responses import RefusedRequestError
 
 _TOPIC = re.compile(r"[a-zA-Z0-9\-_.~%]+")
 _CONDITION = re.compile(r"'[a-zA-Z0-9\-_.~%]+'\s+in\s+topics")
@@ -27,7 +27,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def check_message(message: dict[str, Any], body_bytes: int) -> Target:
-    """Return the target of a message; raise RefusedError if FCM would refuse it."""
+    """Return the target of a message; raise RefusedRequestError if FCM would refuse it."""
     target = next((Target(kind, message[kind]) for kind in TARGETS if message.get(kind) is not None), None)
     if target is None:
         raise _invalid("Recipient of the message is not set.", "message")
@@ -47,13 +47,13 @@ def _check_target(target: Target) -> None:
     match target.kind:
         case "token" | "fid":
             if not target.value:
-                raise RefusedError(errors.REFUSALS["INVALID_TOKEN"])
+                raise RefusedRequestError(errors.REFUSALS["INVALID_TOKEN"])
         case "topic":
             if not _TOPIC.fullmatch(target.value):
                 raise _invalid("Topic name contains invalid characters.", "message")
         case "condition":
             if not _CONDITION.search(target.value):
-                raise RefusedError(errors.CONDITION_INVALID)
+                raise RefusedRequestError(errors.CONDITION_INVALID)
 
 
 def _check_ttl(message: dict[str, Any]) -> None:
@@ -67,8 +67,8 @@ def _check_ttl(message: dict[str, Any]) -> None:
         raise _invalid("TTL must be a non-negative integer.", "message.webpush.headers.TTL")
 
 
-def _invalid(text: str, *fields: str) -> RefusedError:
-    return RefusedError(errors.invalid_argument(text, *fields))
+def _invalid(text: str, *fields: str) -> RefusedRequestError:
+    return RefusedRequestError(errors.invalid_argument(text, *fields))
 
 
 def _payload_bytes(message: dict[str, Any]) -> int:

@@ -13,7 +13,7 @@ from tocsin.sandbox.fcm.errors import Violation
 from tocsin.sandbox.phones import TargetKind
 
 
-class Schema(msgspec.Struct, frozen=True):
+class MessageSchema(msgspec.Struct, frozen=True):
     """One value of a msgspec type; `problem` words a misfit, with `{value}` and `{field}` filled in.
 
     A `container` is a JSON array or object whose `items` are all of one type, or a nested message, with its
@@ -24,17 +24,17 @@ class Schema(msgspec.Struct, frozen=True):
     type_: Any
     problem: str = "{value}"
     container: type[Any] | None = None
-    items: "Schema | None" = None
-    fields: Mapping[str, "Schema"] = {}
+    items: "MessageSchema | None" = None
+    fields: Mapping[str, "MessageSchema"] = {}
 
 
-def _fields(strings: str = "", bools: str = "", /, **others: Schema) -> Schema:
+def _fields(strings: str = "", bools: str = "", /, **others: MessageSchema) -> MessageSchema:
     """Build a message from the names of its string fields, those of its bool fields, and its other fields."""
     schemas = dict.fromkeys(strings.split(), _STRING) | dict.fromkeys(bools.split(), _BOOL) | others
     optional = [(name, schema.type_ | None, None) for name, schema in schemas.items()]
     type_ = msgspec.defstruct("Message", optional, forbid_unknown_fields=True)
     both_names = schemas | {_camel(name): schema for name, schema in schemas.items()}
-    return Schema("Message", type_, container=dict, fields=both_names)
+    return MessageSchema("Message", type_, container=dict, fields=both_names)
 
 
 def _camel(name: str) -> str:
@@ -42,21 +42,21 @@ def _camel(name: str) -> str:
     return first + "".join(part.capitalize() for part in rest)
 
 
-def _repeated(of: Schema) -> Schema:
-    return Schema("repeated", list[of.type_], container=list, items=of)  # type: ignore[name-defined]
+def _repeated(of: MessageSchema) -> MessageSchema:
+    return MessageSchema("repeated", list[of.type_], container=list, items=of)  # type: ignore[name-defined]
 
 
-def _one_of(name: str, *names: str) -> Schema:
+def _one_of(name: str, *names: str) -> MessageSchema:
     spellings = (*names, *(each.lower() for each in names))
-    return Schema(f"type.googleapis.com/google.firebase.fcm.v1.{name}", Literal[spellings])
+    return MessageSchema(f"type.googleapis.com/google.firebase.fcm.v1.{name}", Literal[spellings])
 
 
-_STRING = Schema("TYPE_STRING", str)
-_STRING_MAP = Schema("Map", dict[str, str], container=dict, items=_STRING)
-_BOOL = Schema("TYPE_BOOL", bool)
-_FLOAT = Schema("TYPE_FLOAT", float)
-_OBJECT = Schema("type.googleapis.com/google.protobuf.Struct", dict[str, Any])
-_SECONDS = Schema(
+_STRING = MessageSchema("TYPE_STRING", str)
+_STRING_MAP = MessageSchema("Map", dict[str, str], container=dict, items=_STRING)
+_BOOL = MessageSchema("TYPE_BOOL", bool)
+_FLOAT = MessageSchema("TYPE_FLOAT", float)
+_OBJECT = MessageSchema("type.googleapis.com/google.protobuf.Struct", dict[str, Any])
+_SECONDS = MessageSchema(
     "type.googleapis.com/google.protobuf.Duration",
     Annotated[str, msgspec.Meta(pattern=r"^-?\d+(\.\d{1,9})?s\Z")],
     "Field '{field}', Illegal duration format; duration must end with 's'",
@@ -67,7 +67,7 @@ _ANDROID_NOTIFICATION = _fields(
     "sticky local_only default_sound default_vibrate_timings default_light_settings",
     body_loc_args=_repeated(_STRING),
     title_loc_args=_repeated(_STRING),
-    event_time=Schema("type.googleapis.com/google.protobuf.Timestamp", str),
+    event_time=MessageSchema("type.googleapis.com/google.protobuf.Timestamp", str),
     notification_priority=_one_of(
         "AndroidNotification.NotificationPriority",
         "PRIORITY_UNSPECIFIED",
@@ -81,7 +81,7 @@ _ANDROID_NOTIFICATION = _fields(
     visibility=_one_of(
         "AndroidNotification.Visibility", "VISIBILITY_UNSPECIFIED", "PRIVATE", "PUBLIC", "SECRET"
     ),
-    notification_count=Schema("TYPE_INT32", int),
+    notification_count=MessageSchema("TYPE_INT32", int),
     light_settings=_fields(
         color=_fields(red=_FLOAT, green=_FLOAT, blue=_FLOAT, alpha=_FLOAT),
         light_on_duration=_SECONDS,
@@ -127,7 +127,7 @@ def request_violations(request: dict[str, Any]) -> list[Violation]:
     return [*_violations(_REQUEST, request, ""), *_second_targets(request)]
 
 
-def _violations(schema: Schema, value: Any, path: str) -> Iterator[Violation]:
+def _violations(schema: MessageSchema, value: Any, path: str) -> Iterator[Violation]:
     try:
         msgspec.convert(value, schema.type_)
     except msgspec.ValidationError:
@@ -145,7 +145,7 @@ def _violations(schema: Schema, value: Any, path: str) -> Iterator[Violation]:
 
 
 def _field_violations(
-    schemas: Mapping[str, Schema], fields: dict[str, Any], path: str
+    schemas: Mapping[str, MessageSchema], fields: dict[str, Any], path: str
 ) -> Iterator[Violation]:
     for name, value in fields.items():
         if name not in schemas:

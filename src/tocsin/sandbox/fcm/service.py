@@ -11,8 +11,8 @@ from tocsin.sandbox.fcm.message import check_message
 from tocsin.sandbox.fcm.oauth import TokenEndpoint
 from tocsin.sandbox.fcm.schema import request_violations
 from tocsin.sandbox.phones import Push
-from tocsin.sandbox.responses import RefusedError, Response, json_response
-from tocsin.sandbox.stand_in import Request, SandboxContext, SinglePushStandIn, delivery_id_in
+from tocsin.sandbox.responses import RefusedRequestError, Response, json_response
+from tocsin.sandbox.stand_in import ReceivedRequest, SandboxContext, SinglePushStandIn, delivery_id_in
 
 _PREFIX = "/v1/projects/"
 _SUFFIX = "/messages:send"
@@ -40,7 +40,7 @@ class Fcm(SinglePushStandIn):
         """Return whether a request sends a message."""
         return method == "POST" and path.startswith(_PREFIX) and path.endswith(_SUFFIX)
 
-    def grant_token(self, request: Request) -> Response:
+    def grant_token(self, request: ReceivedRequest) -> Response:
         """Answer a token request, unless an outage covers access tokens."""
         if outage := self.faults.outage_of("tokens"):
             refused = json_response({"error": "temporarily_unavailable"}, status=503, code="unavailable")
@@ -51,10 +51,10 @@ class Fcm(SinglePushStandIn):
             self.counters.count_access_token()
         return response
 
-    def _error(self, code: str, request: Request) -> Response:  # noqa: ARG002 - the same for every request
+    def _error(self, code: str, request: ReceivedRequest) -> Response:  # noqa: ARG002 - the same for every request
         return errors.REFUSALS[code]
 
-    def _parse(self, request: Request) -> Push:
+    def _parse(self, request: ReceivedRequest) -> Push:
         project = _project(request)
         self._check_access(project, request.header("authorization"))
         wait = self.faults.take_project_quota(project)
@@ -65,12 +65,12 @@ class Fcm(SinglePushStandIn):
         except msgspec.DecodeError:
             content = None
         if not isinstance(content, dict):
-            raise RefusedError(errors.unparsable(request.body))
+            raise RefusedRequestError(errors.unparsable(request.body))
         if violations := request_violations(content):
-            raise RefusedError(errors.malformed(violations))
+            raise RefusedRequestError(errors.malformed(violations))
         message = content.get("message")
         if message is None:
-            raise RefusedError(errors.invalid_argument("The message is not set.", "message"))
+            raise RefusedRequestError(errors.invalid_argument("The message is not set.", "message"))
         target = check_message(message, len(request.body))
         validate_only = content.get("validate_only") or content.get("validateOnly")
         new_id = f"0:{time.time_ns() // 1000}%{next(self._numbers):016x}"
@@ -84,25 +84,25 @@ class Fcm(SinglePushStandIn):
 
     def _check_access(self, project: str, authorization: str | None) -> None:
         if not authorization or not authorization.startswith(_BEARER):
-            raise RefusedError(errors.CREDENTIALS_MISSING)
+            raise RefusedRequestError(errors.CREDENTIALS_MISSING)
         access = self.tokens.access(authorization[len(_BEARER) :])
         if access is None:
-            raise RefusedError(errors.REFUSALS["UNAUTHENTICATED"])
+            raise RefusedRequestError(errors.REFUSALS["UNAUTHENTICATED"])
         if not access.may_send:
-            raise RefusedError(errors.SCOPE_INSUFFICIENT)
+            raise RefusedRequestError(errors.SCOPE_INSUFFICIENT)
         if access.project != project:
-            raise RefusedError(errors.permission_denied(project))
+            raise RefusedRequestError(errors.permission_denied(project))
 
     def _receive(self, push: Push) -> None:
         """Store a message, unless it was to be validated only."""
         if push.message_id != _VALIDATED_ID:
             super()._receive(push)
 
-    def _success(self, push: Push, request: Request) -> Response:
+    def _success(self, push: Push, request: ReceivedRequest) -> Response:
         code = "VALIDATED" if push.message_id == _VALIDATED_ID else "OK"
         name = f"projects/{_project(request)}/messages/{push.message_id}"
         return Response(code, 200, f'{{\n  "name": "{name}"\n}}\n'.encode())
 
 
-def _project(request: Request) -> str:
+def _project(request: ReceivedRequest) -> str:
     return request.path[len(_PREFIX) : -len(_SUFFIX)]

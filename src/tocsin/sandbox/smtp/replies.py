@@ -8,38 +8,38 @@ import msgspec
 Stage = Literal["recipient", "content"]
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class SmtpRefusal(msgspec.Struct, frozen=True):
     """The reply in place of 250, and the command after which it comes; `{address}` is the mailbox."""
 
     text: str
     stage: Stage = "recipient"
 
 
-REFUSALS: Mapping[str, Refusal] = {
-    "421 4.3.2": Refusal("The system is going down, closing the connection"),
-    "421 4.7.0": Refusal("Too many messages from this sender, closing the connection"),
-    "450 4.2.1": Refusal("<{address}>: mailbox temporarily unavailable"),
-    "450 4.7.1": Refusal("<{address}>: too many messages, slow down"),
-    "451 4.3.0": Refusal("Local error in processing, try again later", "content"),
-    "451 4.3.2": Refusal("The system is not accepting messages now"),
-    "451 4.7.1": Refusal("<{address}>: greylisted, try again later"),
-    "452 4.2.2": Refusal("<{address}>: the mailbox is full"),
-    "452 4.3.1": Refusal("Insufficient system storage", "content"),
-    "454 4.7.0": Refusal("Temporary authentication failure"),
-    "530 5.7.0": Refusal("Authentication required"),
-    "534 5.7.9": Refusal("The authentication mechanism is too weak"),
-    "535 5.7.8": Refusal("Authentication credentials invalid"),
-    "550 5.1.1": Refusal("<{address}>: no such user here"),
-    "550 5.1.2": Refusal("<{address}>: the domain does not exist"),
-    "550 5.1.6": Refusal("<{address}>: the mailbox has moved"),
-    "550 5.2.1": Refusal("<{address}>: the mailbox is disabled"),
-    "550 5.7.1": Refusal("The message is refused by policy, {address} takes no bulk mail", "content"),
-    "552 5.2.2": Refusal("<{address}>: the mailbox is full"),
-    "552 5.3.4": Refusal("The message is too large", "content"),
-    "553 5.1.3": Refusal("<{address}>: not a valid mailbox"),
-    "553 5.1.8": Refusal("The sender's domain does not exist"),
-    "554 5.6.0": Refusal("The content is refused", "content"),
-    "556 5.1.10": Refusal("<{address}>: the domain takes no mail"),
+REFUSALS: Mapping[str, SmtpRefusal] = {
+    "421 4.3.2": SmtpRefusal("The system is going down, closing the connection"),
+    "421 4.7.0": SmtpRefusal("Too many messages from this sender, closing the connection"),
+    "450 4.2.1": SmtpRefusal("<{address}>: mailbox temporarily unavailable"),
+    "450 4.7.1": SmtpRefusal("<{address}>: too many messages, slow down"),
+    "451 4.3.0": SmtpRefusal("Local error in processing, try again later", "content"),
+    "451 4.3.2": SmtpRefusal("The system is not accepting messages now"),
+    "451 4.7.1": SmtpRefusal("<{address}>: greylisted, try again later"),
+    "452 4.2.2": SmtpRefusal("<{address}>: the mailbox is full"),
+    "452 4.3.1": SmtpRefusal("Insufficient system storage", "content"),
+    "454 4.7.0": SmtpRefusal("Temporary authentication failure"),
+    "530 5.7.0": SmtpRefusal("Authentication required"),
+    "534 5.7.9": SmtpRefusal("The authentication mechanism is too weak"),
+    "535 5.7.8": SmtpRefusal("Authentication credentials invalid"),
+    "550 5.1.1": SmtpRefusal("<{address}>: no such user here"),
+    "550 5.1.2": SmtpRefusal("<{address}>: the domain does not exist"),
+    "550 5.1.6": SmtpRefusal("<{address}>: the mailbox has moved"),
+    "550 5.2.1": SmtpRefusal("<{address}>: the mailbox is disabled"),
+    "550 5.7.1": SmtpRefusal("The message is refused by policy, {address} takes no bulk mail", "content"),
+    "552 5.2.2": SmtpRefusal("<{address}>: the mailbox is full"),
+    "552 5.3.4": SmtpRefusal("The message is too large", "content"),
+    "553 5.1.3": SmtpRefusal("<{address}>: not a valid mailbox"),
+    "553 5.1.8": SmtpRefusal("The sender's domain does not exist"),
+    "554 5.6.0": SmtpRefusal("The content is refused", "content"),
+    "556 5.1.10": SmtpRefusal("<{address}>: the domain takes no mail"),
 }
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from tocsin.sandbox.phones import Push
-from tocsin.sandbox.responses import TEXT, RefusedError, Response
-from tocsin.sandbox.stand_in import Request, SinglePushStandIn
+from tocsin.sandbox.responses import TEXT, RefusedRequestError, Response
+from tocsin.sandbox.stand_in import ReceivedRequest, SinglePushStandIn
 
 PREFIX = "/webhook/"
 REQUIRED = ("webhook-id", "webhook-timestamp", "webhook-signature")
@@ -17,7 +17,7 @@ _REFUSALS = (400, 401, 403, 404, 405, 408, 409, 410, 413, 415, 422, 425, 429)
 _FAILURES = (500, 501, 502, 503, 504)
 
 
-class Webhook(SinglePushStandIn):
+class WebhookStandIn(SinglePushStandIn):
     """Accepts requests in the form of Standard Webhooks, and stores them unchanged.
 
     It has no secret, so it stores the signature without a check. An endpoint marked as unregistered
@@ -34,14 +34,14 @@ class Webhook(SinglePushStandIn):
         """Return whether a request is for an endpoint."""
         return method == "POST" and path.startswith(PREFIX)
 
-    def _error(self, code: str, request: Request) -> Response:
+    def _error(self, code: str, request: ReceivedRequest) -> Response:
         """Build the response of a code; its text quotes the URL, as careless receivers do."""
         url = request.origin + request.path
         status = HTTPStatus(int(code.removeprefix("HTTP_")))
         headers = [TEXT, ("location", f"{url}/elsewhere")] if status in _REDIRECTS else [TEXT]
         return Response(code, status, f"{status.phrase}: {url}".encode(), headers)
 
-    def _parse(self, request: Request) -> Push:
+    def _parse(self, request: ReceivedRequest) -> Push:
         headers = {name: request.header(name) for name in KEPT}
         missing = next((name for name in REQUIRED if not headers[name]), None)
         event: dict[str, Any] = {}
@@ -51,7 +51,7 @@ class Webhook(SinglePushStandIn):
             missing = missing or "a JSON object"
         if missing:
             text = f"{missing} is missing".encode()
-            raise RefusedError(Response("HTTP_400", HTTPStatus.BAD_REQUEST, text, [TEXT]))
+            raise RefusedRequestError(Response("HTTP_400", HTTPStatus.BAD_REQUEST, text, [TEXT]))
         return Push(
             target=request.path.removeprefix(PREFIX),
             message_id=str(headers["webhook-id"]),
@@ -59,5 +59,5 @@ class Webhook(SinglePushStandIn):
             message={"headers": headers, "body": request.body.decode(), "event": event},
         )
 
-    def _success(self, push: Push, request: Request) -> Response:  # noqa: ARG002 - nothing more to say
+    def _success(self, push: Push, request: ReceivedRequest) -> Response:  # noqa: ARG002 - nothing more to say
         return Response("OK", HTTPStatus.NO_CONTENT, b"", [])

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tocsin.sandbox.responses import TEXT, RefusedError, Response
+from tocsin.sandbox.responses import TEXT, RefusedRequestError, Response
 
 _CREDENTIALS_MISMATCH = (
     "the VAPID credentials in the authorization header do not correspond to the credentials "
@@ -24,10 +24,10 @@ _TEXTS: Mapping[str, tuple[int, str]] = {
 }
 
 
-def refused(code: str, text: str | None = None) -> RefusedError:
+def refused(code: str, text: str | None = None) -> RefusedRequestError:
     """Build the refusal of a code, with a text of its own or the usual one."""
     status, usual = _TEXTS[code]
-    return RefusedError(Response(code, status, f"{text or usual}\n".encode(), [TEXT]))
+    return RefusedRequestError(Response(code, status, f"{text or usual}\n".encode(), [TEXT]))
 
 
 REFUSALS: Mapping[str, Response] = {

@@ -9,7 +9,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.utils import base64url_decode
 
-from tocsin.sandbox.stand_in import Request
+from tocsin.sandbox.stand_in import ReceivedRequest
 from tocsin.sandbox.webpush.errors import refused
 
 LARGEST_BODY = 4_096
@@ -35,7 +35,7 @@ def check_signature(authorization: str | None, origin: str) -> str:
     return key
 
 
-def parse_headers(request: Request) -> dict[str, int | str | None]:
+def parse_headers(request: ReceivedRequest) -> dict[str, int | str | None]:
     """Return the headers for the delivery of a message; refuse those that are missing or not valid."""
     ttl, urgency, topic = (request.header(name) for name in ("ttl", "urgency", "topic"))
     if ttl is None or not (ttl.isascii() and ttl.isdigit()):

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 
 from tocsin.sandbox.phones import Push
-from tocsin.sandbox.responses import TEXT, RefusedError, Response
-from tocsin.sandbox.stand_in import Request, SandboxContext, SinglePushStandIn, delivery_id_in
-from tocsin.sandbox.webpush.browsers import Browser, Browsers, Subscription, UnreadableError
+from tocsin.sandbox.responses import TEXT, RefusedRequestError, Response
+from tocsin.sandbox.stand_in import ReceivedRequest, SandboxContext, SinglePushStandIn, delivery_id_in
+from tocsin.sandbox.webpush.browsers import Browser, Browsers, Subscription, UndecryptableError
 from tocsin.sandbox.webpush.errors import REFUSALS
 from tocsin.sandbox.webpush.request import check_signature, parse_headers
 
@@ -45,10 +45,10 @@ class WebPush(SinglePushStandIn):
         """Return whether a request sends a message to a browser."""
         return method == "POST" and path.startswith(PREFIX)
 
-    def _error(self, code: str, request: Request) -> Response:  # noqa: ARG002 - the same for every request
+    def _error(self, code: str, request: ReceivedRequest) -> Response:  # noqa: ARG002 - the same for every request
         return REFUSALS[code]
 
-    def _parse(self, request: Request) -> Push:
+    def _parse(self, request: ReceivedRequest) -> Push:
         browser = self._browsers.at(request.path.removeprefix(PREFIX))
         if browser is None:
             self._refuse("NOT_FOUND", request)
@@ -71,7 +71,7 @@ class WebPush(SinglePushStandIn):
         message = {**push.message, "content": content}
         super()._receive(msgspec.structs.replace(push, delivery_id=delivery_id, message=message))
 
-    def _success(self, push: Push, request: Request) -> Response:
+    def _success(self, push: Push, request: ReceivedRequest) -> Response:
         location = ("location", f"{request.origin}{PREFIX}messages/{push.message_id}")
         return Response("CREATED", 201, b"", [location, ("ttl", str(push.message["headers"]["ttl"]))])
 
@@ -80,9 +80,9 @@ def _decrypted(browser: Browser, body: bytes) -> Any:
     """Return decrypted JSON decoded, and anything else as text, as a service worker may read it."""
     try:
         plaintext = browser.decrypt(body)
-    except UnreadableError as error:
+    except UndecryptableError as error:
         text = f"The browser cannot read it: {error}.\n"
-        raise RefusedError(Response("UNREADABLE", 400, text.encode(), [TEXT])) from None
+        raise RefusedRequestError(Response("UNREADABLE", 400, text.encode(), [TEXT])) from None
     try:
         return msgspec.json.decode(plaintext)
     except msgspec.DecodeError:
