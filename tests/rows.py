@@ -103,6 +103,13 @@ async def add_device(connection: Connection | Pool, user_id: str = "ada", **chan
     return await insert(connection, "devices", row | changes)
 
 
+async def add_user(connection: Connection | Pool, user_id: str, **known: Any) -> None:
+    """Add a person's directory entry."""
+    row = {"user_id": user_id, "updated_at": NOW} | known
+    columns, places = ", ".join(row), ", ".join(f"${number}" for number in range(1, len(row) + 1))
+    await connection.execute(f"insert into users ({columns}) values ({places})", *row.values())  # noqa: S608 - as above
+
+
 async def add_waiting(
     connection: Connection | Pool, count: int, user_id: str = "ada", *, lane: str = "fcm", **changes: Any
 ) -> UUID:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -11,6 +11,8 @@ from tocsin.domain.delivery.message import DEFAULT_APPEARANCE, PushAppearance
 
 Channel: TypeAlias = Literal["push", "email", "webhook", "inbox"]
 Payload: TypeAlias = Mapping[str, Any]
+
+CHANNELS: tuple[Channel, ...] = get_args(Channel)
 
 DEFAULT_ATTEMPTS = 5
 DEFAULT_BACKOFF = Exponential(timedelta(seconds=1), timedelta(minutes=5), 2.0, 0.2)

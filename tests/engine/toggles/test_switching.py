@@ -8,7 +8,8 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from tests.engine.stage import Stage, StubProvider, an_intent
+from tests.engine.stage import Stage, StubProvider, a_provider, an_intent
+from tests.rows import add_user
 from tests.waiting import found, until
 from tocsin.domain.decide import Step
 from tocsin.domain.delivery.message import Message
@@ -194,3 +195,25 @@ async def test_a_delivery_tells_that_it_was_held_and_by_what(stage: Stage, name:
 async def way(stage: Stage, notification_id: UUID) -> list[Step]:
     (row,) = await stage.deliveries(notification_id)
     return msgspec.json.decode(row["decisions"], type=list[Step])
+
+
+async def test_a_type_switched_on_again_is_released_by_the_channels_that_are_on(stage: Stage) -> None:
+    push, mail = StubProvider(), a_provider("smtp")
+    stage.acceptor = stage.an_acceptor({"push": ("fcm",), "email": ("smtp",)})
+    await stage.device("ada")
+    await add_user(stage.pool, "ada", email="ada@example.com")
+    await switch(stage, "type:alert", enabled=False)
+    notification_id = await stage.accept("ada", type="alert", payload={})
+    async with stage.working(push, mail):
+        await found(lambda: is_held(stage, "type:alert", 2))
+        await switch(stage, "channel:push", enabled=False)
+        await switch(stage, "type:alert", enabled=True)
+        await until(lambda: bool(mail.arrived))
+
+    states = {row["channel"]: row["state"] for row in await stage.deliveries(notification_id)}
+    assert states == {"email": "sent", "push": "scheduled"}
+    assert push.arrived == []
+
+
+async def is_held(stage: Stage, holder: str, count: int) -> bool:
+    return await held_by(stage, holder) == count

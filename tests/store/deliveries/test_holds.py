@@ -57,10 +57,10 @@ async def test_a_bounded_number_is_released_at_a_time_the_oldest_first(pool: Poo
     made = [await add_held(pool, "type:a") for _ in range(5)]
 
     async with pool.acquire() as connection:
-        assert await release(connection, "type:a", NOW, 3) == 3
+        assert await release(connection, "type:a", NOW, limit=3) == 3
         assert await free(pool) == made[:3]
-        assert await release(connection, "type:a", NOW, 3) == 2
-        assert await release(connection, "type:a", NOW, 3) == 0
+        assert await release(connection, "type:a", NOW, limit=3) == 2
+        assert await release(connection, "type:a", NOW, limit=3) == 0
 
 
 async def test_what_is_released_is_due_in_its_lane(pool: Pool) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.databases import fresh_database
 from tests.rows import NEVER, NOW, add_device, add_digest, add_notification, add_waiting
 from tests.store.plans import Node, explain_kept, indexes, keep_plan, rows_read, scans, worker_connection
+from tocsin.domain.catalog import CHANNELS
 from tocsin.domain.delivery.states import CLAIMED, WAITING
 from tocsin.domain.ids import new_lease_id, uuid7
 from tocsin.store.deliveries import claim, digests, expiry, fan_out, holds, overdue, settle
@@ -72,7 +73,7 @@ PINNED: Mapping[str, Pinned] = {
     "waiting_lanes": Pinned(fan_out.WAITING_LANES, (), {DUE}, 10),
     "leave_lane": Pinned(fan_out.LEAVE_LANE, ("apns", LATER, BATCH), {DUE, BY_ID}, 2 * BATCH),
     "held_by": Pinned(holds.HELD_BY, (), {HELD}, 10),
-    "release": Pinned(holds.RELEASE, ("type:x", LATER, BATCH), {HELD, BY_ID}, 2 * BATCH),
+    "release": Pinned(holds.RELEASE, ("type:x", LATER, BATCH, list(CHANNELS)), {HELD, BY_ID}, 2 * BATCH),
     "release_next": Pinned(holds.RELEASE_NEXT, (GROUPS, LATER), {IN_ORDER, BY_ID}, 100),
     "cancel": Pinned(holds.CANCEL, (NOTIFICATION, LATER), {BY_NOTIFICATION, CARRYING}, 2),
     "reschedule": Pinned(holds.RESCHEDULE, (NOTIFICATION, LATER, LATER), {BY_NOTIFICATION, CARRYING}, 2),

@@ -1,11 +1,15 @@
 """Releases held deliveries: when a toggle is on, a host is back, or the one before is settled."""
 
 import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+from typing import assert_never
 
 import structlog
 
+from tocsin.domain.catalog import CHANNELS, Channel
 from tocsin.domain.delivery.held_by import HeldByDigest, HeldByHost, HeldByOrder, HeldByToggle, parse_held_by
-from tocsin.domain.toggles import ChannelToggle, ProviderToggle, TypeToggle
+from tocsin.domain.toggles import ChannelToggle, ProviderToggle, Toggle, TypeToggle
 from tocsin.engine.clock import Clock
 from tocsin.engine.duty import repeat
 from tocsin.engine.health.circuit_breakers import CircuitBreakers
@@ -67,27 +71,35 @@ class Releaser:
                 self._after_key = keys[-1] if keys else ""
                 return await release_next(connection, keys, now)
             case HeldByHost(circuit=circuit) if not self._breakers.is_closed(circuit):
-                return await release(connection, holder, now, PROBES) if self._probe_due(circuit) else 0
-            case HeldByToggle() as held if not self._is_on(held):
-                return 0
-            case HeldByHost() | HeldByToggle() | None:
-                total = 0
-                while count := await release(connection, holder, now):
-                    total += count
-                    self._wake.set()
-                    if count < MOST_AT_ONCE:
-                        break
-                return total
+                return await release(connection, holder, now, limit=PROBES) if self._probe_due(circuit) else 0
+            case HeldByToggle(toggle=toggle):
+                return await self._release_all(connection, holder, now, self._channels_on(toggle))
+            case HeldByHost() | None:
+                return await self._release_all(connection, holder, now, CHANNELS)
+
+    async def _release_all(
+        self, connection: Connection, holder: str, now: datetime, channels: Sequence[Channel]
+    ) -> int:
+        total = 0
+        while channels and (count := await release(connection, holder, now, channels=channels)):
+            total += count
+            self._wake.set()
+            if count < MOST_AT_ONCE:
+                break
+        return total
 
     def _probe_due(self, circuit: str) -> bool:
         return self._breakers.is_probe_due(circuit, self._clock())
 
-    def _is_on(self, held: HeldByToggle) -> bool:
-        """Return whether the toggle would let deliveries pass now; the claim decides again in any case."""
-        match held.toggle:
+    def _channels_on(self, toggle: Toggle) -> Sequence[Channel]:
+        """List the channels whose deliveries a toggle no longer holds; the claim decides again anyway."""
+        match toggle:
             case TypeToggle(type=type_name, channel=channel):
-                return self._toggles.is_on(type_name, channel or "push")
+                held = CHANNELS if channel is None else [channel]
+                return [each for each in held if self._toggles.is_on(type_name, each)]
             case ProviderToggle(provider=provider):
-                return self._toggles.provider_on(provider)
+                return CHANNELS if self._toggles.provider_on(provider) else ()
             case ChannelToggle(channel=channel):
-                return self._toggles.is_on("", channel)
+                return [channel] if self._toggles.is_on("", channel) else ()
+            case _:
+                assert_never(toggle)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
+from tocsin.domain.catalog import CHANNELS, Channel
 from tocsin.store.deliveries.digests import NOT_BEING_SENT
 from tocsin.store.pool import Connection
 
@@ -45,7 +46,9 @@ set due_at = $2, held_by = null, state = case when state = 'scheduled' then 'pen
 where id in (
     select id
     from deliveries
-    where held_by = $1 and state in ('scheduled', 'pending', 'retrying')
+    where held_by = $1
+        and state in ('scheduled', 'pending', 'retrying')
+        and channel = any($4::text[])
     order by id
     limit $3
     for update skip locked
@@ -177,9 +180,16 @@ async def held_by(connection: Connection) -> list[str]:
     return [row["value"] for row in await connection.fetch(HELD_BY)]
 
 
-async def release(connection: Connection, holder: str, now: datetime, limit: int = MOST_AT_ONCE) -> int:
-    """Release what one holder holds, at most `limit`; return how many."""
-    status: str = await connection.execute(RELEASE, holder, now, limit)
+async def release(
+    connection: Connection,
+    holder: str,
+    now: datetime,
+    *,
+    limit: int = MOST_AT_ONCE,
+    channels: Sequence[Channel] = CHANNELS,
+) -> int:
+    """Release what one holder holds of some channels, at most `limit`; return how many."""
+    status: str = await connection.execute(RELEASE, holder, now, limit, channels)
     return int(status.rpartition(" ")[2])
 
 
