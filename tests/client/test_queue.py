@@ -8,7 +8,7 @@ import pytest
 
 from tests.waiting import until
 from tocsin.client import AsyncTocsin, QueueFullError, QueueLimits, Tocsin, UnavailableError, UnsentError
-from tocsin.client.exchange import ApiReply, ApiRequest, NoReply
+from tocsin.client.exchange import ApiReply, ClientRequest, NoReply
 from tocsin.client.testing import FakeTocsin
 from tocsin.client.testing.recording import Recording
 
@@ -24,7 +24,7 @@ class Line:
         self.paths: list[str] = []
         self.reached = threading.Event()
 
-    def send(self, request: ApiRequest) -> ApiReply | NoReply:
+    def send(self, request: ClientRequest) -> ApiReply | NoReply:
         self.paths.append(request.call.path)
         outcome = NoReply("it is cut") if self.is_cut else self.recording.send(request)
         self.reached.set()
@@ -42,7 +42,7 @@ class AsyncLine:
     def __init__(self, line: Line) -> None:
         self._line = line
 
-    async def send(self, request: ApiRequest) -> ApiReply | NoReply:
+    async def send(self, request: ClientRequest) -> ApiReply | NoReply:
         return self._line.send(request)
 
     async def close(self) -> None:
@@ -203,7 +203,7 @@ def test_what_happens_to_a_payload_later_does_not_count(line: Line, patient: Toc
 async def test_a_flush_that_is_cancelled_loses_nothing(line: Line) -> None:
     stuck, reached = AsyncLine(line), asyncio.Event()
 
-    async def hang(_: ApiRequest) -> ApiReply:
+    async def hang(_: ClientRequest) -> ApiReply:
         reached.set()
         await asyncio.Event().wait()
         raise AssertionError

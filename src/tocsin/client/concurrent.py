@@ -9,7 +9,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from tocsin.client import calls, person_calls
 from tocsin.client.address import checked_base_url, checked_secret
-from tocsin.client.exchange import ApiReply, ApiRequest, CallOptions, Flow, NoReply, RetryPolicy, attempts
+from tocsin.client.exchange import ApiReply, CallOptions, ClientRequest, Flow, NoReply, RetryPolicy, attempts
 from tocsin.client.intents import Intent, Question
 from tocsin.client.queue.buffer import QueueLimits
 from tocsin.client.queue.concurrent import ConcurrentQueue
@@ -38,7 +38,7 @@ class Concurrent:
                 done: T = end.value
                 return done
 
-    async def _send(self, request: ApiRequest) -> ApiReply | NoReply:
+    async def _send(self, request: ClientRequest) -> ApiReply | NoReply:
         if request.after:
             await asyncio.sleep(request.after)
         return await self._transport.send(request)

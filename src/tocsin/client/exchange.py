@@ -44,7 +44,7 @@ class Call(msgspec.Struct, frozen=True):
     idempotency_key: str | None = None
 
 
-class ApiRequest(msgspec.Struct, frozen=True):
+class ClientRequest(msgspec.Struct, frozen=True):
     """One attempt of a call: sent after a delay, with a timeout."""
 
     call: Call
@@ -95,7 +95,7 @@ class CallOptions(msgspec.Struct, frozen=True):
 
 
 Flow: TypeAlias = Generator[Call, ApiReply, T]
-Attempts: TypeAlias = Generator[ApiRequest, ApiReply | NoReply, T]
+Attempts: TypeAlias = Generator[ClientRequest, ApiReply | NoReply, T]
 
 
 def attempts(flow: Flow[T], options: CallOptions) -> Attempts[T]:
@@ -138,7 +138,7 @@ def _exchange(call: Call, options: CallOptions) -> Attempts[ApiReply]:
         attempt += 1
         left = policy.deadline - (options.monotonic() - started) - after
         timeout = max(min(policy.timeout, left), SHORTEST_TIMEOUT)
-        outcome = yield ApiRequest(call, options.secret, timeout, after)
+        outcome = yield ClientRequest(call, options.secret, timeout, after)
         if isinstance(outcome, ApiReply) and not is_retryable(outcome):
             return outcome
         after = retry_delay(outcome, attempt, policy.backoff, options.chance())

@@ -20,7 +20,7 @@ from pyreqwest.request import BaseRequestBuilder
 from pyreqwest.response import BaseResponse
 
 from tocsin.client.errors import ForkedError
-from tocsin.client.exchange import ApiReply, ApiRequest, NoReply
+from tocsin.client.exchange import ApiReply, ClientRequest, NoReply
 
 CONNECT_SECONDS = 5.0
 
@@ -32,7 +32,7 @@ AnyRequest = TypeVar("AnyRequest", bound=BaseRequestBuilder)
 class Transport(Protocol):
     """Sends requests to Tocsin, or to a stand-in, in the caller's own thread."""
 
-    def send(self, request: ApiRequest) -> ApiReply | NoReply:
+    def send(self, request: ClientRequest) -> ApiReply | NoReply:
         """Make one attempt."""
         ...
 
@@ -44,7 +44,7 @@ class Transport(Protocol):
 class AsyncTransport(Protocol):
     """Sends requests to Tocsin, or to a stand-in, in an event loop."""
 
-    async def send(self, request: ApiRequest) -> ApiReply | NoReply:
+    async def send(self, request: ClientRequest) -> ApiReply | NoReply:
         """Make one attempt."""
         ...
 
@@ -91,7 +91,7 @@ class HttpTransport:
         self._address = address
         self._pool = _Pool(lambda: _configured(SyncClientBuilder(), address).build())
 
-    def send(self, request: ApiRequest) -> ApiReply | NoReply:
+    def send(self, request: ClientRequest) -> ApiReply | NoReply:
         """Make one attempt."""
         call = request.call
         building = self._pool.open().request(call.method, self._address.base_url + call.path)
@@ -114,7 +114,7 @@ class AsyncHttpTransport:
         self._address = address
         self._pool = _Pool(lambda: _configured(ClientBuilder(), address).build())
 
-    async def send(self, request: ApiRequest) -> ApiReply | NoReply:
+    async def send(self, request: ClientRequest) -> ApiReply | NoReply:
         """Make one attempt."""
         call = request.call
         building = self._pool.open().request(call.method, self._address.base_url + call.path)
@@ -146,7 +146,7 @@ def _forked_or(error: RuntimeError) -> Exception:
     return ForkedError() if "fork" in str(error) else error
 
 
-def _filled(building: AnyRequest, request: ApiRequest) -> AnyRequest:
+def _filled(building: AnyRequest, request: ClientRequest) -> AnyRequest:
     call = request.call
     building = building.header("Authorization", f"Bearer {request.secret.value}", is_sensitive=True)
     building = building.timeout(timedelta(seconds=request.timeout))

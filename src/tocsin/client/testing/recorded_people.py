@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from tocsin.client.exchange import ApiRequest
+from tocsin.client.exchange import ClientRequest
 from tocsin.domain.ids import uuid7
 from tocsin.domain.people.devices import short_hash, token_hash
 from tocsin.wire.people import (
@@ -39,7 +39,7 @@ class RecordedPeople:
         self._preferences: dict[str, Preferences] = {}
         self._devices: dict[str, Device] = {}
 
-    def answer(self, request: ApiRequest, parts: list[str], body: bytes) -> object:
+    def answer(self, request: ClientRequest, parts: list[str], body: bytes) -> object:
         """Return the response to a call, or None if there is no such user or device."""
         person = request.secret.value
         match parts:

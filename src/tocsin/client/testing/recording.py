@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from tocsin.client.exchange import ApiReply, ApiRequest, Call, NoReply
+from tocsin.client.exchange import ApiReply, Call, ClientRequest, NoReply
 from tocsin.client.testing.recorded_people import RecordedPeople
 from tocsin.domain.faults import Fault
 from tocsin.domain.ids import NotificationId, new_notification_id
@@ -73,7 +73,7 @@ class Recording:
     def close(self) -> None:
         """Do nothing: there is no connection."""
 
-    def send(self, request: ApiRequest) -> ApiReply | NoReply:
+    def send(self, request: ClientRequest) -> ApiReply | NoReply:
         """Record a call and answer it."""
         if self.lost_replies:
             self.lost_replies -= 1
@@ -125,14 +125,12 @@ class Recording:
         found = (each for each in self.notifications if str(each.notification_id) == notification_id)
         return next(found, None)
 
-    def _change(
-        self, found: Recorded | None, answer: type[Cancelled | Rescheduled], **changes: Any
-    ) -> ApiReply:
+    def _change(self, found: Recorded | None, to: type[Cancelled | Rescheduled], **changes: Any) -> ApiReply:
         """Change a notification; the answer counts its one delivery unless it was cancelled before."""
         if found is None:
             return _NOT_FOUND
         self._by_key[found.idempotency_key] = msgspec.structs.replace(found, **changes)
-        return _found(answer(found.notification_id, 0 if found.cancelled else 1))
+        return _found(to(found.notification_id, 0 if found.cancelled else 1))
 
 
 class AsyncRecording:
@@ -141,7 +139,7 @@ class AsyncRecording:
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
 
-    async def send(self, request: ApiRequest) -> ApiReply | NoReply:
+    async def send(self, request: ClientRequest) -> ApiReply | NoReply:
         """Record a request and answer it."""
         return self._recording.send(request)
 

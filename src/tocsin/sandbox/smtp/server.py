@@ -43,7 +43,7 @@ class Smtp(StandIn):
         """How often a client checked its connection with NOOP."""
         self.offers_utf8 = True
         """Whether new connections accept addresses beyond ASCII."""
-        self.sessions: set[SmtpSession] = set()
+        self.sessions: set[SmtpPeer] = set()
         """The open connections."""
         self._settings = context.settings
         self._closing = asyncio.Event()
@@ -60,14 +60,14 @@ class Smtp(StandIn):
         secure = await self._listen("tls", self._settings.smtps_port, context, exits)
         return plain, secure
 
-    def add_session(self, session: "SmtpSession") -> None:
+    def add_session(self, session: "SmtpPeer") -> None:
         """Count a connection, once."""
         if session not in self.sessions:
             self.connections += 1
             self.sessions.add(session)
         self._all_closed.clear()
 
-    def remove_session(self, session: "SmtpSession") -> None:
+    def remove_session(self, session: "SmtpPeer") -> None:
         """Count a connection as closed."""
         self.sessions.discard(session)
         if not self.sessions:
@@ -86,9 +86,7 @@ class Smtp(StandIn):
 
     # aiosmtpd looks for hooks by these names; MISSING leaves a well-formed command to its own answer.
 
-    async def handle_MAIL(  # noqa: N802
-        self, session: "SmtpSession", _: State, __: Envelope, sender: str, *___: Any
-    ) -> Any:
+    async def handle_MAIL(self, session: "SmtpPeer", _: State, __: Envelope, sender: str, *___: Any) -> Any:  # noqa: N802
         """Start a mail."""
         session.start_mail()
         if self.faults.outage_of("messages"):
@@ -97,9 +95,7 @@ class Smtp(StandIn):
             return self._refuse("421 4.7.0")
         return MISSING
 
-    async def handle_RCPT(  # noqa: N802
-        self, session: "SmtpSession", _: State, __: Envelope, address: str, *___: Any
-    ) -> Any:
+    async def handle_RCPT(self, session: "SmtpPeer", _: State, __: Envelope, address: str, *___: Any) -> Any:  # noqa: N802
         """Add a recipient, with the fault that the mail to it meets later."""
         fault = self.faults.next_fault(address)
         if isinstance(fault, Refuse) and REFUSALS[fault.code].stage == "recipient":
@@ -111,7 +107,7 @@ class Smtp(StandIn):
         session.recipients.append((address, fault))
         return MISSING
 
-    async def handle_DATA(self, session: "SmtpSession", _: State, envelope: Envelope) -> str:  # noqa: N802
+    async def handle_DATA(self, session: "SmtpPeer", _: State, envelope: Envelope) -> str:  # noqa: N802
         """Deliver the mail."""
         try:
             return await self._deliver(session, envelope.original_content or b"")
@@ -123,12 +119,12 @@ class Smtp(StandIn):
         self.noop_commands += 1
         return MISSING
 
-    async def handle_RSET(self, session: "SmtpSession", *_: Any) -> Any:  # noqa: N802
+    async def handle_RSET(self, session: "SmtpPeer", *_: Any) -> Any:  # noqa: N802
         """Forget the current mail."""
         session.end_mail()
         return MISSING
 
-    async def _deliver(self, session: "SmtpSession", content: bytes) -> str:
+    async def _deliver(self, session: "SmtpPeer", content: bytes) -> str:
         """Deliver a mail to its mailboxes, or apply the first fault of one of them; return the reply."""
         for address, fault in session.recipients:
             if isinstance(fault, Refuse):
@@ -147,7 +143,7 @@ class Smtp(StandIn):
         await asyncio.sleep(self.faults.delay())
         return "250 2.0.0 OK: queued"
 
-    def _store(self, session: "SmtpSession", content: bytes) -> None:
+    def _store(self, session: "SmtpPeer", content: bytes) -> None:
         mail = parse_mail(content, headers_only=self._settings.record == "counts")
         message = {
             "notification": {"title": mail.subject},
@@ -170,7 +166,7 @@ class Smtp(StandIn):
         def accept() -> asyncio.Protocol:
             if self.faults.outage_of("messages"):
                 return OutageConnection(self.counters)
-            return SmtpSession(self, mode, context)
+            return SmtpPeer(self, mode, context)
 
         host = self._settings.host
         try:
@@ -206,7 +202,7 @@ class OutageConnection(asyncio.Protocol):
         transport.close()
 
 
-class SmtpSession(SMTP):
+class SmtpPeer(SMTP):
     """One connection of a client, and the recipients of its current mail."""
 
     def __init__(self, server: Smtp, mode: Mode, context: ssl.SSLContext) -> None:

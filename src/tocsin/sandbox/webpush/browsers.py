@@ -40,7 +40,7 @@ class Subscription(msgspec.Struct, frozen=True, rename="camel"):
     keys: Keys
 
 
-class UndecryptableError(ValueError):
+class DecryptionError(ValueError):
     """A body that the browser cannot decrypt."""
 
 
@@ -61,14 +61,12 @@ class Browser:
     def decrypt(self, body: bytes) -> bytes:
         """Decrypt a body of one record (RFC 8291)."""
         if len(body) <= _BODY_AT or body[_LENGTH_AT] != _POINT_BYTES:
-            raise UndecryptableError(
-                "the body is not one aes128gcm record with the sender's key in its header"
-            )
+            raise DecryptionError("the body is not one aes128gcm record with the sender's key in its header")
         point = body[_KEY_AT:_BODY_AT]
         try:
             sender = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), point)
         except ValueError as error:
-            raise UndecryptableError("the sender's key is no point of the P-256 curve") from error
+            raise DecryptionError("the sender's key is no point of the P-256 curve") from error
         shared = _mac(self._auth, self._key.exchange(ec.ECDH(), sender))
         secret = _mac(body[:_SALT_BYTES], _mac(shared, b"WebPush: info\0" + self._point + point + b"\x01"))
         key = _mac(secret, b"Content-Encoding: aes128gcm\0\x01")[:16]
@@ -76,9 +74,9 @@ class Browser:
         try:
             padded = AESGCM(key).decrypt(nonce, body[_BODY_AT:], None).rstrip(b"\0")
         except InvalidTag as error:
-            raise UndecryptableError("the body was not encrypted for this subscription") from error
+            raise DecryptionError("the body was not encrypted for this subscription") from error
         if not padded or padded[-1] != _LAST_RECORD:
-            raise UndecryptableError("the record is not marked as the last")
+            raise DecryptionError("the record is not marked as the last")
         return padded[:-1]
 
 

@@ -8,7 +8,7 @@ import msgspec
 from tocsin.sandbox.phones import Push
 from tocsin.sandbox.responses import TEXT, RefusedRequestError, Response
 from tocsin.sandbox.stand_in import ReceivedRequest, SandboxContext, SinglePushStandIn, delivery_id_in
-from tocsin.sandbox.webpush.browsers import Browser, Browsers, Subscription, UndecryptableError
+from tocsin.sandbox.webpush.browsers import Browser, Browsers, DecryptionError, Subscription
 from tocsin.sandbox.webpush.errors import REFUSALS
 from tocsin.sandbox.webpush.request import check_signature, parse_headers
 
@@ -80,7 +80,7 @@ def _decrypted(browser: Browser, body: bytes) -> Any:
     """Return decrypted JSON decoded, and anything else as text, as a service worker may read it."""
     try:
         plaintext = browser.decrypt(body)
-    except UndecryptableError as error:
+    except DecryptionError as error:
         text = f"The browser cannot read it: {error}.\n"
         raise RefusedRequestError(Response("UNREADABLE", 400, text.encode(), [TEXT])) from None
     try:
