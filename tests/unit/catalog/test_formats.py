@@ -176,7 +176,8 @@ def test_html_is_escaped_around_what_is_written(write: Write) -> None:
 
     catalog = load_catalog(write(html=html))
 
-    assert mail(catalog, "en", "html", name="<i>") == "a &lt; b 1,234 &lt;i&gt;"
+    written = mail(catalog, "en", "html", name="<i>")
+    assert written == "<html><head></head><body>a &lt; b 1,234 &lt;i&gt;</body></html>"
 
 
 def test_a_date_is_the_day_at_its_own_offset_or_in_a_zone(write: Write) -> None:

@@ -119,7 +119,7 @@ def test_only_html_is_escaped(invoices: Catalog) -> None:
     assert invoices.render(invoices.types["invoice"], "email", "tr", payload).parts == {
         "subject": "<Ada>",
         "text": "<Ada> & co",
-        "html": "<b>&lt;Ada&gt; &amp; co</b>",
+        "html": "<html><head></head><body><b>&lt;Ada&gt; &amp; co</b></body></html>",
     }
 
 

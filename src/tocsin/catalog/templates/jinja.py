@@ -1,6 +1,7 @@
 """Jinja templates: sandboxed, strict, compiled once."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from traceback import walk_tb
 from typing import Any
@@ -11,6 +12,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from tocsin.catalog.formats.filters import formats_of
 from tocsin.catalog.formats.use_check import check_filters
+from tocsin.catalog.templates.css import InlineError, inline_css
 from tocsin.domain.catalog import NotificationType, Payload
 from tocsin.domain.errors import TocsinError
 from tocsin.domain.faults import Fault
@@ -75,7 +77,7 @@ class TemplateSource(msgspec.Struct, frozen=True):
 
 
 class CompiledTemplate:
-    """A compiled template: call it with a payload to get its text."""
+    """A compiled template: call it with a payload to get its text, an HTML text with its CSS inlined."""
 
     __slots__ = ("_constant", "_context", "_root", "_template", "names", "source")
 
@@ -85,15 +87,19 @@ class CompiledTemplate:
         self._template = template
         self._root = template.root_render_func
         self._context = template.new_context
-        is_constant = not any(_dynamic(tree))
-        self._constant = "".join(self._root(self._context())) if is_constant else None
+        self._constant: str | None = None
+        if not any(_dynamic(tree)):
+            # A fault of its CSS is raised when it is rendered, as for any other template.
+            with suppress(InlineError):
+                self._constant = self({})
 
     def __call__(self, payload: Payload) -> str:
         """Render the template; raises whatever the template raises."""
         if self._constant is not None:
             return self._constant
         # `shared` passes the payload without a copy; the sandbox keeps templates from changing it.
-        return "".join(self._root(self._context(payload, shared=True)))  # type: ignore[arg-type]
+        text = "".join(self._root(self._context(payload, shared=True)))  # type: ignore[arg-type]
+        return inline_css(text) if self.source.html else text
 
     def render(self, notification_type: NotificationType, locale: str, part: str, payload: Payload) -> str:
         """Render the template, or raise RenderError."""
@@ -117,11 +123,16 @@ class CompiledTemplate:
         return self.source.location(line)
 
 
+def parse_template(source: TemplateSource) -> nodes.Template:
+    """Parse a template, or raise TemplateSyntaxError."""
+    return _environment(source.locale, html=source.html).parse(source.text)
+
+
 def compile_template(source: TemplateSource) -> CompiledTemplate | Fault:
     """Compile a template, or return its syntax fault."""
     environment = _environment(source.locale, html=source.html)
     try:
-        tree = environment.parse(source.text)
+        tree = parse_template(source)
         check_filters(tree, source.locale, formats_of(source.locale))
         _check_supported(tree, environment)
         code = environment.compile(tree, name=source.path, filename=source.path)

@@ -11,6 +11,7 @@ from tocsin.catalog.declaration import Declaration
 from tocsin.catalog.examples import example_payloads
 from tocsin.catalog.formats.values import FormatError
 from tocsin.catalog.schema import KeyPath, dotted
+from tocsin.catalog.templates.css import InlineError
 from tocsin.catalog.templates.jinja import CompiledTemplate, NotTextError
 from tocsin.domain.catalog import Payload, Upgrade, upgraded
 from tocsin.domain.digest import digest_payload
@@ -103,6 +104,9 @@ def _failure(error: Exception) -> tuple[str, str]:
             return "sandbox", f"the sandbox refuses this: {error.message}"
         case FormatError():
             return "format", f"{error}; the schema allows this: narrow the field, or give it `examples:`"
+        case InlineError():
+            advice = "correct its <style> and style= for a payload that the schema allows"
+            return "css", f"the CSS cannot be inlined: {error}; {advice}"
         case NotTextError():
             return "not_text", str(error)
         case _:

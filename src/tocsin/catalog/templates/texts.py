@@ -13,6 +13,7 @@ from tocsin.catalog.templates.appearance import (
     appearance_problem,
     constant_appearance,
 )
+from tocsin.catalog.templates.html_check import html_faults
 from tocsin.catalog.templates.jinja import CompiledTemplate, TemplateSource, compile_template
 from tocsin.catalog.templates.template_check import TextCheck, digest_examples, template_faults
 from tocsin.domain.catalog import PARTS, Channel, Payload
@@ -107,6 +108,8 @@ class _Compiler:
         if isinstance(template, Fault):
             self._faults.append(template)
             return None
+        if source.html:
+            self._faults.extend(html_faults(source, self._type.payload_schema))
         self._faults.extend(
             template_faults(template, self._fields, self._examples, may_be_blank=may_be_blank, check=check)
         )

@@ -3,7 +3,6 @@
 import msgspec
 
 from tocsin.catalog.catalog import Catalog
-from tocsin.catalog.templates.css import inline_css
 from tocsin.catalog.templates.jinja import RenderError
 from tocsin.domain.catalog import Content, NotificationType
 from tocsin.domain.delivery.message import Message
@@ -65,11 +64,10 @@ class Renderer(msgspec.Struct, frozen=True):
     ) -> Message:
         # Nobody can leave what is critical, and a bare address has no preferences to change.
         user_id = None if type_.policies.critical else delivery.user_id
-        html = content.parts.get("html")
         return msgspec.structs.replace(
             message,
             title=content.parts["subject"],
             body=content.parts["text"],
-            html=inline_css(html) if html else None,
+            html=content.parts.get("html"),
             headers=unsubscribe_headers(self.unsubscribe, user_id, type_.category) if user_id else {},
         )
