@@ -1,9 +1,14 @@
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.databases import SCHEMA, fresh_database, migrated_template, running_server
 from tocsin.store.pool import Pool, PoolSettings, open_pool
+
+# How long an example takes says more about the machine than about the code.
+settings.register_profile("tocsin", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tocsin")
 
 
 @pytest.fixture(scope="session")

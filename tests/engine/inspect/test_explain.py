@@ -92,7 +92,7 @@ async def explained(stage: Stage, **changes: Any) -> ExplainedRoute:
     return route
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(situation=situations)
 async def test_explain_agrees_with_what_then_happens(stage: Stage, situation: Situation) -> None:
     stage.quiet = QuietHoursSettings(default_timezone="UTC")

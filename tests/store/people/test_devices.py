@@ -200,7 +200,7 @@ async def test_racing_registrations_of_one_person_keep_the_policy(pool: Pool, ru
     assert len(await devices.of_user(pool, "ada", include_retired=True)) == 20
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     moves=st.lists(
         st.tuples(st.integers(0, 2), st.integers(0, 7), st.integers(0, 7), st.sampled_from(["ios", "web"])),
