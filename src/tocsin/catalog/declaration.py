@@ -71,8 +71,17 @@ def _faults(source: YamlSource, violations: Iterator[SchemaViolation]) -> list[F
 
 def _file_violations(value: Any) -> Iterator[SchemaViolation]:
     for found in _FILE.violations(value):
-        subject = str(found.key_path[-1]) if found.key_path else "the file"
+        subject = _subject(found.key_path) if found.key_path else "the file"
         yield SchemaViolation(found.key_path, found.code, f"{subject}: {found.message}")
+
+
+def _subject(key_path: KeyPath) -> str:
+    """Return the last key of a path with the index below it: `channels[1]`."""
+    match key_path:
+        case (*_, key, int(index)):
+            return f"{key}[{index}]"
+        case _:
+            return str(key_path[-1])
 
 
 def _type_violations(name: str, entry: Mapping[str, Any]) -> Iterator[SchemaViolation]:

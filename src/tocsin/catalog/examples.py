@@ -1,9 +1,11 @@
 """Example payloads generated from a JSON Schema, to check templates and upgrades."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jsonschema_rs import dereference
+
+from tocsin.catalog.schema import KeyPath, Schema
 
 _FORMATS = {
     "date": "2031-05-17",
@@ -26,6 +28,20 @@ def example_payloads(schema: Mapping[str, Any]) -> Sequence[Any]:
     those that the schema accepts.
     """
     return _values(dereference(dict(schema)))
+
+
+def fields_without_example(schema: Mapping[str, Any]) -> list[KeyPath]:
+    """List the fields, each as deep as its cause, for which no example can be made."""
+    root = dereference(dict(schema))
+    return list(_lacking(root, (), root.get("$defs", {})))
+
+
+def _lacking(schema: Any, key_path: KeyPath, definitions: Mapping[str, Any]) -> Iterator[KeyPath]:
+    for name, field in schema.get("properties", {}).items() if isinstance(schema, Mapping) else ():
+        below = (*key_path, "properties", name)
+        compiled = Schema({"allOf": [field], "$defs": definitions})
+        if not any(compiled.accepts(value) for value in _values(field)):
+            yield from list(_lacking(field, below, definitions)) or [below]
 
 
 def _values(schema: Any) -> Sequence[Any]:

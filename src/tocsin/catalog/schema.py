@@ -1,6 +1,7 @@
 """JSON Schemas, compiled once, whose violations become faults with plain messages."""
 
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any, TypeAlias
 
 import msgspec
@@ -15,6 +16,7 @@ KeyPath: TypeAlias = tuple[str | int, ...]
 _MASK = "\N{SYMBOL FOR NULL}"
 _SHOWN = 80
 
+_TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
 _META = Draft202012Validator(
     {"$ref": "https://json-schema.org/draft/2020-12/schema"}, mask=_MASK, offline=True
 )
@@ -58,12 +60,30 @@ def schema_violations(schema: Mapping[str, Any]) -> list[SchemaViolation]:
     """List what makes a schema invalid as a JSON Schema."""
     meta_violations = [found for error in _META.iter_errors(dict(schema)) for found in _violations(error)]
     if meta_violations:
-        return meta_violations
+        return [_type_violation(schema, found) for found in meta_violations]
     try:
         Schema(schema)
     except ValidationError as error:
         return list(_violations(error))
     return []
+
+
+def _type_violation(schema: Mapping[str, Any], found: SchemaViolation) -> SchemaViolation:
+    """Reword the violation by a `type` that does not exist: it is the only rule with alternatives."""
+    if found.code != "any_of":
+        return found
+    value: Any = schema
+    for step in found.key_path:
+        value = value[step]
+    unknown = [each for each in (value if isinstance(value, list) else [value]) if each not in _TYPES]
+    if not unknown:
+        return msgspec.structs.replace(
+            found, message="a list of types has each of them once, and at least one"
+        )
+    nearest = get_close_matches(str(unknown[0]), _TYPES, n=1)
+    guess = f"; did you mean {nearest[0]}?" if nearest else ""
+    message = f"{_shown(unknown[0])} is not a type; types are {', '.join(_TYPES)}{guess}"
+    return msgspec.structs.replace(found, message=message)
 
 
 def dotted(root: str, key_path: KeyPath) -> str:

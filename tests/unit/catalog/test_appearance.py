@@ -16,7 +16,7 @@ TYPE = """\
 order_paid:
   version: 1
   category: orders
-  channels: [push, inbox]
+  channels: [push, email]
   payload:
     type: object
     properties:
@@ -26,7 +26,7 @@ order_paid:
     required: [number]
 """
 SECTION_LINE = TYPE.count("\n") + 2
-TEXTS = {f"en/{channel}.{part}.j2": part for channel in ("push", "inbox") for part in ("title", "body")}
+TEXTS = {f"en/{part}.j2": part for part in ("push.title", "push.body", "email.subject", "email.text")}
 
 
 def written(root: Path, declaration: str) -> Path:
@@ -114,7 +114,7 @@ def test_other_channels_and_types_without_the_section_are_plain(tmp_path: Path) 
     made = catalog(tmp_path / "with", "    sound: chime.caf")
     without = load_catalog(written(tmp_path / "without", TYPE))
 
-    assert appearance(made, {"number": 7}, "inbox") is DEFAULT_APPEARANCE
+    assert appearance(made, {"number": 7}, "email") is DEFAULT_APPEARANCE
     assert appearance(without, {"number": 7}) is DEFAULT_APPEARANCE
 
 
@@ -200,7 +200,7 @@ def test_a_badge_of_any_text_is_a_fault(tmp_path: Path) -> None:
 
 
 def test_a_section_without_the_channel_is_a_fault(tmp_path: Path) -> None:
-    declaration = TYPE.replace("[push, inbox]", "[inbox]") + "  push:\n    sound: chime.caf\n"
+    declaration = TYPE.replace("[push, email]", "[email]") + "  push:\n    sound: chime.caf\n"
     root = written(tmp_path, declaration)
     for part in ("title", "body"):
         (root / f"templates/order_paid/en/push.{part}.j2").unlink()

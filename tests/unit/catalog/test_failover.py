@@ -22,7 +22,7 @@ LINE = TYPE.count("\n")
 TEXTS = {
     "push": ("title", "body"),
     "email": ("subject", "text"),
-    "inbox": ("title", "body"),
+    "webhook": (),
 }
 
 
@@ -54,7 +54,7 @@ def test_the_wait_is_up_to_a_week(tmp_path: Path, after: str) -> None:
         ("10m", "0s", ["failover"]),
         ("10m", "8d", ["failover"]),
         ("10m", "soon", ["failover"]),
-        ("to: email", "to: inbox", ["failover"]),
+        ("to: email", "to: webhook", ["failover"]),
         ("to: email", "to: push", ["failover"]),
         ("to: email", "to: fax", ["enum"]),
         (", after: 10m", "", ["missing"]),
@@ -75,6 +75,6 @@ def test_a_failover_that_cannot_work_is_a_fault_on_its_line(
 
 
 def test_only_a_push_fails_over(tmp_path: Path) -> None:
-    root = catalog(tmp_path, TYPE.replace("[push, email]", "[inbox, email]"), ("inbox", "email"))
+    root = catalog(tmp_path, TYPE.replace("[push, email]", "[webhook, email]"), ("webhook", "email"))
 
     assert [fault.code for fault in check(root).faults] == ["failover"]

@@ -146,6 +146,16 @@ DECLARATION_FAULTS = [
         [("types/order_paid.yaml:9", "no_example")],
         id="no example for a pattern",
     ),
+    pytest.param(
+        TYPE.replace("{type: integer}", "{type: string, pattern: '^N-[0-9]+$'}"),
+        [("types/order_paid.yaml:8", "no_example")],
+        id="no example for a required pattern",
+    ),
+    pytest.param(
+        TYPE.replace("[push]", "[push, inbox]"),
+        [("types/order_paid.yaml:4", "enum")],
+        id="channel that is not built",
+    ),
     pytest.param(TYPE + "  default_locale: EN\n", [("types/order_paid.yaml:11", "locale")], id="locale"),
     pytest.param(
         TYPE + "  policies:\n    backoff: sometimes\n    attempts: {email: 2}\n    ttl_seconds: 10\n",
@@ -184,6 +194,63 @@ def test_a_fault_in_a_declaration_is_found_on_its_line(
     tmp_path: Path, text: str, expected: list[tuple[str, str]]
 ) -> None:
     assert found(folder(tmp_path, {**GOOD, "types/order_paid.yaml": text})) == expected
+
+
+MESSAGES = [
+    pytest.param(
+        TYPE.replace("type: integer", "type: interger"),
+        'payload.properties.number.type: "interger" is not a type; types are string, integer, number, '
+        "boolean, array, object, null; did you mean integer?",
+        id="misspelt type",
+    ),
+    pytest.param(
+        TYPE.replace("type: integer", "type: [integer, nil]"),
+        'payload.properties.number.type: "nil" is not a type; types are string, integer, number, boolean, '
+        "array, object, null",
+        id="unknown type among others",
+    ),
+    pytest.param(
+        TYPE.replace("type: integer", "type: []"),
+        "payload.properties.number.type: a list of types has each of them once, and at least one",
+        id="no type",
+    ),
+    pytest.param(
+        TYPE.replace("[push]", "[push, sms]"),
+        'channels[1]: "sms" is not one of: push, email, webhook',
+        id="unknown channel",
+    ),
+    pytest.param(
+        TYPE.replace("[push]", "[push, inbox]"),
+        'channels[1]: "inbox" is not one of: push, email, webhook',
+        id="channel that is not built",
+    ),
+    pytest.param(
+        TYPE.replace(
+            "{type: integer}",
+            "{type: object, required: [a], properties: {a: {type: string, pattern: '^N-[0-9]+$'}}}",
+        ),
+        "no example can be made for payload.number.a; give it `examples:` in the schema",
+        id="nested field without an example",
+    ),
+    pytest.param(
+        TYPE + "    not: {}\n",
+        "no example can be made for the payload as a whole; give it `examples:` in the schema",
+        id="payload without an example",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), MESSAGES)
+def test_one_mistake_is_one_fault_that_says_what_is_allowed(tmp_path: Path, text: str, message: str) -> None:
+    (fault,) = check(folder(tmp_path, {**GOOD, "types/order_paid.yaml": text})).faults
+    assert fault.message == message
+
+
+def test_an_unknown_filter_lists_the_filters(tmp_path: Path) -> None:
+    (fault,) = check(folder(tmp_path, {**GOOD, BODY: "{{ number | shout }}"})).faults
+    assert fault.message.startswith("no filter named 'shout'; the filters are: abs, ")
+    assert " number, " in fault.message
+    assert " upper, " in fault.message
 
 
 TEMPLATE_FAULTS = [

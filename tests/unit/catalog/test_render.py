@@ -20,7 +20,7 @@ INVOICE = """\
 invoice:
   version: 1
   category: billing
-  channels: [push, email, inbox, webhook]
+  channels: [push, email, webhook]
   default_locale: tr
   payload:
     type: object
@@ -41,8 +41,6 @@ TEXTS = {
     "email.subject": "{{ about.name | default('') if about is defined else '-' }}",
     "email.text": "{{ about.name if about is defined else '-' }} & co",
     "email.html": "<b>{{ about.name if about is defined else '-' }} &amp; co</b>",
-    "inbox.title": "{% set n = number %}{{ n }}",
-    "inbox.body": "dönüş 1\n  dönüş 2\n",
 }
 
 
@@ -108,10 +106,6 @@ def test_blank_data_is_left_out(invoices: Catalog) -> None:
 def test_only_one_newline_is_taken_from_the_end(invoices: Catalog) -> None:
     type_ = invoices.types["invoice"]
     assert invoices.render(type_, "push", None, {"number": 7, "due": "x"}).parts["body"] == "7 x\n"
-    assert invoices.render(type_, "inbox", None, {"number": 7}).parts == {
-        "title": "7",
-        "body": "dönüş 1\n  dönüş 2",
-    }
 
 
 def test_only_html_is_escaped(invoices: Catalog) -> None:

@@ -148,7 +148,9 @@ def _check_supported(tree: nodes.Template, environment: Environment) -> None:
     for use in tree.find_all((nodes.Filter, nodes.Test)):
         known = environment.filters if isinstance(use, nodes.Filter) else environment.tests
         if use.name not in known:
-            raise TemplateSyntaxError(f"no {type(use).__name__.lower()} named {use.name!r}", use.lineno)
+            kind = type(use).__name__.lower()
+            message = f"no {kind} named {use.name!r}; the {kind}s are: {', '.join(sorted(known))}"
+            raise TemplateSyntaxError(message, use.lineno)
 
 
 def _names(tree: nodes.Template) -> dict[str, int]:

@@ -8,7 +8,7 @@ from jinja2 import UndefinedError
 from jinja2.exceptions import SecurityError
 
 from tocsin.catalog.declaration import Declaration
-from tocsin.catalog.examples import example_payloads
+from tocsin.catalog.examples import example_payloads, fields_without_example
 from tocsin.catalog.formats.values import FormatError
 from tocsin.catalog.schema import KeyPath, dotted
 from tocsin.catalog.templates.css import InlineError
@@ -30,11 +30,25 @@ def accepted_examples(declaration: Declaration) -> list[Payload]:
 
 
 def example_faults(declaration: Declaration, examples: Sequence[Payload]) -> Iterator[Fault]:
-    """List the payload fields that occur in no example, so that nothing can be checked with them."""
+    """List the payload fields that occur in no example, so that nothing can be checked with them.
+
+    A field that has no example of its own is the cause why others occur in none; it alone is listed.
+    """
+    advice = "give it `examples:` in the schema"
+    if lacking := fields_without_example(declaration.type.payload_schema):
+        for key_path in lacking:
+            name = ".".join(map(str, ("payload", *key_path[1::2])))
+            message = f"no example can be made for {name}; {advice}"
+            yield declaration.fault(("payload", *key_path), "no_example", message)
+        return
+    if not examples:
+        message = f"no example can be made for the payload as a whole; {advice}"
+        yield declaration.fault(("payload",), "no_example", message)
+        return
     covered = {field for payload in examples for field in payload}
     for field in declaration.type.payload_schema.get("properties", {}):
         if field not in covered:
-            message = f"no example can be made for payload.{field}; give it `examples:` in the schema"
+            message = f"no example of the payload has {field}; give the payload `examples:` that have it"
             yield declaration.fault(("payload", "properties", field), "no_example", message)
 
 
