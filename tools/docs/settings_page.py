@@ -50,6 +50,7 @@ MEANING: dict[str, str] = {
     "http.host": "The address to listen on.",
     "http.port": "The port to listen on; 0 chooses a free one.",
     "http.max_body_bytes": "The largest body a producer may send.",
+    "http.max_deliveries": "The most deliveries of one request: recipients times channels, over a batch.",
     "http.backlog": "How many connections may wait to be accepted.",
     "http.drain_seconds": "How long open requests may take after a stop signal.",
     "auth.jwt_secret": "Accepts HS256 tokens signed with this secret, at least 32 bytes.",

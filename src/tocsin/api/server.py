@@ -22,12 +22,14 @@ _MEGABYTE = 1_048_576
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The address and the limits of the API; port 0 takes a free one.
 
-    `max_body_bytes` applies to producers; the limit for people's apps is much lower.
+    `max_body_bytes` applies to producers; the limit for people's apps is much lower. `max_deliveries` is how
+    many deliveries one request may ask for: recipients times channels, summed over a batch.
     """
 
     host: Annotated[str, Meta(min_length=1)] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535)] = 8470
     max_body_bytes: Annotated[int, Meta(ge=1)] = 4 * _MEGABYTE
+    max_deliveries: Annotated[int, Meta(ge=1)] = 100_000
     backlog: Annotated[int, Meta(ge=1)] = 1_024
     drain_seconds: Annotated[float, Meta(gt=0)] = 20.0
 

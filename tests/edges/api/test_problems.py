@@ -21,7 +21,7 @@ class Failing:
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    async def accept(self, *_: Any) -> Any:
+    async def accept(self, *_: Any, **__: Any) -> Any:
         raise self._error
 
 

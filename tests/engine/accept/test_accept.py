@@ -1,4 +1,5 @@
 import asyncio
+import tracemalloc
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID
@@ -452,3 +453,39 @@ async def test_a_payload_just_deep_enough_is_kept(stage: Stage) -> None:
     (answer,) = await accept(stage, alert(nested=nested))
 
     assert isinstance(answer, Accepted)
+
+
+async def test_a_large_request_is_written_in_parts_and_in_order(stage: Stage) -> None:
+    users = [f"user{number}" for number in range(400)]
+    intents = [an_intent(*users, idempotency_key=f"k{number}") for number in range(7)]
+
+    answers = await accept(stage, *intents)
+
+    ids = [answer.notification_id for answer in answers if isinstance(answer, Accepted)]
+    assert len(ids) == 7
+    transactions = [
+        await stage.pool.fetchval(
+            "select array_agg(distinct xmin::text) from deliveries where notification_id = $1", each
+        )
+        for each in ids
+    ]
+    # A notification is one transaction; two of these fill one, so that seven take four.
+    assert [len(each) for each in transactions] == [1] * 7
+    assert len({each[0] for each in transactions}) == 4
+    assert await stage.pool.fetchval("select count(*) from deliveries") == 7 * 400
+
+
+async def test_the_memory_of_a_large_request_does_not_grow_with_its_deliveries(stage: Stage) -> None:
+    users = [f"user{number}" for number in range(1_000)]
+    intents = [an_intent(*users, idempotency_key=f"k{number}") for number in range(40)]
+    await accept(stage, intents[0])
+
+    tracemalloc.start()
+    try:
+        await accept(stage, *intents)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    # All 40,000 at once took 30 MB.
+    assert peak < 20_000_000

@@ -50,6 +50,13 @@ IDEMPOTENCY_CONFLICT = ProblemType(
 BODY_TOO_LARGE = ProblemType(
     "body_too_large", 413, "The body is too large", "The body exceeds the configured size."
 )
+TOO_MANY_DELIVERIES = ProblemType(
+    "too_many_deliveries",
+    413,
+    "The request has too many deliveries",
+    "Recipients times channels, over all intents of the request, exceed `TOCSIN_HTTP__MAX_DELIVERIES`; "
+    "nothing was accepted. Split the request.",
+)
 INVALID_BODY = ProblemType(
     "invalid_body", 422, "The body has faults", "`errors` lists every fault of the body."
 )

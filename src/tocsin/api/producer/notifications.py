@@ -1,5 +1,6 @@
 """Accepting notifications, and showing and listing them."""
 
+from collections.abc import Sequence
 from typing import Annotated, assert_never
 from uuid import UUID
 
@@ -12,6 +13,7 @@ from tocsin.api.http.problems import (
     IDEMPOTENCY_CONFLICT,
     INVALID_INTENT,
     NOT_FOUND,
+    TOO_MANY_DELIVERIES,
     ProblemError,
     faults_problem,
 )
@@ -20,11 +22,15 @@ from tocsin.api.http.requests import ApiRequest
 from tocsin.api.producer.intents import EXAMPLE, read_intent, read_item, read_keyed_intent
 from tocsin.api.routes import Routes, Tag
 from tocsin.domain.intent import Intent
+from tocsin.engine.accept.acceptor import TooManyDeliveriesError
+from tocsin.engine.accept.answers import Unreadable
 from tocsin.engine.inspect.show import show
+from tocsin.engine.time_slice import TimeSlice
 from tocsin.store import notifications
 from tocsin.wire.answers import (
     LARGEST_BATCH,
     Accepted,
+    Answer,
     BatchResults,
     Conflict,
     Duplicate,
@@ -51,7 +57,7 @@ class _Batch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     headers={"Idempotency-Key": "Can be sent instead of the body's `idempotency_key`."},
     body=Intent,
     invalid=INVALID_INTENT,
-    problems=(IDEMPOTENCY_CONFLICT,),
+    problems=(IDEMPOTENCY_CONFLICT, TOO_MANY_DELIVERIES),
     example=EXAMPLE,
 )
 async def accept_notification(request: ApiRequest) -> Taken:
@@ -59,7 +65,7 @@ async def accept_notification(request: ApiRequest) -> Taken:
     body = await request.body()
     key = request.headers.get("idempotency-key")
     intent = read_intent(body) if key is None else read_keyed_intent(body, key)
-    [answer] = await request.services.acceptor.accept(request.holder.producer, [intent])
+    [answer] = await _accept(request, [intent])
     match answer:
         case Accepted() | Duplicate():
             return answer
@@ -80,12 +86,29 @@ async def accept_notification(request: ApiRequest) -> Taken:
     f"Hand in up to {LARGEST_BATCH:,} intents and get an answer for each",
     Right.ACCEPT,
     body=IntentBatch,
+    problems=(TOO_MANY_DELIVERIES,),
     example={"notifications": [EXAMPLE]},
 )
 async def accept_batch(request: ApiRequest) -> BatchResults:
     """Accept many intents at once; a faulty one does not affect the others."""
-    intents = [read_item(item) for item in decode_outline(await request.body(), _Batch).notifications]
-    return BatchResults(await request.services.acceptor.accept(request.holder.producer, intents))
+    intents, slice_ = [], TimeSlice()
+    for item in decode_outline(await request.body(), _Batch).notifications:
+        await slice_.pause()
+        intents.append(read_item(item))
+    return BatchResults(await _accept(request, intents))
+
+
+async def _accept(request: ApiRequest, intents: Sequence[Intent | Unreadable]) -> list[Answer]:
+    limit = request.services.http.max_deliveries
+    try:
+        return await request.services.acceptor.accept(request.holder.producer, intents, limit=limit)
+    except TooManyDeliveriesError as error:
+        raise ProblemError(
+            TOO_MANY_DELIVERIES,
+            f"The request has {error.deliveries:,} deliveries, counting recipients times channels; at most "
+            f"{error.limit:,} are accepted at once, and nothing was accepted. Split it into several "
+            "requests, or raise TOCSIN_HTTP__MAX_DELIVERIES.",
+        ) from None
 
 
 @routes(

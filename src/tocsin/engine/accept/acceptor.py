@@ -1,4 +1,9 @@
-"""Accepts intents: callers that arrive together share one transaction."""
+"""Accepts intents: callers that arrive together share one transaction.
+
+A request with many deliveries shares its transaction with nobody. It is planned and written part by part,
+each in a transaction of its own: a notification is stored with all of its deliveries, or not at all. A caller
+that is not answered hands in the same keys again; what was stored is answered as a duplicate.
+"""
 
 import asyncio
 from collections import deque
@@ -10,11 +15,13 @@ import asyncpg
 import msgspec
 import structlog
 
+from tocsin.domain.errors import TocsinError
 from tocsin.domain.ids import NotificationId, new_delivery_id, uuid7
 from tocsin.domain.intent import Intent
 from tocsin.engine.accept.answers import Accepted, Answer, Conflict, Duplicate, Invalid, Unreadable
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.clock import Clock
+from tocsin.engine.time_slice import TimeSlice
 from tocsin.store import notifications, refused
 from tocsin.store.deliveries import digests
 from tocsin.store.deliveries.digests import NewMember
@@ -24,11 +31,23 @@ from tocsin.store.refused import LONGEST_CONTENT, RefusedIntent
 
 WRITERS = 2
 LARGEST_WRITE = 1_000
+"""How many deliveries, or intents, are written in one transaction, unless one intent alone has more."""
+LARGE_WRITERS = 2
+"""How many large requests are planned and written at a time; it bounds their memory and connections."""
 
 _log = structlog.stdlib.get_logger(__name__)
 _encoder = msgspec.json.Encoder()
 
 _Key: TypeAlias = tuple[str, str]
+
+
+class TooManyDeliveriesError(TocsinError):
+    """A request has more deliveries than the caller allows."""
+
+    def __init__(self, deliveries: int, limit: int) -> None:
+        super().__init__(f"the request has {deliveries:,} deliveries; at most {limit:,} are accepted at once")
+        self.deliveries = deliveries
+        self.limit = limit
 
 
 class _Request:
@@ -41,9 +60,11 @@ class _Request:
         self.answers: list[Answer | None] = [None] * len(intents)
         self.good: list[tuple[int, NewNotification]] = []
 
-    def check(self, planner: Planner, now: datetime) -> None:
+    async def check(self, planner: Planner, now: datetime) -> None:
         """Plan the valid intents and answer the others."""
+        slice_ = TimeSlice()
         for position, intent in enumerate(self.intents):
+            await slice_.pause()
             match intent:
                 case Unreadable(faults=faults):
                     self.answers[position] = Invalid(faults)
@@ -66,6 +87,11 @@ class _Waiting(_Request):
         super().__init__(producer, source, intents)
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
+    @property
+    def size(self) -> int:
+        """How much of a write it takes, in deliveries or intents."""
+        return max(len(self.intents), sum(len(notification.deliveries) for _, notification in self.good))
+
 
 class Acceptor:
     """Checks intents, stores the good ones with their plan, records the rest."""
@@ -76,13 +102,43 @@ class Acceptor:
         self._clock = clock
         self._waiting: deque[_Waiting] = deque()
         self._writers: set[asyncio.Task[None]] = set()
+        self._large = asyncio.Semaphore(LARGE_WRITERS)
 
     async def accept(
-        self, producer: str, intents: Sequence[Intent | Unreadable], *, source: str = "http"
+        self,
+        producer: str,
+        intents: Sequence[Intent | Unreadable],
+        *,
+        source: str = "http",
+        limit: int | None = None,
     ) -> list[Answer]:
-        """Answer each intent, in order, once it is durable."""
-        request = _Waiting(producer, source, intents)
-        request.check(self._planner, self._clock())
+        """Answer each intent, in order, once it is durable.
+
+        Raise TooManyDeliveriesError, and store nothing, if there are more deliveries than `limit`.
+        """
+        sizes = await delivery_counts(self._planner, intents)
+        if limit is not None and sum(sizes) > limit:
+            raise TooManyDeliveriesError(sum(sizes), limit)
+        parts = split(sizes)
+        if len(parts) > 1 or sum(sizes) > LARGEST_WRITE:
+            return [
+                answer
+                for start, end in parts
+                for answer in await self._accept_part(_Request(producer, source, intents[start:end]))
+            ]
+        return await self._accept_with_others(_Waiting(producer, source, intents))
+
+    async def _accept_part(self, request: _Request) -> list[Answer]:
+        """Plan and write a part of a large request; the parts of several requests alternate."""
+        async with self._large:
+            await request.check(self._planner, self._clock())
+            async with self._pool.acquire() as connection:
+                await _write_all(connection, self._planner, [request], self._clock())
+        _report(request)
+        return request.answered()
+
+    async def _accept_with_others(self, request: _Waiting) -> list[Answer]:
+        await request.check(self._planner, self._clock())
         self._waiting.append(request)
         if len(self._writers) < WRITERS:
             writer = asyncio.create_task(self._write_waiting())
@@ -106,9 +162,9 @@ class Acceptor:
 
     def _take(self) -> list[_Waiting]:
         taken = [self._waiting.popleft()]
-        size = len(taken[0].intents)
-        while self._waiting and size + len(self._waiting[0].intents) <= LARGEST_WRITE:
-            size += len(self._waiting[0].intents)
+        size = taken[0].size
+        while self._waiting and size + self._waiting[0].size <= LARGEST_WRITE:
+            size += self._waiting[0].size
             taken.append(self._waiting.popleft())
         return taken
 
@@ -130,6 +186,27 @@ class Acceptor:
                 request.done.set_result(None)
 
 
+async def delivery_counts(planner: Planner, intents: Sequence[Intent | Unreadable]) -> list[int]:
+    """Count the deliveries that each intent will have, before they are planned."""
+    slice_ = TimeSlice()
+    counts = []
+    for intent in intents:
+        await slice_.pause()
+        counts.append(planner.delivery_count(intent) if isinstance(intent, Intent) else 0)
+    return counts
+
+
+def split(sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """Split intents, by their numbers of deliveries, into consecutive parts that are each one write."""
+    parts, start, size = [], 0, 0
+    for position, deliveries in enumerate(sizes):
+        if position > start and (size + deliveries > LARGEST_WRITE or position - start >= LARGEST_WRITE):
+            parts.append((start, position))
+            start, size = position, 0
+        size += deliveries
+    return [*parts, (start, len(sizes))]
+
+
 async def accept_within(
     connection: Connection,
     planner: Planner,
@@ -141,7 +218,7 @@ async def accept_within(
 ) -> list[Answer]:
     """Answer each intent, in order; all of it is durable when the caller's transaction is."""
     request = _Request(producer, source, intents)
-    request.check(planner, now)
+    await request.check(planner, now)
     await _write_all(connection, planner, [request], now)
     _report(request)
     return request.answered()

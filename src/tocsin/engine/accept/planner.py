@@ -54,6 +54,13 @@ class Planner(msgspec.Struct, frozen=True):
             return [Fault(field="payload", code="not_canonical", message=f"has no canonical form: {error}")]
         return self._notification(producer, intent, notification_type, payload, fingerprint, now)
 
+    def delivery_count(self, intent: Intent) -> int:
+        """Count the deliveries of an intent without planning them; one of an unknown type has none."""
+        notification_type = self.catalog.find(intent.type, intent.version)
+        if notification_type is None:
+            return 0
+        return len(recipients(intent, self.admins.get(intent.type, ()))) * len(notification_type.channels)
+
     def _notification(
         self,
         producer: str,

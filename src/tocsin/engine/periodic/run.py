@@ -16,7 +16,7 @@ import structlog
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
 from tocsin.domain.timing.schedule import pause_after
-from tocsin.engine.accept.acceptor import accept_within
+from tocsin.engine.accept.acceptor import LARGEST_WRITE, accept_within
 from tocsin.engine.accept.answers import Accepted, Answer, Duplicate, Unreadable
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.clock import Clock
@@ -96,15 +96,21 @@ class Run:
 
     async def _work(self) -> None:
         batch: list[SourceStep] = []
-        opened = self._tools.clock()
+        opened, deliveries = self._tools.clock(), 0
         async with aclosing(self._source.steps(self._claimed.checkpoint)) as steps:
             async for step in steps:
                 if not batch:
-                    opened = self._tools.clock()
+                    opened, deliveries = self._tools.clock(), 0
                 batch.append(step)
+                if isinstance(step.intent, Intent):
+                    deliveries += self._tools.planner.delivery_count(step.intent)
                 if len(batch) % YIELD_EVERY == 0:
                     await asyncio.sleep(0)
-                if len(batch) >= self._source.batch or self._tools.clock() - opened >= LONGEST_BATCH:
+                if (
+                    len(batch) >= self._source.batch
+                    or deliveries >= LARGEST_WRITE
+                    or self._tools.clock() - opened >= LONGEST_BATCH
+                ):
                     await self._write(batch)
                     batch = []
         if batch:

@@ -1,0 +1,19 @@
+"""Long computations in slices, so that the other tasks of the event loop are served in between."""
+
+import asyncio
+import time
+
+SLICE_SECONDS = 0.01
+
+
+class TimeSlice:
+    """Measures how long the event loop has been occupied without a pause."""
+
+    def __init__(self) -> None:
+        self._until = time.monotonic() + SLICE_SECONDS
+
+    async def pause(self) -> None:
+        """Yield to the event loop if the slice is used up; call it between the steps of a computation."""
+        if time.monotonic() >= self._until:
+            await asyncio.sleep(0)
+            self._until = time.monotonic() + SLICE_SECONDS
