@@ -72,7 +72,12 @@ def device_allowances(
     """List the limits that a push to a device counts against besides."""
     if settings.per_device_per_day is not None:
         day_ends = _day_end(now, zone)
-        yield _daily(f"device:{device_id}", settings.per_device_per_day, day_ends, settings, "a device")
+        yield _daily(device_key(device_id), settings.per_device_per_day, day_ends, settings, "a device")
+
+
+def device_key(device_id: UUID) -> str:
+    """Return the key that counts what a device got."""
+    return f"device:{device_id}"
 
 
 def limit_verdict(full: Allowance, now: datetime) -> Wait | Skip:

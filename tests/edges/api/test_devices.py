@@ -247,15 +247,19 @@ async def test_a_missing_field_is_named(edge: Edge) -> None:
     assert faults(answer) == {"token": "missing", "platform": "missing"}
 
 
-async def test_a_replaced_token_is_retired(edge: Edge) -> None:
+async def test_a_refreshed_token_keeps_the_device_and_what_the_person_said(edge: Edge) -> None:
     old = (await register(edge, "ada", "old")).json()
     await edge.pool.execute("update devices set notification_count = 9")
+    address = f"/v1/devices/{old['device_id']}"
+    await edge.http.patch(address, json={"push_enabled": False}, headers=person("ada"))
 
     new = (await register(edge, "ada", "new", replaces_token="old")).json()
 
-    assert new["notification_count"] == 9
+    kept = {"device_id": old["device_id"], "push_enabled": False, "notification_count": 9}
+    assert new | kept == new
+    assert new["token_hash"] != old["token_hash"]
     retired = (await own(edge, "ada", "?include_retired=true"))[1]
-    assert (retired["device_id"], retired["retired_reason"]) == (old["device_id"], "replaced")
+    assert (retired["token_hash"], retired["retired_reason"]) == (old["token_hash"], "replaced")
 
 
 async def test_unregistering_retires_and_can_be_repeated(edge: Edge) -> None:

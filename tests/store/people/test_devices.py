@@ -106,19 +106,99 @@ async def test_one_per_platform_retires_only_the_same_platform(pool: Pool) -> No
     assert {row.id for row in await active(pool, "ada")} == {web.id, newer.device.id}
 
 
-async def test_a_replaced_token_hands_its_counters_over_once(pool: Pool) -> None:
+async def test_a_refreshed_device_keeps_its_id_consent_and_counters_once(pool: Pool) -> None:
     old = (await register(pool, registration("ada", "old"))).device
     await count_sent(pool, old.id, 4)
+    await devices.set_consent(pool, "ada", old.id, push_enabled=False)
     refreshed = registration("ada", "new", replaces_token="old")
 
-    first = await register(pool, refreshed)
-    second = await register(pool, refreshed)
+    first = await register(pool, refreshed, now=NOW + timedelta(hours=1))
+    second = await register(pool, refreshed, now=NOW + timedelta(hours=2))
 
-    assert first.retired == (old.id,)
-    assert first.device.notification_count == second.device.notification_count == 4
-    assert first.device.last_sent_at == NOW
+    for each in (first, second):
+        assert each.retired == ()
+        assert (each.device.id, each.device.token_hash) == (old.id, token_hash("new"))
+        assert (each.device.push_enabled, each.device.notification_count) == (False, 4)
+        assert (each.device.registered_at, each.device.last_sent_at) == (NOW, NOW)
     everything = await devices.of_user(pool, "ada", include_retired=True)
-    assert {row.retired_reason for row in everything} == {None, RetiredReason.REPLACED}
+    assert [(row.token_hash, row.retired_reason) for row in everything] == [
+        (token_hash("new"), None),
+        (token_hash("old"), RetiredReason.REPLACED),
+    ]
+
+
+@pytest.mark.parametrize("retired", [False, True], ids=["active", "retired"])
+async def test_a_refresh_from_a_token_before_the_last_finds_the_same_device(
+    pool: Pool, *, retired: bool
+) -> None:
+    first = (await register(pool, registration("ada", "t1"))).device
+    await devices.set_consent(pool, "ada", first.id, push_enabled=False)
+    await register(pool, registration("ada", "t2", replaces_token="t1"))
+    if retired:
+        await devices.unregister(pool, "ada", token="t2", now=NOW)
+
+    # The answer was lost, so the app still names the token before.
+    again = (await register(pool, registration("ada", "t3", replaces_token="t1"))).device
+
+    assert (again.id, again.push_enabled) == (first.id, False)
+    assert [row.id for row in await active(pool, "ada")] == [first.id]
+
+
+async def test_a_late_registration_of_a_replaced_token_has_the_consent_of_its_device(pool: Pool) -> None:
+    device = (await register(pool, registration("ada", "old"))).device
+    await register(pool, registration("ada", "new", replaces_token="old"))
+    await devices.set_consent(pool, "ada", device.id, push_enabled=False)
+
+    late = (await register(pool, registration("ada", "old"))).device
+
+    assert (late.id != device.id, late.push_enabled) == (True, False)
+
+
+async def test_a_refresh_to_a_token_that_is_known_already_makes_one_device_of_both(pool: Pool) -> None:
+    old = (await register(pool, registration("ada", "old"))).device
+    await devices.set_consent(pool, "ada", old.id, push_enabled=False)
+    # The app registered the new token by itself before it named the old one.
+    known = (await register(pool, registration("ada", "new"))).device
+    await count_sent(pool, old.id, 4)
+    await count_sent(pool, known.id, 2)
+    ends_at = NOW + timedelta(hours=12)
+    await pool.executemany(
+        "insert into limit_counters values ($1, $2, $3)",
+        [(f"device:{old.id}", ends_at, 4), (f"device:{known.id}", ends_at, 2)],
+    )
+
+    merged = await register(pool, registration("ada", "new", replaces_token="old"))
+
+    assert merged.retired == (known.id,)
+    assert (merged.device.id, merged.device.token_hash) == (old.id, token_hash("new"))
+    assert (merged.device.push_enabled, merged.device.notification_count) == (False, 6)
+    counted = await pool.fetch("select key, used from limit_counters")
+    assert [tuple(row) for row in counted] == [(f"device:{old.id}", 6)]
+    retired = await device(pool, known.id)
+    assert (retired["token"], retired["retired_reason"], retired["successor"]) == ("old", "replaced", old.id)
+
+
+async def test_a_refresh_to_a_token_of_another_person_takes_it_from_them(pool: Pool) -> None:
+    mine = (await register(pool, registration("ada", "old"))).device
+    await devices.set_consent(pool, "ada", mine.id, push_enabled=False)
+    theirs = (await register(pool, registration("bob", "new"))).device
+    await count_sent(pool, theirs.id, 5)
+
+    moved = (await register(pool, registration("ada", "new", replaces_token="old"))).device
+
+    assert (moved.id, moved.push_enabled, moved.notification_count) == (mine.id, False, 0)
+    assert await devices.of_user(pool, "bob", include_retired=True) == []
+
+
+async def test_a_person_cannot_reach_a_device_through_a_token_they_gave_away(pool: Pool) -> None:
+    first = (await register(pool, registration("ada", "t1"))).device
+    await register(pool, registration("ada", "t2", replaces_token="t1"))
+    await register(pool, registration("bob", "t2"))
+
+    mine = (await register(pool, registration("ada", "t3", replaces_token="t1"))).device
+
+    assert mine.id != first.id
+    assert [row.id for row in await active(pool, "bob")] == [first.id]
 
 
 async def test_another_persons_token_cannot_be_replaced(pool: Pool) -> None:
@@ -227,4 +307,5 @@ async def test_tokens_that_change_hands_at_once_have_one_owner_each(
 
     counts = await pool.fetch("select count(*) as n from devices where retired_at is null group by user_id")
     assert all(row["n"] <= 2 for row in counts)
-    assert await pool.fetchval("select count(*) from devices") == len({token for _, token, _, _ in moves})
+    known = [row["token_hash"] for row in await pool.fetch("select token_hash from devices")]
+    assert sorted(known) == sorted({token_hash(f"t{token}") for _, token, _, _ in moves})

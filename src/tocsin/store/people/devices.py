@@ -12,6 +12,7 @@ import msgspec
 from tocsin.domain.ids import DeviceId, new_device_id
 from tocsin.domain.people.device_tokens import USUAL_KIND, TokenKind
 from tocsin.domain.people.devices import DeviceSettings, Policy, RetiredReason, token_hash
+from tocsin.store.people.token_refresh import take_over_token
 from tocsin.store.pool import Connection, Pool
 from tocsin.store.rows import fetch_all, fetch_one
 
@@ -83,6 +84,13 @@ _COLUMNS = ", ".join(DeviceRow.__struct_fields__)
 # Serializes the registrations of one person, so that the policy counts all of them.
 LOCK_OWNER = "select pg_advisory_xact_lock(hashtextextended('devices of ' || $1::text, 0))"
 
+# Serializes the registrations that name a token, in one order to avoid deadlocks: after a refresh another row
+# has it.
+LOCK_TOKENS = """
+select pg_advisory_xact_lock(hashtextextended(encode(hash, 'hex'), 0))
+from (select hash from unnest($1::bytea[]) as given (hash) order by hash) as ordered
+"""
+
 COUNT_REGISTRATION = """
 insert into registration_rates as rate (user_id, window_started_at, registrations)
 values ($1, $2, 1)
@@ -101,7 +109,8 @@ order by id
 for update
 """
 
-# For a new owner consent, counters, locale and time zone are reset.
+# For a new owner consent, counters, locale and time zone are reset. A replaced token that is registered again
+# has the consent of the device that it belonged to.
 REGISTER = """
 insert into devices as device (
     id, token_hash, registered_at, last_seen_at, user_id, token, platform, provider, token_kind, locale,
@@ -120,7 +129,13 @@ set user_id = excluded.user_id,
         then coalesce(excluded.timezone, device.timezone) else excluded.timezone end,
     app_version = coalesce(excluded.app_version, device.app_version),
     device_model = coalesce(excluded.device_model, device.device_model),
-    push_enabled = device.push_enabled or device.user_id <> excluded.user_id,
+    push_enabled = device.user_id <> excluded.user_id or (
+        device.push_enabled and coalesce((
+            select current.push_enabled
+            from devices as current
+            where current.id = device.successor and current.user_id = device.user_id
+        ), true)
+    ),
     notification_count = case when device.user_id = excluded.user_id
         then device.notification_count else 0 end,
     last_sent_at = case when device.user_id = excluded.user_id then device.last_sent_at end,
@@ -129,36 +144,18 @@ set user_id = excluded.user_id,
     last_seen_at = greatest(device.last_seen_at, excluded.last_seen_at),
     stale_at = null,
     retired_at = null,
-    retired_reason = null
-where device.provider <> 'webhook'
+    retired_reason = null,
+    successor = null
 returning id
 """
 
 # In the order of the parameters of REGISTER.
 _REGISTERED = [name for name in DeviceRegistration.__struct_fields__ if name != "replaces_token"]
 
-REPLACE = """
-with old as (
-    select id, notification_count, last_sent_at
-    from devices
-    where token_hash = $3
-        and user_id = $1
-        and id <> $2
-        and provider <> 'webhook'
-        and retired_reason is distinct from $5
-),
-carried as (
-    update devices
-    set notification_count = devices.notification_count + old.notification_count,
-        last_sent_at = greatest(devices.last_sent_at, old.last_sent_at)
-    from old
-    where devices.id = $2
-)
-update devices
-set retired_at = coalesce(devices.retired_at, $4), retired_reason = $5
-from old
-where devices.id = old.id
-returning devices.id
+IS_ENDPOINT = """
+select true
+from devices
+where token_hash = $1 and provider = 'webhook'
 """
 
 # The policy allows a number of other devices, counted on one platform or on all.
@@ -211,7 +208,10 @@ returning {columns}
 async def register(
     pool: Pool, registration: DeviceRegistration, settings: DeviceSettings, now: datetime
 ) -> Registered | RateLimited | NoDevice:
-    """Register a device; move a known token to this owner and retire the devices that the policy excludes."""
+    """Register a device; move a known token to this owner and retire the devices that the policy excludes.
+
+    A device whose token is replaced keeps its row.
+    """
     user_id = registration.user_id
     digest = token_hash(registration.token)
     replaced = token_hash(registration.replaces_token) if registration.replaces_token else None
@@ -220,19 +220,19 @@ async def register(
         limited = await _count_registration(connection, user_id, settings.registrations_per_hour, now)
         if limited:
             return limited
-        await connection.execute(LOCK_DEVICES, user_id, [digest, replaced] if replaced else [digest])
-        registered = [getattr(registration, name) for name in _REGISTERED]
-        device_id = await connection.fetchval(REGISTER, new_device_id(), digest, now, *registered)
-        if device_id is None:
+        tokens = [digest, replaced] if replaced else [digest]
+        await connection.execute(LOCK_TOKENS, tokens)
+        await connection.execute(LOCK_DEVICES, user_id, tokens)
+        if await connection.fetchval(IS_ENDPOINT, digest):
             return NoDevice()
         retired = []
         if replaced:
-            retired += await connection.fetch(
-                REPLACE, user_id, device_id, replaced, now, RetiredReason.REPLACED
-            )
+            retired += await take_over_token(connection, user_id, new=digest, old=replaced, now=now)
+        registered = [getattr(registration, name) for name in _REGISTERED]
+        device_id = await connection.fetchval(REGISTER, new_device_id(), digest, now, *registered)
         retired += await _apply_policy(connection, registration, device_id, settings, now)
         row = await connection.fetchrow(GET, device_id)
-    return Registered(DeviceRow(**row), tuple(record["id"] for record in retired))
+    return Registered(DeviceRow(**row), tuple(retired))
 
 
 async def of_user(connection: Connection, user_id: str, *, include_retired: bool) -> list[DeviceRow]:
@@ -276,7 +276,7 @@ async def _apply_policy(
     device_id: DeviceId,
     settings: DeviceSettings,
     now: datetime,
-) -> list[dict[str, UUID]]:
+) -> list[UUID]:
     policy: Policy = settings.policy
     match policy:
         case "many":
@@ -288,4 +288,4 @@ async def _apply_policy(
     rows = await connection.fetch(
         RETIRE_SURPLUS, registration.user_id, device_id, now, reason, others, platform
     )
-    return list(rows)
+    return [row["id"] for row in rows]

@@ -1,0 +1,116 @@
+"""Token refresh: a device keeps its id, consent, counters and limits when its token changes.
+
+The device's own row gets the new token. The old one moves to a retired row whose `successor` is the device.
+"""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from tocsin.domain.ids import new_device_id
+from tocsin.domain.limits import device_key
+from tocsin.domain.people.devices import RetiredReason
+from tocsin.store.pool import Connection
+
+# The device that a token belongs or belonged to: through the successors of the row that has the token.
+CURRENT = """
+with recursive line as (
+    select id, successor
+    from devices
+    where token_hash = $2 and user_id = $1
+    union
+    select next.id, next.successor
+    from line
+    join devices as next on next.id = line.successor and next.user_id = $1
+)
+select device.*
+from line
+join devices as device on device.id = line.id
+where line.successor is null
+    and device.user_id = $1
+    and device.provider <> 'webhook'
+    and device.token_hash <> $3
+limit 1
+for update of device
+"""
+
+# A row that has the new token already gives it up; its hash is that of no token until it gets the old one.
+RELEASE_HASH = """
+update devices
+set token_hash = uuid_send(id)
+where token_hash = $1
+returning *
+"""
+
+ASSIGN_HASH = """
+update devices
+set token_hash = $2,
+    push_enabled = push_enabled and $3,
+    notification_count = notification_count + $4,
+    last_sent_at = greatest(last_sent_at, $5)
+where id = $1
+"""
+
+KEEP_OLD = """
+insert into devices (
+    id, user_id, token, token_hash, token_kind, provider, platform, push_enabled, registered_at, last_seen_at,
+    retired_at, retired_reason, successor
+)
+select $2, user_id, $3, $4, $5, $6, $7, push_enabled, registered_at, last_seen_at, $8, $9, id
+from devices
+where id = $1
+on conflict (id) do update
+set user_id = excluded.user_id,
+    token = excluded.token,
+    token_hash = excluded.token_hash,
+    token_kind = excluded.token_kind,
+    provider = excluded.provider,
+    platform = excluded.platform,
+    push_enabled = excluded.push_enabled,
+    notification_count = 0,
+    last_sent_at = null,
+    retired_at = excluded.retired_at,
+    retired_reason = excluded.retired_reason,
+    successor = excluded.successor
+"""
+
+MOVE_LIMITS = """
+with moved as (
+    delete from limit_counters
+    where key = $2
+    returning window_ends_at, used
+)
+insert into limit_counters as counters (key, window_ends_at, used)
+select $1, window_ends_at, used
+from moved
+on conflict (key, window_ends_at) do update
+set used = counters.used + excluded.used
+"""
+
+
+async def take_over_token(
+    connection: Connection, user_id: str, *, new: bytes, old: bytes, now: datetime
+) -> list[UUID]:
+    """Give the person's device that had the old token the new one; return the devices retired for it.
+
+    Runs under the locks of a registration. An old token that is not the person's own changes nothing.
+    """
+    device = await connection.fetchrow(CURRENT, user_id, old, new)
+    if device is None:
+        return []
+    other = await connection.fetchrow(RELEASE_HASH, new)
+    same_owner = other is not None and other["user_id"] == user_id
+    carried: tuple[Any, ...] = (True, 0, None)
+    if same_owner:
+        carried = other["push_enabled"], other["notification_count"], other["last_sent_at"]
+        await connection.execute(MOVE_LIMITS, device_key(device["id"]), device_key(other["id"]))
+    await connection.execute(ASSIGN_HASH, device["id"], new, *carried)
+    await connection.execute(
+        KEEP_OLD,
+        device["id"],
+        other["id"] if other else new_device_id(),
+        *(device[name] for name in ("token", "token_hash", "token_kind", "provider", "platform")),
+        now,
+        RetiredReason.REPLACED,
+    )
+    return [other["id"]] if other else []
