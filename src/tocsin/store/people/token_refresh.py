@@ -91,7 +91,7 @@ set used = counters.used + excluded.used
 async def take_over_token(
     connection: Connection, user_id: str, *, new: bytes, old: bytes, now: datetime
 ) -> list[UUID]:
-    """Give the person's device that had the old token the new one; return the devices retired for it.
+    """Move the new token to the person's device that had the old one; return the devices retired for it.
 
     Runs under the locks of a registration. An old token that is not the person's own changes nothing.
     """
