@@ -12,6 +12,7 @@ import pytest
 import structlog
 
 from tests.providers.http.http2_peer import CannedAnswer
+from tests.providers.isolation_conformance import IsolationConformance
 from tests.providers.rig import NOW, UNREACHABLE, Rig, a_message, send_one, send_to
 from tests.providers.wire import Address
 from tests.providers.wire_conformance import Http2Conformance, WireConformance
@@ -36,7 +37,7 @@ __all__ = [
 QUOTA_CODES = {"QUOTA_EXCEEDED", "TOO_MANY_REQUESTS"}
 
 
-class ProviderConformance(WireConformance):
+class ProviderConformance(WireConformance, IsolationConformance):
     async def test_it_says_who_it_is_and_what_it_takes(self, rig: Rig) -> None:
         provider = rig.provider(concurrency=7)
 

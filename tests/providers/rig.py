@@ -22,6 +22,24 @@ NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 UNREACHABLE = "https://127.0.0.1:1"
 
 
+# What a host name may not be; some raise in Python's own resolver.
+HOSTILE_HOSTS = (
+    "a..b.com",
+    ".a.com",
+    f"{'a' * 64}.com",
+    ".".join(["abcdefgh"] * 400) + ".com",
+    ".".join(["a" * 60] * 5),
+    "a!b.com",
+    "-a.com",
+    "xn--a.com",
+    "\u00df\u200d\u0301.com",
+    "\u00fc" * 60 + ".com",
+    "user:pass" + "x" * 3_000 + "@example.com",
+)
+# Lone surrogates, control characters, and far more than any token has.
+HOSTILE_TEXTS = ("\ud800", "a\x00b", "a\r\nb: c", " ", "../../x", "x" * 1_000_000)
+
+
 def a_message(target: str, **changes: Any) -> Message:
     message = Message(
         delivery_id=new_delivery_id(),
@@ -46,6 +64,7 @@ class Rig(ABC):
 
     - `address`, if the stand-in does not listen at the sandbox's secure address;
     - `message_to`, if a message needs more than its target and words, as a secret to sign with;
+    - `hostile_targets`, if some of the texts could be targets, or others never can;
     - `target_at`, if the target itself says where it lives, as a subscription or a webhook does;
     - `canned_answer`, if the provider inherits `Http2Conformance`.
     """
@@ -127,6 +146,10 @@ class Rig(ABC):
     def message_to(self, target: str, **changes: Any) -> Message:
         """Write a message to a target, with all that this kind of provider needs of one."""
         return a_message(target, **changes)
+
+    def hostile_targets(self) -> list[str]:
+        """List targets that no message can reach, each bad in a way of its own."""
+        return [*HOSTILE_TEXTS]
 
     def title_of(self, received: Received) -> str:
         """Read the title out of what a device received."""

@@ -70,7 +70,7 @@ UNLISTED = (
 """The last rows of a table, for answers that are in no other row."""
 
 
-def decode(body: bytes, type_: type[T]) -> T | None:
+def decode(body: bytes | msgspec.Raw, type_: type[T]) -> T | None:
     """Decode the JSON body of an answer; None for anything else."""
     try:
         return msgspec.json.decode(body, type=type_)

@@ -295,15 +295,19 @@ async def test_a_refused_credential_raises_an_alarm_that_ends_with_recovery(stag
     assert cleared["cleared_by"] == "recovered"
 
 
-async def test_a_device_of_another_sender_leaves_an_alarm_until_somebody_acts(stage: Stage) -> None:
+@pytest.mark.parametrize(
+    "outcome", [Rejected("SENDER_ID_MISMATCH", quarantine=True), Rejected("internal_error", alarm=True)]
+)
+async def test_a_rejection_that_needs_an_operator_leaves_an_alarm(stage: Stage, outcome: Rejected) -> None:
     provider = StubProvider()
     await stage.device("ada")
-    provider.script("ada", Rejected("SENDER_ID_MISMATCH", quarantine=True))
+    provider.script("ada", outcome)
     async with stage.working(provider):
         await stage.settled(await stage.accept("ada"), "rejected")
 
     (alarm,) = await stage.pool.fetch("select code, count, cleared_at from alarms")
-    assert tuple(alarm) == ("SENDER_ID_MISMATCH", 1, None)
+    assert tuple(alarm) == (outcome.code, 1, None)
+    assert not await circuits(stage)
 
 
 @pytest.mark.parametrize("fault", [Retry("TooManyRequests", speaks_against="target"), Rejected("BAD")])

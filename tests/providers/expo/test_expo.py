@@ -19,15 +19,7 @@ from tests.providers.conformance import (
 from tests.providers.expo.rig import ExpoRig, messages, receipts_of, sent_ids, token
 from tests.providers.http.http2_peer import Http2Peer
 from tocsin.domain.delivery.message import GivesReceipts
-from tocsin.domain.delivery.outcome import (
-    Defer,
-    Delivered,
-    Gone,
-    Outcome,
-    Rejected,
-    Retry,
-    Sent,
-)
+from tocsin.domain.delivery.outcome import Defer, Delivered, Gone, NotYet, Outcome, Rejected, Retry, Sent
 from tocsin.domain.errors import ProviderSetupError
 from tocsin.providers.answers import ALARM_REST
 from tocsin.providers.expo.answers import RATE_REST
@@ -283,6 +275,25 @@ async def test_a_ticket_with_odd_company_is_taken_for_what_it_is(rig: ExpoRig) -
         Retry("SomethingNew", "[token] is odd", speaks_against="target"),
         Sent(None),
     ]
+
+
+@pytest.mark.parametrize("odd", [None, 7, "ok", [], {"status": 1}, {"status": "ok", "id": 12}])
+async def test_a_ticket_or_receipt_that_cannot_be_parsed_costs_no_other(rig: ExpoRig, odd: Any) -> None:
+    tickets = [{"status": "ok", "id": "1"}, odd, {"status": "ok", "id": "3"}]
+    answers = iter((tickets, dict(zip("abc", tickets, strict=True))))
+
+    def answer(_: bytes) -> CannedAnswer:
+        return CannedAnswer(body=msgspec.json.encode({"data": next(answers)}))
+
+    async with Http2Peer(rig.sandbox.ca_file.parent, answer) as peer:
+        provider = rig.expo_provider(base_url=peer.url)
+        outcomes = await provider.send(messages("a", "b", "c"), now=NOW)
+        receipts = await provider.receipts(["a", "b", "c"], now=NOW)
+
+    assert [outcomes[0], outcomes[2]] == [Sent("1"), Sent("3")]
+    assert isinstance(outcomes[1], Retry)
+    assert (outcomes[1].code, outcomes[1].speaks_against) == ("unreadable_answer", "target")
+    assert receipts == [Delivered(), NotYet(), Delivered()]
 
 
 async def test_errors_that_come_with_status_200_are_understood(rig: ExpoRig) -> None:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.providers.conformance import NOW, Address, ProviderConformance, Rig, a_message, send_one, send_to
+from tests.providers.rig import HOSTILE_HOSTS, HOSTILE_TEXTS
 from tests.waiting import until
 from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
 from tocsin.domain.errors import ProviderSetupError
@@ -44,6 +45,9 @@ class SmtpRig(Rig):
 
     def target(self, name: str) -> str:
         return f"{name}@example.org"
+
+    def hostile_targets(self) -> list[str]:
+        return [*HOSTILE_TEXTS, *(f"a@{host}" for host in HOSTILE_HOSTS), "a" * 100_000 + "@example.org"]
 
     def build(
         self,

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from tests.providers.conformance import NOW, Http2Conformance, ProviderConformance, Rig, a_message
+from tests.providers.rig import HOSTILE_HOSTS, HOSTILE_TEXTS
 from tocsin.domain.delivery.message import ManyHosts, Message
 from tocsin.domain.delivery.outcome import Gone, Outcome, Rejected, Retry, Sent
 from tocsin.providers.webhook.provider import WebhookProvider
@@ -38,6 +39,9 @@ class WebhookRig(Rig):
 
     def target_at(self, name: str, base_url: str) -> str:
         return f"{base_url}/webhook/{name}"
+
+    def hostile_targets(self) -> list[str]:
+        return [*HOSTILE_TEXTS, *(f"https://{host}/x" for host in HOSTILE_HOSTS), "https://a.com\ud800/x"]
 
     def key(self, name: str) -> str:
         return name

@@ -1,4 +1,5 @@
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -19,6 +20,7 @@ from tests.providers.conformance import (
     send_to,
 )
 from tests.providers.http.http2_peer import Http2Peer
+from tests.providers.rig import HOSTILE_HOSTS, HOSTILE_TEXTS
 from tests.providers.webpush.subscriptions import AUTH, BROWSER, subscription
 from tocsin.domain.delivery.message import PushAppearance
 from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
@@ -71,6 +73,11 @@ class WebPushRig(Rig):
 
     def target_at(self, name: str, base_url: str) -> str:
         return msgspec.json.encode(self.stand_in.subscribe(name, base_url)).decode()
+
+    def hostile_targets(self) -> list[str]:
+        endpoints = [*HOSTILE_TEXTS, *(f"https://{host}/x" for host in HOSTILE_HOSTS)]
+        valid: dict[str, Any] = json.loads(self.target("hostile"))
+        return [*HOSTILE_TEXTS, *(json.dumps(valid | {"endpoint": endpoint}) for endpoint in endpoints)]
 
     def key(self, name: str) -> str:
         return name

@@ -39,11 +39,15 @@ class Defer(msgspec.Struct, frozen=True, tag="defer"):
 
 
 class Rejected(msgspec.Struct, frozen=True, tag="rejected"):
-    """Refused for good. With `quarantine` the device is not used any more: it belongs to another sender."""
+    """Refused for good. With `quarantine` the device is not used any more: it belongs to another sender.
+
+    With `alarm` an operator has to act.
+    """
 
     code: str
     detail: str = ""
     quarantine: bool = False
+    alarm: bool = False
 
 
 class Gone(msgspec.Struct, frozen=True, tag="gone"):

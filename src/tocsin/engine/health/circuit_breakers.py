@@ -260,7 +260,7 @@ class CircuitBreakers:
 
     def _raise_alarm(self, provider: str, outcome: Outcome) -> None:
         match outcome:
-            case Defer(alarm=True) | Rejected(quarantine=True):
+            case Defer(alarm=True) | Rejected(quarantine=True) | Rejected(alarm=True):
                 alarm = Alarm(provider, outcome.code[:LONGEST_CODE], outcome.detail[:LONGEST_DETAIL])
                 if alarm not in self._alarms and isinstance(outcome, Defer) and not outcome.pauses:
                     _log.error("deliveries deferred", provider=provider, code=alarm.code, alarm=True)

@@ -10,8 +10,9 @@ from tocsin.providers.rendering import apple_alert, collapse_id, encode_within, 
 PAYLOAD_BYTES = 4_096
 VOIP_BYTES = 5_120
 
-# It becomes a part of a path. Apple promises no length, and documents no alphabet beyond hexadecimal.
-_TOKEN = re.compile(r"[A-Za-z0-9_-]+")
+# It becomes a part of a path. Apple promises no length, and documents no alphabet beyond hexadecimal. A URL
+# that is too long cannot be requested.
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{1,4096}")
 
 
 def token_fault(token: str) -> str | None:

@@ -17,21 +17,24 @@ from tocsin.providers.expo.render import LONGEST_TTL, PAYLOAD_BYTES, render
 from tocsin.providers.expo.settings import ExpoSettings
 from tocsin.providers.http.client import Connections, Reply
 from tocsin.providers.http.provider import HttpProvider, or_retry
+from tocsin.providers.isolation import internal_error
 
 SEND_PATH = "/--/api/v2/push/send"
 RECEIPTS_PATH = "/--/api/v2/push/getReceipts"
 WORTH_COMPRESSING = 1_024
 
+# Of one message: what Expo answered about the others counts.
+_UNREADABLE = Retry("unreadable_answer", "the ticket cannot be parsed", speaks_against="target")
 _GZIP = 16 + zlib.MAX_WBITS
 _encode = msgspec.json.Encoder().encode
 
 
 class _Tickets(msgspec.Struct):
-    data: list[MessageStatus]
+    data: list[msgspec.Raw]
 
 
 class _Receipts(msgspec.Struct):
-    data: dict[str, MessageStatus]
+    data: dict[str, msgspec.Raw]
 
 
 class _Push(NamedTuple):
@@ -63,7 +66,7 @@ class ExpoProvider(HttpProvider):
 
     async def send(self, batch: Sequence[Message], *, now: datetime) -> Sequence[Outcome]:
         """Send the messages that fit in one request, and return the outcome of each."""
-        rendered = [render(message, now) for message in batch]
+        rendered = [self._render(message, now) for message in batch]
         pushes = [
             _Push(message.target, one)
             for message, one in zip(batch, rendered, strict=True)
@@ -77,6 +80,12 @@ class ExpoProvider(HttpProvider):
     ) -> Sequence[ReceiptOutcome] | Outcome:
         """Fetch the receipts of messages: one for each, in order, or the outcome of the failed request."""
         return await self._ask(message_ids, now, self._deadline()) if message_ids else []
+
+    def _render(self, message: Message, now: datetime) -> bytes | Rejected:
+        try:
+            return render(message, now)
+        except Exception as error:  # noqa: BLE001 - what one message raises must not reach the others
+            return internal_error(self.name, message, error)
 
     async def _send_pushes(
         self, pushes: Sequence[_Push], now: datetime, deadline: float
@@ -137,12 +146,16 @@ class ExpoProvider(HttpProvider):
         """Return when all requests of one call must have ended: leases are sized by the timeout."""
         return asyncio.get_running_loop().time() + self._timeout
 
-    def _outcome(self, ticket: MessageStatus, push: _Push) -> Outcome:
+    def _outcome(self, given: msgspec.Raw, push: _Push) -> Outcome:
+        ticket = decode(given, MessageStatus)
+        if ticket is None:
+            return _UNREADABLE
         if ticket.status == "ok":
             return Sent(ticket.id)
         return classify_message(ticket, self._secrets(push.target))
 
-    def _receipt(self, receipt: MessageStatus | None) -> ReceiptOutcome:
+    def _receipt(self, given: msgspec.Raw | None) -> ReceiptOutcome:
+        receipt = None if given is None else decode(given, MessageStatus)
         if receipt is None:
             return NotYet()
         return Delivered() if receipt.status == "ok" else classify_message(receipt, self._secrets())

@@ -12,6 +12,7 @@ from tocsin.domain.delivery.outcome import Outcome, Retry
 from tocsin.providers.http.client import Connections
 from tocsin.providers.http.guarded_client import GuardedConnections
 from tocsin.providers.http.ssrf_guard import HostUnknownError
+from tocsin.providers.isolation import send_each
 from tocsin.providers.settings import HttpProviderSettings
 
 T = TypeVar("T")
@@ -35,8 +36,12 @@ class HttpProvider:
         """Do nothing ahead of the first message."""
 
     async def send(self, batch: Sequence[Message], *, now: datetime) -> Sequence[Outcome]:
-        """Send each message of the batch."""
-        return [await or_retry(self._send_one(message, now), self._timeout) for message in batch]
+        """Send each message of the batch, all at once."""
+
+        async def send_one(message: Message) -> Outcome:
+            return await or_retry(self._send_one(message, now), self._timeout)
+
+        return await send_each(self.name, batch, send_one)
 
     async def aclose(self) -> None:
         """Close every connection."""

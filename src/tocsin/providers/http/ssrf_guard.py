@@ -6,6 +6,7 @@ a name may resolve to another address a moment later.
 
 import asyncio
 import functools
+import re
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -43,6 +44,9 @@ _FORBIDDEN_V6 = tuple(IPv6Network(network) for network in ("2001::/23", "2001:db
 _NAT64 = IPv6Network("64:ff9b::/96")
 # Names from outside may take long on purpose, so they hold no threads that other work waits for.
 _LOOKUPS = ThreadPoolExecutor(max_workers=16, thread_name_prefix="lookup")
+LONGEST_HOST = 253
+# The resolver takes underscores, which some hosts have in their names.
+_LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)", re.IGNORECASE)
 _LOCAL_NAMES = ("localhost", "local", "localdomain", "internal", "intranet", "lan", "home.arpa")
 
 
@@ -69,6 +73,11 @@ def is_forbidden(address: IPv4Address | IPv6Address) -> bool:
     if inner is not None:
         return is_forbidden(inner)
     return address not in _GLOBAL_V6 or any(address in network for network in _FORBIDDEN_V6)
+
+
+def is_host_name(host: str) -> bool:
+    """Return whether a host is at most 253 bytes of valid labels; one beyond ASCII is in its IDNA form."""
+    return len(host) <= LONGEST_HOST and all(map(_LABEL.fullmatch, host.split(".")))
 
 
 class Guard:
@@ -103,7 +112,7 @@ class Guard:
             return [str(literal)]
         try:
             found = await self._lookup(host)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise HostUnknownError("the host's name resolves to no address") from error
         addresses = list(dict.fromkeys(map(_address, found)))
         if not addresses:
@@ -115,9 +124,11 @@ class Guard:
     def _host_fault(self, host: str) -> str | None:
         if host.endswith("."):
             return "names a host with a dot at its end"
+        literal = _literal(host)
+        if literal is None and not is_host_name(host):
+            return "names a host that no DNS name can be"
         if self._allow_private:
             return None
-        literal = _literal(host)
         if literal is not None:
             return "names a private or reserved address" if is_forbidden(literal) else None
         if "." not in host or any(host == name or host.endswith(f".{name}") for name in _LOCAL_NAMES):

@@ -24,6 +24,7 @@ from tocsin.domain.delivery.outcome import Defer, Outcome, Rejected, Retry, Sent
 from tocsin.domain.errors import ProviderSetupError
 from tocsin.providers.answers import ALARM_REST
 from tocsin.providers.http.client import read_ca_file
+from tocsin.providers.isolation import send_each
 from tocsin.providers.smtp.answers import Stage, classify, read_answer, redact
 from tocsin.providers.smtp.pool import SmtpConnection, SmtpPool, SmtpPoolSettings
 from tocsin.providers.smtp.render import Envelope, Mailbox, read_mailbox, render
@@ -45,7 +46,7 @@ class SmtpProvider:
     """
 
     name: ClassVar[str] = "smtp"
-    limits: ClassVar[Limits] = Limits(payload_bytes=1_000_000, batch=20, ttl_seconds=2_419_200)
+    limits: ClassVar[Limits] = Limits(payload_bytes=1_000_000, batch=1, ttl_seconds=2_419_200)
 
     def __init__(self, settings: SmtpSettings, pool: SmtpPoolSettings | None = None) -> None:
         settings.required("host")
@@ -62,9 +63,7 @@ class SmtpProvider:
 
     async def send(self, batch: Sequence[Message], *, now: datetime) -> Sequence[Outcome]:
         """Send the messages of the batch concurrently."""
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._send_one(message, now)) for message in batch]
-        return [task.result() for task in tasks]
+        return await send_each(self.name, batch, lambda message: self._send_one(message, now))
 
     async def aclose(self) -> None:
         """Quit and close every connection."""

@@ -16,6 +16,9 @@ from tocsin.domain.delivery.outcome import Rejected
 LONGEST_LINE = 998
 """Of a mail, without its line break (RFC 5322)."""
 
+LONGEST_ADDRESS = 254
+"""In bytes, of a mail address (RFC 5321)."""
+
 _LOCAL_PART = re.compile(r"""[^\s\x00-\x20\x7f@<>()\[\]\\,;:"]+""")
 _HOST = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)(\.(?!-)[a-z0-9-]{1,63}(?<!-))*", re.IGNORECASE)
 _HEADER_NAME = re.compile(r"[!-9;-~]+")
@@ -74,7 +77,8 @@ def read_mailbox(text: str) -> Mailbox | None:
     host = _host(domain)
     if host is None or not _LOCAL_PART.fullmatch(local):
         return None
-    return Mailbox(f"{local}@{host}", name)
+    mailbox = Mailbox(f"{local}@{host}", name)
+    return mailbox if len(mailbox.address.encode()) <= LONGEST_ADDRESS else None
 
 
 def render(

@@ -1,8 +1,7 @@
 """Web Push: messages to browsers, by the push service that each browser chose."""
 
-import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from http import HTTPStatus
 from typing import ClassVar
@@ -15,7 +14,7 @@ from tocsin.domain.delivery.outcome import Gone, Outcome, Rejected, Retry, Sent
 from tocsin.domain.people.push_subscription import SubscriptionFaultError, endpoint_of, read_subscription
 from tocsin.providers.http.client import Reply
 from tocsin.providers.http.guarded_client import GuardedConnections
-from tocsin.providers.http.provider import HttpProvider, or_retry
+from tocsin.providers.http.provider import HttpProvider
 from tocsin.providers.http.ssrf_guard import Guard, HostRefusedError
 from tocsin.providers.webpush.answers import TAKEN, classify
 from tocsin.providers.webpush.crypto import PLAINTEXT_BYTES, Vapid, encrypt, read_point
@@ -25,7 +24,6 @@ from tocsin.providers.webpush.settings import WebPushSettings
 _MESSAGE_ID_CHARACTERS = 255
 _SEPARATORS = re.compile(r"[/?&=]")
 _SECRET_CHARACTERS = 8
-_ENCRYPTED_AT_ONCE = 3
 _UNSURE = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 
 
@@ -37,10 +35,10 @@ class _Prepared(msgspec.Struct, frozen=True):
 
 
 class WebPushProvider(HttpProvider):
-    """Sends each message of a batch to its own push service, all at once."""
+    """Encrypts each message, which takes some 0.1 ms, and posts it to the push service of its browser."""
 
     name: ClassVar[str] = "webpush"
-    limits: ClassVar[Limits] = Limits(payload_bytes=PLAINTEXT_BYTES, batch=20, ttl_seconds=LONGEST_TTL)
+    limits: ClassVar[Limits] = Limits(payload_bytes=PLAINTEXT_BYTES, batch=1, ttl_seconds=LONGEST_TTL)
 
     def __init__(self, settings: WebPushSettings, private_key_pem: str) -> None:
         self._vapid = Vapid(private_key_pem, settings.required("subject"))
@@ -54,17 +52,9 @@ class WebPushProvider(HttpProvider):
         except ValueError:
             return ""
 
-    async def send(self, batch: Sequence[Message], *, now: datetime) -> Sequence[Outcome]:
-        """Encrypt the whole batch, then post every message at once."""
-        prepared = await self._prepare_all(batch)
-        return await asyncio.gather(*(or_retry(self._post(each, now), self._timeout) for each in prepared))
-
-    async def _prepare_all(self, batch: Sequence[Message]) -> Sequence[_Prepared | Gone | Rejected]:
-        # Encrypting takes some 0.1 ms a message. A thread adds to that, but keeps the event loop free of the
-        # milliseconds that a whole batch takes.
-        if len(batch) <= _ENCRYPTED_AT_ONCE:
-            return [self._prepare(message) for message in batch]
-        return await asyncio.to_thread(lambda: [self._prepare(message) for message in batch])
+    async def _send_one(self, message: Message, now: datetime) -> Outcome:
+        prepared = self._prepare(message)
+        return await self._post(prepared, now) if isinstance(prepared, _Prepared) else prepared
 
     def _prepare(self, message: Message) -> _Prepared | Gone | Rejected:
         try:
@@ -83,9 +73,7 @@ class WebPushProvider(HttpProvider):
             message, endpoint, Url(endpoint).origin_ascii, encrypt(plaintext, key, subscription.auth)
         )
 
-    async def _post(self, prepared: _Prepared | Gone | Rejected, now: datetime) -> Outcome:
-        if not isinstance(prepared, _Prepared):
-            return prepared
+    async def _post(self, prepared: _Prepared, now: datetime) -> Outcome:
         rendered = headers(prepared.message, now)
         rendered["authorization"] = self._vapid.authorization(prepared.origin)
         try:

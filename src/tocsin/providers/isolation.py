@@ -1,0 +1,73 @@
+"""Isolates the messages of a batch from each other: an unexpected exception is the outcome of one message."""
+
+import asyncio
+import secrets
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+
+from tocsin.domain.delivery.message import Message
+from tocsin.domain.delivery.outcome import Outcome, Rejected
+
+INTERNAL_ERROR = "internal_error"
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+async def send_each(
+    provider: str, batch: Sequence[Message], send_one: Callable[[Message], Awaitable[Outcome]]
+) -> Sequence[Outcome]:
+    """Send the messages of a batch concurrently and return one outcome for each, in order."""
+    if len(batch) == 1:
+        return [await isolate(provider, batch[0], send_one)]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(isolate(provider, message, send_one)) for message in batch]
+    return [task.result() for task in tasks]
+
+
+async def isolate(
+    provider: str, message: Message, send_one: Callable[[Message], Awaitable[Outcome]]
+) -> Outcome:
+    """Send one message; return any exception that `send_one` does not expect as its outcome.
+
+    A cancellation that nobody asked of this task comes from within, as from a library that gave up a future,
+    and is such an exception too.
+    """
+    try:
+        return await send_one(message)
+    except asyncio.CancelledError as error:
+        if _is_cancelled():
+            raise
+        return internal_error(provider, message, error)
+    except Exception as error:  # noqa: BLE001 - whatever one message raises must not reach the others
+        return internal_error(provider, message, error)
+
+
+def _is_cancelled() -> bool:
+    # The task stays out of the frame above: its exception refers to that frame, and a cycle would hold
+    # connections until the garbage collector runs.
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def internal_error(provider: str, message: Message, error: BaseException) -> Rejected:
+    """Log an unexpected exception and return the outcome of the message that raised it.
+
+    The outcome is final: the same code would raise again, and the provider, which may have accepted the
+    message before, is not to blame. The text of an exception may quote a token or an address, so only its
+    type and where it was raised are recorded, under an incident id that the outcome has too.
+    """
+    incident = secrets.token_hex(6)
+    kind = type(error).__name__
+    _log.error(
+        "message failed",
+        provider=provider,
+        delivery_id=str(message.delivery_id),
+        type=message.type,
+        error=kind,
+        incident=incident,
+        raised_at="".join(traceback.format_tb(error.__traceback__)),
+        alarm=True,
+    )
+    return Rejected(INTERNAL_ERROR, f"{kind}; incident {incident} in the log", alarm=True)
