@@ -6,9 +6,10 @@ from importlib import resources
 from typing import Any
 
 import msgspec
+from jsonschema_rs import dereference
 
 from tocsin.catalog.policies import each_version, parse_policies, policy_violations
-from tocsin.catalog.schema import KeyPath, Schema, SchemaViolation, schema_violations
+from tocsin.catalog.schema import KeyPath, Schema, SchemaViolation, part_of, schema_violations
 from tocsin.catalog.source import YamlSource
 from tocsin.domain.catalog import NotificationType, Upgrade
 from tocsin.domain.faults import Fault
@@ -21,6 +22,7 @@ DEFAULT_LOCALE = "en"
 # Tocsin sets the first two itself; FCM refuses the others.
 _RESERVED_DATA = frozenset({"delivery_id", "notification_id", "from", "message_type"})
 _RESERVED_PREFIXES = ("google", "gcm")
+_NO_CATEGORIES: tuple[Any, ...] = (None, True, 7, [], {}, "", "A", "7a", "a b", "a.b", "\xe4", "a" * 65)
 _APPEARANCE_DATA = frozenset({"deep_link", "route"})
 
 
@@ -95,6 +97,8 @@ def _type_violations(name: str, entry: Mapping[str, Any]) -> Iterator[SchemaViol
             message = f"{name} has no channel push; add the channel or remove this section"
             yield SchemaViolation((*key_path, "push"), "channel", message)
         yield from _version_violations(key_path, version)
+        if "category_field" in entry and "upgrade" not in version:
+            yield from _category_violations(name, entry["category_field"], version["payload"])
     for number, older in entry.get("versions", {}).items():
         key_path = (name, "versions", number)
         if int(number) >= entry["version"]:
@@ -104,6 +108,24 @@ def _type_violations(name: str, entry: Mapping[str, Any]) -> Iterator[SchemaViol
             if "upgrade" in older and section in older:
                 message = f"{section} comes from the version that this one upgrades to; remove it here"
                 yield SchemaViolation((*key_path, section), section, message)
+
+
+def _category_violations(name: str, field: str, payload: Mapping[str, Any]) -> Iterator[SchemaViolation]:
+    if schema_violations(payload):
+        return
+    fields = payload.get("properties", {})
+    if field not in fields:
+        message = f"{field!r} is not a field of the payload, which has: {', '.join(fields) or 'none'}"
+        yield SchemaViolation((name, "category_field"), "category", message)
+        return
+    root = dereference(dict(payload))
+    allowed = part_of(root, root["properties"][field])
+    if any(allowed.accepts(value) for value in _NO_CATEGORIES):
+        message = (
+            f"payload.{field} must allow the names of categories only: give it an `enum:`, or type: string, "
+            "pattern: ^[a-z][a-zA-Z0-9_-]*$ and maxLength: 64"
+        )
+        yield SchemaViolation((name, "category_field"), "category", message)
 
 
 def locale_problem(locale: str) -> str | None:
@@ -135,6 +157,7 @@ def _declarations(source: YamlSource, name: str, entry: Mapping[str, Any]) -> It
             name=name,
             version=int(version.get("version", key_path[-1])),
             category=entry["category"],
+            category_field=entry.get("category_field"),
             channels=tuple(entry["channels"]),
             default_locale=entry.get("default_locale", DEFAULT_LOCALE),
             payload_schema=version["payload"],

@@ -5,7 +5,7 @@ from typing import Any
 
 from jsonschema_rs import dereference
 
-from tocsin.catalog.schema import KeyPath, Schema
+from tocsin.catalog.schema import KeyPath, part_of
 
 _FORMATS = {
     "date": "2031-05-17",
@@ -33,15 +33,15 @@ def example_payloads(schema: Mapping[str, Any]) -> Sequence[Any]:
 def fields_without_example(schema: Mapping[str, Any]) -> list[KeyPath]:
     """List the fields, each as deep as its cause, for which no example can be made."""
     root = dereference(dict(schema))
-    return list(_lacking(root, (), root.get("$defs", {})))
+    return list(_lacking(root, root, ()))
 
 
-def _lacking(schema: Any, key_path: KeyPath, definitions: Mapping[str, Any]) -> Iterator[KeyPath]:
+def _lacking(root: Mapping[str, Any], schema: Any, key_path: KeyPath) -> Iterator[KeyPath]:
     for name, field in schema.get("properties", {}).items() if isinstance(schema, Mapping) else ():
         below = (*key_path, "properties", name)
-        compiled = Schema({"allOf": [field], "$defs": definitions})
+        compiled = part_of(root, field)
         if not any(compiled.accepts(value) for value in _values(field)):
-            yield from list(_lacking(field, below, definitions)) or [below]
+            yield from list(_lacking(root, field, below)) or [below]
 
 
 def _values(schema: Any) -> Sequence[Any]:

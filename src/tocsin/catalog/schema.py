@@ -56,6 +56,11 @@ class Schema:
         ]
 
 
+def part_of(root: Mapping[str, Any], part: Any) -> Schema:
+    """Compile a part of a dereferenced schema; only its recursive references are left."""
+    return Schema({"allOf": [part], "$defs": root.get("$defs", {})})
+
+
 def schema_violations(schema: Mapping[str, Any]) -> list[SchemaViolation]:
     """List what makes a schema invalid as a JSON Schema."""
     meta_violations = [found for error in _META.iter_errors(dict(schema)) for found in _violations(error)]

@@ -90,12 +90,14 @@ class Upgrade(msgspec.Struct, frozen=True, kw_only=True):
 class NotificationType(msgspec.Struct, frozen=True, kw_only=True):
     """One version of one type of notification.
 
-    `data` and `push` contain templates; the keys of `push` are the fields of PushAppearance.
+    `data` and `push` contain templates; the keys of `push` are the fields of PushAppearance. The
+    payload field `category_field`, where one is named, chooses another category than `category`.
     """
 
     name: str
     version: int
     category: str
+    category_field: str | None = None
     channels: tuple[Channel, ...]
     default_locale: str
     payload_schema: Mapping[str, Any]
@@ -138,4 +140,11 @@ def upgrade_through(
         if number > current.version and current.upgrade is not None:
             payload = upgraded(current.upgrade, payload)
             current = versions[number]
-    return current, payload
+    return _with_chosen_category(current, payload), payload
+
+
+def _with_chosen_category(notification_type: NotificationType, payload: Payload) -> NotificationType:
+    """Return a type with the category that a payload chooses, if its type allows that."""
+    if notification_type.category_field is None or notification_type.category_field not in payload:
+        return notification_type
+    return msgspec.structs.replace(notification_type, category=payload[notification_type.category_field])

@@ -68,6 +68,23 @@ async def test_explain_names_every_silence(pool: Pool) -> None:
     assert reasons == {"user:ada": "opted_out", "user:nobody": "no_device"}
 
 
+async def test_the_category_in_a_message_decides_whose_choice_counts(pool: Pool) -> None:
+    await rows.add_device(pool, "ada")
+    async with running(services(pool)) as edge:
+        key = await edge.key(Role.PRODUCER)
+        await pool.execute(
+            "insert into preferences (user_id, choices, updated_at) "
+            "values ('ada', '{\"newComment\": {\"push\": false}}', now())"
+        )
+        reasons = []
+        for category in ({"category": "newComment"}, {"category": "workoutAssigned"}, {}):
+            payload = {"title": "Hello", "body": "You have a message."} | category
+            answer = await ask(edge, key, intent(type="message", payload=payload))
+            reasons += [route["reason"] for route in answer.json()["routes"]]
+
+    assert reasons == ["opted_out", None, None]
+
+
 async def test_explain_refuses_what_accepting_would_refuse(pool: Pool) -> None:
     async with running(services(pool)) as edge:
         key = await edge.key(Role.PRODUCER)

@@ -125,6 +125,7 @@ async def test_the_categories_of_the_catalog_are_listed(pool: Pool) -> None:
         "categories": [
             {"category": "billing", "channels": {"push": "all", "email": "all"}},
             {"category": "customers", "channels": {"push": "all"}},
+            {"category": "general", "channels": {"push": "all"}},
         ]
     }
     assert unnamed.status_code == 401

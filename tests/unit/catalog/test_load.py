@@ -73,6 +73,55 @@ def test_policies_are_read(tmp_path: Path) -> None:
     assert found_policies.backoff == parse_backoff("ladder(1m, 5m)")
 
 
+@pytest.mark.parametrize("category", ["newComment", "orders", "a-b_7"])
+def test_categories_may_be_camel_case(tmp_path: Path, category: str) -> None:
+    text = TYPE.replace("category: orders", f"category: {category}")
+    catalog = load_catalog(folder(tmp_path, {**GOOD, "types/order_paid.yaml": text}))
+    assert catalog.types["order_paid"].category == category
+
+
+CATEGORY_FIELD = TYPE.replace("category: orders", "category: orders\n  category_field: note")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "{type: string, pattern: '^[a-z][a-zA-Z0-9_-]*$', maxLength: 64, examples: [newComment]}",
+        "{enum: [newComment, orders]}",
+        "{$ref: '#/$defs/kind'}\n    $defs: {kind: {enum: [orders]}}",
+    ],
+)
+def test_a_payload_field_may_choose_the_category(tmp_path: Path, schema: str) -> None:
+    schema, _, definitions = schema.partition("\n")
+    text = CATEGORY_FIELD.replace("{type: string}", schema) + (f"{definitions}\n" if definitions else "")
+    catalog = load_catalog(folder(tmp_path, {**GOOD, "types/order_paid.yaml": text}))
+    chosen, _ = catalog.resolve("order_paid", 1, {"number": 7, "note": "newComment"})
+    default, _ = catalog.resolve("order_paid", 1, {"number": 7})
+    assert (chosen.category, default.category) == ("newComment", "orders")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (CATEGORY_FIELD, "payload.note must allow the names of categories only"),
+        (
+            CATEGORY_FIELD.replace("{type: string}", "{type: string, pattern: '^[a-z]+$', examples: [a]}"),
+            "payload.note must allow the names of categories only",
+        ),
+        (
+            CATEGORY_FIELD.replace("category_field: note", "category_field: kind"),
+            "'kind' is not a field of the payload, which has: number, note",
+        ),
+    ],
+)
+def test_a_field_that_allows_other_text_than_categories_is_a_fault(
+    tmp_path: Path, text: str, words: str
+) -> None:
+    (fault,) = check(folder(tmp_path, {**GOOD, "types/order_paid.yaml": text})).faults
+    assert (fault.field, fault.code) == ("types/order_paid.yaml:4", "category")
+    assert words in fault.message
+
+
 def test_a_file_may_declare_several_types(tmp_path: Path) -> None:
     another = TYPE.replace("order_paid", "order.sent")
     files = {name.replace("order_paid", "order.sent"): text for name, text in GOOD.items() if "j2" in name}
@@ -448,6 +497,12 @@ def test_the_shipped_catalog_is_complete() -> None:
                     version=1, upgrades=False, locales={"push": ("en", "tr"), "email": ("en", "tr")}
                 ),
             ),
+        ),
+        TypeReport(
+            name="message",
+            category="general",
+            channels=("push",),
+            versions=(VersionReport(version=1, upgrades=False, locales={"push": ("en",)}),),
         ),
         TypeReport(
             name="new_customer",

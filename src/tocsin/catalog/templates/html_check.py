@@ -11,7 +11,7 @@ from jinja2 import nodes
 from jsonschema_rs import dereference
 
 from tocsin.catalog.examples import example_payloads
-from tocsin.catalog.schema import Schema
+from tocsin.catalog.schema import part_of
 from tocsin.catalog.templates.jinja import TemplateSource, parse_template
 from tocsin.domain.digest import COUNT, ITEMS
 from tocsin.domain.faults import Fault
@@ -120,7 +120,7 @@ class _Origins:
 
     def __init__(self, schema: Any, tree: nodes.Template) -> None:
         of_digest = {ITEMS: {"type": "array", "items": schema}, COUNT: {"type": "integer"}}
-        self._definitions = schema.get("$defs", {})
+        self._root = schema
         self._names: dict[str, Any] = {**of_digest, **schema.get("properties", {})}
         self._blocks = {
             block.target.name
@@ -156,7 +156,7 @@ class _Origins:
         schema = self._schema(expression)
         if schema is None:
             return False
-        compiled = Schema({"anyOf": [schema], "$defs": self._definitions})
+        compiled = part_of(self._root, schema)
         examples = ["", *(value for value in example_payloads(schema) if isinstance(value, str))]
         before = (probe + value for probe in _PROBES[place] for value in examples)
         after = (value + probe for probe in _PROBES[place] for value in examples)

@@ -22,7 +22,7 @@ Changes: TypeAlias = dict[str, dict[Channel, bool | None] | None]
 # Which types of a category an opt-out applies to: all of them, all but critical ones, or none.
 Refusal: TypeAlias = Literal["all", "not_critical", "none"]
 
-_CATEGORY = re.compile(r"[a-z][a-z0-9_-]*", re.ASCII)
+_CATEGORY = re.compile(r"[a-z][a-zA-Z0-9_-]*", re.ASCII)
 _CHANNELS = get_args(Channel)
 _NOTHING: dict[str, Any] = {}
 
@@ -79,7 +79,7 @@ def change_faults(changes: Any) -> Iterator[Fault]:
         return
     for category, channels in changes.items():
         if not is_category(category):
-            message = f"is not a category: write 1 to {LONGEST_CATEGORY} of a-z, 0-9, _ and -, a letter first"
+            message = f"is not a category: write 1 to {LONGEST_CATEGORY} letters, digits, _ and -, a-z first"
             yield Fault(field=_shown(category), code="invalid", message=message)
         elif channels is not None:
             yield from _channel_faults(category, channels)

@@ -102,11 +102,18 @@ class Planner(msgspec.Struct, frozen=True):
                     off=self.off(notification_type),
                     due_at=starts,
                     now=now,
-                    collapse_key=intent.collapse_key,
+                    collapse_key=self._collapse_key(intent, notification_type),
                     digest_group=group,
                 ),
             ),
         )
+
+    def _collapse_key(self, intent: Intent, notification_type: NotificationType) -> str | None:
+        """Return the key of a message; where payloads choose the category, it is one within that category."""
+        if intent.collapse_key is None or notification_type.category_field is None:
+            return intent.collapse_key
+        resolved, _ = self.catalog.resolve(intent.type, intent.version, intent.payload)
+        return f"{resolved.category}:{intent.collapse_key}"
 
     def off(self, notification_type: NotificationType) -> frozenset[str]:
         """List the channels of a type that are switched off."""

@@ -110,7 +110,8 @@ class DeliveryRules(msgspec.Struct, frozen=True, kw_only=True):
         notification_type, _ = self.catalog.resolve(facts.type.name, newer.version, {})
         return msgspec.structs.replace(
             facts,
-            type=notification_type,
+            # Messages replace each other within one category.
+            type=msgspec.structs.replace(notification_type, category=facts.type.category),
             order_blockers=frozenset(),
             expires_at=newer.expires_at,
             send_at_local=newer.send_at_local,

@@ -112,7 +112,8 @@ class Explainer(msgspec.Struct, frozen=True):
         blockers: AbstractSet[UUID | None],
         now: datetime,
     ) -> Facts:
-        notification_type, _ = self.rules.catalog.resolve(accepted.type, accepted.version, {})
+        payload = msgspec.json.decode(accepted.payload)
+        notification_type, _ = self.rules.catalog.resolve(accepted.type, accepted.version, payload)
         failover = notification_type.policies.failover
         return Facts(
             type=notification_type,
