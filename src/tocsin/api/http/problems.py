@@ -9,6 +9,7 @@ from tocsin.domain.faults import Fault
 from tocsin.wire.problems import Problem
 
 MEDIA_TYPE = "application/problem+json"
+RETRY_SOON = {"Retry-After": "1"}
 _LISTED_IN_DETAIL = 3
 
 

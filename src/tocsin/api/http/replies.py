@@ -16,6 +16,16 @@ def reply(value: Any, status: int) -> ASGIResponse:
     return ASGIResponse(body=_encoder.encode(value), status_code=status, media_type="application/json")
 
 
+def problem_reply(error: ProblemError) -> ASGIResponse:
+    """Build a response with a problem, outside of a handler."""
+    return ASGIResponse(
+        body=_encoder.encode(error.problem),
+        status_code=error.problem.status,
+        media_type=MEDIA_TYPE,
+        headers=error.headers,
+    )
+
+
 def problem_response(error: ProblemError) -> Response[bytes]:
     """Build a response with a problem."""
     return Response(

@@ -1,8 +1,10 @@
 """`tocsin demo`: everything at once, and a first notification from end to end."""
 
 import asyncio
+import os
+import shutil
 import tempfile
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +13,9 @@ import typer
 from tocsin.cli.run.process import run_until_stopped
 from tocsin.logs import LogSettings, configure_logs
 from tocsin.settings import load_settings
+from tocsin.store.embedded import EmbeddedPostgres
+
+PREFIX = "tocsin-demo-"
 
 
 def demo(
@@ -26,10 +31,19 @@ def demo(
     configure_logs(LogSettings(level="warning", format="console"))
 
     async def main(stop: asyncio.Event) -> None:
+        await asyncio.to_thread(_clear_abandoned)
         async with AsyncExitStack() as exits:
-            folder = data_dir or Path(exits.enter_context(tempfile.TemporaryDirectory(prefix="tocsin-demo-")))
+            folder = data_dir or Path(exits.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX)))
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o755)
             await run_demo(settings, folder, exits, stop, once=once)
 
-    run_until_stopped(main)
+    run_until_stopped(main, owner=True)
+
+
+def _clear_abandoned() -> None:
+    """Stop the databases of demos that were killed, and remove their folders."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with suppress(PermissionError):
+            if folder.stat().st_uid == os.geteuid() and EmbeddedPostgres(folder).stop_abandoned():
+                shutil.rmtree(folder, ignore_errors=True)

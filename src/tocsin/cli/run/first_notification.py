@@ -15,7 +15,7 @@ from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
 from tocsin.cli.notifications.timeline import is_settled, print_timeline
 from tocsin.cli.output import console
-from tocsin.cli.run.serve import grace, server_children
+from tocsin.cli.run.serve import grace, server_children, started
 from tocsin.cli.run.stand_ins import settings_for
 from tocsin.cli.run.supervisor import run_tree
 from tocsin.client import AsyncTocsin
@@ -55,8 +55,7 @@ async def run_demo(
     """Start every part, send a notification, print its timeline and serve until `stop`, unless `once`."""
     embedded = EmbeddedPostgres(folder)
     with console.status("Starting Postgres …"):
-        url = await asyncio.to_thread(embedded.start)
-        exits.push_async_callback(asyncio.to_thread, embedded.stop)
+        url = await started(embedded, exits)
     sandbox = await exits.enter_async_context(Sandbox(SandboxSettings(folder=folder / "sandbox")))
     async with migrated_pool(settings, url) as pool, pool.acquire() as connection:
         key = (await create_key(connection, "demo", Role.ADMIN, utc_now())).secret
@@ -83,6 +82,9 @@ async def run_demo(
         if not once:
             _print_addresses(base_url, sandbox, key)
             await pause(None, stop, ended)
+    except asyncio.CancelledError:
+        tree.cancel()
+        raise
     finally:
         ended.set()
         await tree

@@ -1,11 +1,14 @@
 """`tocsin relay`."""
 
-from tocsin.cli.run.process import prepared_settings, run_until_stopped
+import asyncio
+from contextlib import AsyncExitStack
+
+from tocsin.cli.run.process import prepared_settings, run_until_stopped, when_started
 from tocsin.cli.run.serve import Tied
-from tocsin.compose import database, run_relays
+from tocsin.compose import database, open_relays, tune_gc
 from tocsin.domain.errors import SettingsError
 from tocsin.domain.faults import Fault
-from tocsin.settings import setting_name
+from tocsin.settings import Settings, setting_name
 
 
 def relay(tied: Tied = False) -> None:
@@ -16,4 +19,15 @@ def relay(tied: Tied = False) -> None:
         fault = Fault(field="outboxes", code="missing", message=f"none is set; set {example}, for example")
         raise SettingsError("There is nothing to relay:", [fault])
     with database(settings) as url:
-        run_until_stopped(lambda stop: run_relays(settings, url, stop), tied=tied)
+        run_until_stopped(lambda stop: _run_relays(settings, url, stop, tied=tied), tied=tied)
+
+
+async def _run_relays(settings: Settings, url: str, stop: asyncio.Event, *, tied: bool) -> None:
+    async with AsyncExitStack() as exits:
+        opened = await when_started(
+            lambda: exits.enter_async_context(open_relays(settings, url)), stop, tied=tied
+        )
+        tune_gc()
+        async with asyncio.TaskGroup() as running:
+            for each in opened or ():
+                running.create_task(each.run(stop))

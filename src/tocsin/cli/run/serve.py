@@ -1,18 +1,22 @@
 """`tocsin serve`, `api`, `worker`, `migrate`."""
 
 import asyncio
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from typing import Annotated
 
 import structlog
 import typer
 import uvloop
+from litestar import Litestar
+from litestar.types import ASGIApp
 
 from tocsin.api.server import serve_api
+from tocsin.api.starting import StartingApp
 from tocsin.cli.output import AsJson, print_result
-from tocsin.cli.run.process import prepared_settings, run_until_stopped
+from tocsin.cli.run.process import prepared_settings, run_until_stopped, when_available, when_started
 from tocsin.cli.run.supervisor import Child, run_tree
-from tocsin.compose import data_dir, database, open_api, run_worker, tune_gc
+from tocsin.compose import data_dir, database, open_api, open_worker, tune_gc
+from tocsin.domain.errors import DatabaseUnavailableError
 from tocsin.domain.plan import FAN_OUT
 from tocsin.settings import Settings, providers_in_use
 from tocsin.store.embedded import EmbeddedPostgres
@@ -35,19 +39,22 @@ Tied = Annotated[bool, typer.Option("--tied", hidden=True)]
 def serve() -> None:
     """Run everything: database (unless one is set), API, workers, and a relay if outboxes are set."""
     settings = prepared_settings()
-    embedded = None if settings.database_url else EmbeddedPostgres(data_dir(settings))
-    with ExitStack() as exits:
-        if embedded:
-            url = embedded.start()
-            exits.callback(embedded.stop)
-        else:
-            url = str(settings.database_url)
-        uvloop.run(migrate_schema(url, settings.schema, settings.pool))
-        run_until_stopped(
-            lambda stop: run_tree(
-                server_children(settings, url), stop, grace=grace(settings), embedded=embedded
-            )
-        )
+    run_until_stopped(lambda stop: _serve(settings, stop), owner=True)
+
+
+async def _serve(settings: Settings, stop: asyncio.Event) -> None:
+    async with AsyncExitStack() as exits:
+        embedded = None if settings.database_url else EmbeddedPostgres(data_dir(settings))
+        url = await started(embedded, exits) if embedded else str(settings.database_url)
+        await migrate_schema(url, settings.schema, settings.pool)
+        await run_tree(server_children(settings, url), stop, grace=grace(settings), embedded=embedded)
+
+
+async def started(embedded: EmbeddedPostgres, exits: AsyncExitStack) -> str:
+    """Start the embedded database, to be stopped with `exits`, and return its address."""
+    # Stopping waits for a start under way, also for one whose caller was cancelled.
+    exits.push_async_callback(asyncio.to_thread, embedded.stop)
+    return await asyncio.to_thread(embedded.start)
 
 
 def server_children(settings: Settings, url: str, **environment: str) -> list[Child]:
@@ -67,13 +74,28 @@ def api(tied: Tied = False) -> None:
     """Run the HTTP API alone."""
     settings = prepared_settings()
     with database(settings) as url:
+        run_until_stopped(lambda stop: _run_api(settings, url, stop, tied=tied), tied=tied)
 
-        async def main(stop: asyncio.Event) -> None:
-            async with open_api(settings, url) as app:
-                tune_gc()
-                await serve_api(app, settings.http, stop, lambda at: _log.info("api started", address=at))
 
-        run_until_stopped(main, tied=tied)
+async def _run_api(settings: Settings, url: str, stop: asyncio.Event, *, tied: bool) -> None:
+    async with AsyncExitStack() as exits:
+
+        async def opened() -> Litestar:
+            app = await exits.enter_async_context(open_api(settings, url))
+            tune_gc()
+            return app
+
+        try:
+            app: ASGIApp = await opened()
+        except DatabaseUnavailableError:
+            # At the first start somebody looks; a process that is restarted answers meanwhile.
+            if not tied:
+                raise
+            app = StartingApp()
+            opening = asyncio.create_task(app.wait_for(when_available(opened, stop)))
+            opening.add_done_callback(lambda task: stop.set() if task.exception() else None)
+            exits.push_async_callback(lambda: opening)
+        await serve_api(app, settings.http, stop, lambda at: _log.info("api started", address=at))
 
 
 def worker(lanes: Lanes = None, tied: Tied = False) -> None:
@@ -87,7 +109,19 @@ def worker(lanes: Lanes = None, tied: Tied = False) -> None:
             "or the settings of another provider",
         )
     with database(settings) as url:
-        run_until_stopped(lambda stop: run_worker(settings, url, stop, served), tied=tied)
+        run_until_stopped(lambda stop: _run_worker(settings, url, stop, served, tied=tied), tied=tied)
+
+
+async def _run_worker(
+    settings: Settings, url: str, stop: asyncio.Event, lanes: frozenset[str] | None, *, tied: bool
+) -> None:
+    async with AsyncExitStack() as exits:
+        opened = await when_started(
+            lambda: exits.enter_async_context(open_worker(settings, url, lanes)), stop, tied=tied
+        )
+        if opened:
+            tune_gc()
+            await opened.run(stop)
 
 
 def _served_lanes(text: str, settings: Settings) -> frozenset[str]:

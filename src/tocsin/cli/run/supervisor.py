@@ -31,22 +31,33 @@ class Child(NamedTuple):
     environment: Mapping[str, str]
 
     async def run(self, stop: asyncio.Event, grace: float) -> None:
-        """Keep the process running until `stop`, then let it drain, at most for `grace` seconds."""
-        wait, loop = 0.5, asyncio.get_running_loop()
+        """Keep the process running until `stop`, then let it drain, at most for `grace` seconds.
+
+        One that cannot start at all is an operator's to fix; one that ran before is restarted, whatever
+        keeps it from starting now.
+        """
+        wait, loop, restarted = 0.5, asyncio.get_running_loop(), False
         while not stop.is_set():
             started = loop.time()
             process = await self._start()
             exited = asyncio.create_task(process.wait())
             stopping = asyncio.create_task(stop.wait())
-            await asyncio.wait([exited, stopping], return_when=asyncio.FIRST_COMPLETED)
-            if not exited.done():
-                await self._end(process, grace)
-                return
-            stopping.cancel()
-            if process.returncode == CANNOT_START:
+            try:
+                await asyncio.wait([exited, stopping], return_when=asyncio.FIRST_COMPLETED)
+                if not exited.done():
+                    await self._end(process, grace)
+                    return
+            finally:
+                stopping.cancel()
+                # Cancelled: nobody waits for it to drain.
+                if process.returncode is None:
+                    process.kill()
+                    await exited
+            if process.returncode == CANNOT_START and not restarted:
                 raise ChildCannotStartError(f"{self.name} could not start; see above for the reason")
             wait = 0.5 if loop.time() - started > STEADY_AFTER else min(wait * 2, LONGEST_PAUSE)
             _log.error("process died", process=self.name, code=process.returncode, restart_in_seconds=wait)
+            restarted = True
             await pause(wait, stop)
 
     async def _start(self) -> asyncio.subprocess.Process:

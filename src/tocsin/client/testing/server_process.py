@@ -16,7 +16,7 @@ from tocsin.api.server import serve_api
 from tocsin.cli.run.process import run_until_stopped
 from tocsin.cli.run.stand_ins import settings_for
 from tocsin.client.testing.server import RunningTocsin
-from tocsin.compose import migrated_pool, open_api, run_worker
+from tocsin.compose import migrated_pool, open_api, open_worker
 from tocsin.engine.clock import utc_now
 from tocsin.logs import configure_logs
 from tocsin.sandbox import Sandbox, SandboxSettings
@@ -62,8 +62,12 @@ async def _run(settings: Settings, url: str, stop: asyncio.Event, sandbox_url: s
         sys.stdout.buffer.write(msgspec.json.encode(started) + b"\n")
         sys.stdout.flush()
 
-    async with open_api(settings, url) as app, asyncio.TaskGroup() as group:
-        group.create_task(run_worker(settings, url, stop))
+    async with (
+        open_api(settings, url) as app,
+        open_worker(settings, url) as worker,
+        asyncio.TaskGroup() as group,
+    ):
+        group.create_task(worker.run(stop))
         group.create_task(serve_api(app, settings.http, stop, announce))
 
 
