@@ -63,8 +63,9 @@ async def test_a_device_that_registered_again_while_the_answer_was_under_way_sta
         await until(lambda: len(provider.arrived) == 1)
         await stage.pool.execute("update devices set last_seen_at = $1", stage.clock())
         provider.let_go.set()
-        await stage.settled(notification_id, "gone")
+        await stage.settled(notification_id, "sent")
 
+    assert len(provider.arrived) == 2
     assert (await device(stage.pool, device_id))["retired_at"] is None
 
 

@@ -13,7 +13,7 @@ from tests.store.plans import Node, explain_kept, indexes, keep_plan, rows_read,
 from tocsin.domain.catalog import CHANNELS
 from tocsin.domain.delivery.states import CLAIMED, WAITING
 from tocsin.domain.ids import new_lease_id, uuid7
-from tocsin.store.deliveries import claim, digests, expiry, fan_out, holds, overdue, settle
+from tocsin.store.deliveries import claim, digests, expiry, fan_out, holds, overdue, settle, successors
 from tocsin.store.health import provider_health
 from tocsin.store.pool import Connection
 
@@ -97,6 +97,16 @@ PINNED: Mapping[str, Pinned] = {
         {BY_ID},
         BATCH,
     ),
+    "find_followed": Pinned(
+        successors.FIND,
+        (LEASED, each(LEASE), each(DEVICE), each(NOW)),
+        {BY_ID, BY_NOTIFICATION, CARRYING},
+        BATCH,
+    ),
+    "reassign": Pinned(
+        successors.REASSIGN, (LEASED, sorted(WAITING), LATER), {BY_ID, BY_NOTIFICATION, CARRYING}, BATCH
+    ),
+    "owners": Pinned(successors.OWNERS, (LEASED,), {BY_ID}, BATCH),
     "collapse_older": Pinned(settle.COLLAPSE_OLDER, ([NEWEST], LATER), {BY_ID, COLLAPSIBLE}, 1_001),
     "expire due": Pinned(
         expiry.EXPIRE_DUE,

@@ -51,7 +51,7 @@ MEANING: Mapping[Reason, str] = {
     Reason.NO_ENDPOINT: "the person had no webhook endpoint when it was due",
     Reason.ADDRESS_SUPPRESSED: "the address is suppressed: mail to it came back, or an operator said so",
     Reason.FAILOVER_NOT_NEEDED: "the channel it stands in for had reached the person",
-    Reason.DEVICE_LOST: "the device was retired or its consent withdrawn before the next attempt",
+    Reason.DEVICE_LOST: "the device was retired without a successor, or consent withdrawn, while it waited",
     Reason.PROVIDER_UNAVAILABLE: "the device's provider is not set up",
     Reason.TOGGLE_OFF: "the type or the channel was switched off when it was accepted",
     Reason.OPTED_OUT: "the person does not want this category by this channel",

@@ -122,6 +122,9 @@ def _tried(
     gone_since: datetime | None = None,
 ) -> UnsentDelivery:
     destination = attempt.destination
+    if retire is not None and destination is not None and destination.last_seen_at is not None:
+        # The answer is about the token as it was claimed: one that was registered since is another matter.
+        gone_since = destination.last_seen_at
     is_gone_mailbox = state is State.GONE and attempt.channel == "email"
     settled = UnsentDelivery(
         id=attempt.id,

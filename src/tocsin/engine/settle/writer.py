@@ -18,6 +18,7 @@ from tocsin.store.deliveries.settle import (
     settle_sent,
     settle_unsent,
 )
+from tocsin.store.deliveries.successors import find_followed, reassign
 from tocsin.store.pool import DATABASE_FAULTS, Connection, Pool
 
 LINGER = 0.02
@@ -121,4 +122,10 @@ class SettlementWriter:
         unsent = [each for each in batch if isinstance(each, UnsentDelivery)]
         now = self._clock()
         settled = [await settle_sent(connection, sent, now)] if sent else []
-        return settled + ([await settle_unsent(connection, unsent, now)] if unsent else [])
+        if unsent:
+            followed = await find_followed(connection, unsent)
+            unsent = [followed.get(each.id, each) for each in unsent]
+            settled.append(await settle_unsent(connection, unsent, now))
+            if followed:
+                await reassign(connection, list(followed), now)
+        return settled
