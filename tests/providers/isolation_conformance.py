@@ -85,7 +85,7 @@ class IsolationConformance:
         assert rig.stats.delivered == 19
         (line,) = [line for line in lines if line["event"] == "message failed"]
         assert line["delivery_id"] == str(batch[7].delivery_id)
-        assert line["incident"] in refused.detail
+        assert line["correlation_id"] in refused.detail
         told = repr(lines) + repr(refused)
         assert SECRET not in told
         assert rig.target("phone7") not in told

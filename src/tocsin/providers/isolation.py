@@ -1,9 +1,9 @@
 """Isolates the messages of a batch from each other: an unexpected exception is the outcome of one message."""
 
 import asyncio
-import secrets
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
+from uuid import uuid4
 
 import structlog
 
@@ -56,9 +56,9 @@ def internal_error(provider: str, message: Message, error: BaseException) -> Rej
 
     The outcome is final: the same code would raise again, and the provider, which may have accepted the
     message before, is not to blame. The text of an exception may quote a token or an address, so only its
-    type and where it was raised are recorded, under an incident id that the outcome has too.
+    type and where it was raised are recorded, under a correlation id that the outcome has too.
     """
-    incident = secrets.token_hex(6)
+    correlation_id = uuid4().hex
     kind = type(error).__name__
     _log.error(
         "message failed",
@@ -66,8 +66,8 @@ def internal_error(provider: str, message: Message, error: BaseException) -> Rej
         delivery_id=str(message.delivery_id),
         type=message.type,
         error=kind,
-        incident=incident,
+        correlation_id=correlation_id,
         raised_at="".join(traceback.format_tb(error.__traceback__)),
         alarm=True,
     )
-    return Rejected(INTERNAL_ERROR, f"{kind}; incident {incident} in the log", alarm=True)
+    return Rejected(INTERNAL_ERROR, f"{kind}; correlation id {correlation_id}", alarm=True)

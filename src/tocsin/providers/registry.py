@@ -14,7 +14,6 @@ from tocsin.domain.delivery.message import Provider
 from tocsin.domain.errors import SettingsError
 from tocsin.domain.faults import Fault
 from tocsin.domain.people.device_tokens import DeviceRules
-from tocsin.domain.people.push_subscription import subscription_fault
 from tocsin.providers.apns.provider import ApnsProvider
 from tocsin.providers.apns.render import token_fault as apns_token_fault
 from tocsin.providers.apns.settings import ApnsSettings
@@ -30,6 +29,7 @@ from tocsin.providers.webhook.provider import WebhookProvider
 from tocsin.providers.webhook.settings import WebhookSettings
 from tocsin.providers.webpush.crypto import new_private_key_pem
 from tocsin.providers.webpush.provider import WebPushProvider
+from tocsin.providers.webpush.provider import token_fault as webpush_token_fault
 from tocsin.providers.webpush.settings import WebPushSettings
 
 GROUP = "tocsin.providers"
@@ -108,7 +108,7 @@ BUILT_IN = (
         channel="push",
         settings=WebPushSettings,
         build=WebPushProvider,
-        devices=DeviceRules(token_fault=subscription_fault),
+        devices=DeviceRules(token_fault=webpush_token_fault),
         secret=KeptSecret("vapid_private_key", new_private_key_pem, WebPushSettings.private_key),
         sandbox=_SANDBOX_HOSTS | {"subject": "mailto:ops@example.com"},
     ),

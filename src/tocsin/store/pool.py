@@ -31,6 +31,13 @@ AWAY = (
     OSError,
 )
 """What a statement raises when the database does not answer at the moment."""
+ROW_FAULTS = (
+    asyncpg.DataError,
+    asyncpg.IntegrityConstraintViolationError,
+    asyncpg.ProgramLimitExceededError,
+    asyncpg.RaiseError,
+)
+"""What a statement raises because of a row it was given: without that row it would not fail."""
 CONNECTING_FAILED = (OSError, ValueError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
 # The address, the role, the password or the name of the database is wrong.
 _REFUSED = (ValueError, asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)

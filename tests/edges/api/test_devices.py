@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from tests.edges.edge import Edge, faults, person, running, services
+from tests.providers.rig import HOSTILE_HOSTS
 from tests.rows import add_device
 from tocsin.domain.people.devices import DeviceSettings, short_hash, token_hash
 from tocsin.store.pool import Pool
@@ -188,6 +189,17 @@ async def test_a_token_of_another_provider_is_refused_and_not_quoted(
 
     assert (answer.status_code, faults(answer)) == (422, {"token": "invalid"})
     assert token not in answer.text
+    assert await own(edge, "ada") == []
+
+
+@pytest.mark.parametrize("host", HOSTILE_HOSTS)
+async def test_a_subscription_at_a_host_that_cannot_be_is_refused(edge: Edge, host: str) -> None:
+    token = SUBSCRIPTION.replace("push.example.com", host)
+    assert host in token
+
+    answer = await register(edge, "ada", token, provider="webpush")
+
+    assert (answer.status_code, faults(answer)) == (422, {"token": "invalid"})
     assert await own(edge, "ada") == []
 
 

@@ -4,12 +4,14 @@ from typing import Any
 import pytest
 
 from tests.edges.edge import Edge, faults, person, running, services
+from tests.providers.rig import HOSTILE_HOSTS
 from tocsin.api.auth.roles import Role
 from tocsin.providers.webhook.settings import WebhookSettings
 from tocsin.store.pool import Pool
 
 URL = "https://hooks.example.com/tocsin?shop=7"
 PATH = "/v1/users/ada/webhooks"
+HOSTS_IN_ASCII = [host for host in HOSTILE_HOSTS if host.isascii()]
 
 
 async def added(edge: Edge, headers: dict[str, str], url: str = URL, user: str = "ada") -> dict[str, Any]:
@@ -86,6 +88,22 @@ async def test_what_cannot_be_called_is_refused(edge: Edge, url: object) -> None
     answer = await edge.http.post(PATH, json={"url": url}, headers=await edge.key(Role.PRODUCER))
 
     assert (answer.status_code, faults(answer)) == (422, {"url": "invalid"})
+
+
+@pytest.mark.parametrize("host", HOSTS_IN_ASCII)
+async def test_a_host_that_no_dns_name_can_be_is_refused(edge: Edge, host: str) -> None:
+    url = f"https://{host}/x"
+
+    answer = await edge.http.post(PATH, json={"url": url}, headers=await edge.key(Role.PRODUCER))
+
+    assert (answer.status_code, faults(answer)) == (422, {"url": "invalid"})
+
+
+async def test_the_longest_host_there_can_be_is_registered(edge: Edge) -> None:
+    host = ".".join(["a" * 63] * 3 + ["b" * 57, "com"])
+    assert len(host) == 253
+
+    assert (await added(edge, await edge.key(Role.PRODUCER), f"https://{host}/x"))["url"].startswith("https")
 
 
 PRIVATE = [

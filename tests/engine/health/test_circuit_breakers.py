@@ -1,4 +1,5 @@
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ from tests.engine.stage import Stage, StubProvider, a_provider, an_intent
 from tests.waiting import found, until
 from tocsin.domain.delivery.outcome import Defer, Rejected, Retry
 from tocsin.engine.accept.answers import Accepted
-from tocsin.engine.health.circuit_breakers import HealthSettings
+from tocsin.engine.health.circuit_breakers import CircuitBreakers, HealthSettings
 
 TOUCHY = HealthSettings(window_seconds=60, least_attempts=5, failures_in_a_row=1_000, rest_seconds=30)
 HALF_A_MINUTE = timedelta(seconds=31)
@@ -21,6 +22,11 @@ class Hosts(StubProvider):
 
     def host_of(self, target: str) -> str:
         return target.split("/")[2]
+
+
+def long_host() -> str:
+    """Return a host that is too long for an index, even compressed."""
+    return ".".join(sha256(b"%d" % number).hexdigest() for number in range(60))
 
 
 async def circuits(stage: Stage) -> dict[str, dict[str, Any]]:
@@ -355,3 +361,41 @@ async def test_the_one_that_tries_may_die_and_another_takes_its_place(stage: Sta
         stage.clock.advance(timedelta(seconds=61))
         await stage.settled(notification_id, "sent")
         await in_state(stage, "fcm", "closed")
+
+
+async def test_a_host_too_long_for_an_index_has_its_circuit_and_harms_no_other(stage: Stage) -> None:
+    hook = Hosts(concurrency=10)
+    stage.acceptor = stage.an_acceptor({"webhook": ("webhook",)})
+    victim = f"https://{long_host()}/hook"
+    await stage.device("ada", provider="webhook", token=victim)
+    await stage.device("bob", provider="webhook", token="https://up.example/hook")
+    hook.script(victim, *[Retry("network_error", after=timedelta(hours=1))] * 5)
+    async with stage.working(hook, health=TOUCHY):
+        for number in range(5):
+            await stage.accept("ada", type="hook_only", payload={}, idempotency_key=f"{number}")
+        (name,) = await found(lambda: circuits(stage))
+        await stage.accept("ada", type="hook_only", payload={}, idempotency_key="held")
+        (held_by,) = await found(
+            lambda: stage.pool.fetchrow("select held_by from deliveries where held_by is not null")
+        )
+        fine = await stage.accept("bob", type="hook_only", payload={}, idempotency_key="fine")
+        await stage.settled(fine, "sent")
+
+    assert held_by == f"host:{name}"
+    assert len(name) < 100
+
+
+async def test_circuit_state_that_postgres_refuses_keeps_no_other_from_being_shared(stage: Stage) -> None:
+    now = stage.clock()
+    one = CircuitBreakers(stage.pool, TOUCHY, stage.clock)
+    one.record(f"webhook/{long_host()}", "webhook", Defer("busy", HALF_A_MINUTE), now)
+    one.record("fcm", "fcm", Defer("QUOTA_EXCEEDED", HALF_A_MINUTE, alarm=True), now)
+
+    await one.exchange()
+
+    other = CircuitBreakers(stage.pool, TOUCHY, stage.clock)
+    await other.exchange()
+    assert not other.is_closed("fcm")
+    assert list(await circuits(stage)) == ["fcm"]
+    assert await stage.pool.fetchval("select count(*) from alarms") == 1
+    assert await stage.pool.fetchval("select sum(count) from provider_counts") == 2

@@ -29,7 +29,7 @@ async def test_each_message_has_its_outcome_in_order() -> None:
     assert (first, last) == (Sent("first"), Sent("last"))
     assert isinstance(raised, Rejected)
     assert (raised.code, raised.alarm) == ("internal_error", True)
-    assert raised.detail.startswith("UnicodeError; incident ")
+    assert raised.detail.startswith("UnicodeError; correlation id ")
 
 
 @pytest.mark.parametrize("targets", [("gives up",), ("first", "gives up", "last")])

@@ -29,7 +29,7 @@ HINTS: Mapping[str, str] = {
     ),
     "target_not_supported": "This provider reaches single devices only; topics and conditions are FCM's.",
     "registered_again": "The provider's answer is older than the app's registration. It is retried.",
-    "internal_error": "A bug in Tocsin; search the log for the incident. Submit it again once it is fixed.",
+    "internal_error": "A bug in Tocsin; look for the correlation id in the log. Fix it, then replay.",
     "provider_failed": "A bug in Tocsin; look for `provider failed` in the log. It is retried automatically.",
     "type_unknown": "Restore the version in the catalog; submit it again with a new key.",
     "render_failed": "Fix the templates (`tocsin catalog check`); submit it again with a new key.",

@@ -1,7 +1,6 @@
 """A browser's push subscription, as a page registers it: where to post and the keys to encrypt with."""
 
 from base64 import urlsafe_b64decode
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -52,19 +51,6 @@ def read_subscription(token: str) -> PushSubscription:
     if not point.startswith(_UNCOMPRESSED):
         raise SubscriptionFaultError("has keys.p256dh that is not an uncompressed point")
     return PushSubscription(given.endpoint, point, auth)
-
-
-def subscription_fault(token: str) -> str | None:
-    """Return what is wrong with a subscription that somebody registers."""
-    try:
-        endpoint = urlsplit(read_subscription(token).endpoint)
-    except SubscriptionFaultError as error:
-        return str(error)
-    except ValueError:
-        endpoint = urlsplit("")
-    if endpoint.scheme != "https" or not endpoint.hostname:
-        return "has an endpoint that is not an https address"
-    return None
 
 
 def endpoint_of(token: str) -> str | None:

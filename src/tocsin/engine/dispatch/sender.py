@@ -14,7 +14,7 @@ from tocsin.domain.delivery.message import GivesReceipts, ManyHosts, Message, Pr
 from tocsin.domain.delivery.outcome import Outcome, Retry
 from tocsin.engine.clock import Clock
 from tocsin.engine.dispatch.attempt import Attempt
-from tocsin.engine.health.circuit_breakers import CircuitBreakers
+from tocsin.engine.health.circuit_breakers import CircuitBreakers, host_circuit
 from tocsin.engine.health.rate_limits import RateLimit
 from tocsin.engine.settle.settlements import settle_outcome, settle_refusal, settle_untried
 from tocsin.engine.settle.writer import SettlementWriter
@@ -106,7 +106,7 @@ class Sender:
         name = self._provider.name
         if self._host_of is None or attempt.message is None:
             return name
-        return f"{name}/{self._host_of(attempt.message.target)}"
+        return host_circuit(name, self._host_of(attempt.message.target))
 
     def _pump(self) -> None:
         if self._rate_limit is None:

@@ -6,9 +6,10 @@ rested, one worker takes the probe; its outcome closes the circuit breaker or op
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime, timedelta
-from typing import Annotated
+from hashlib import sha256
+from typing import Annotated, Concatenate, ParamSpec
 
 import msgspec
 import structlog
@@ -28,12 +29,15 @@ from tocsin.store.health.circuit_breakers import (
     troubled,
 )
 from tocsin.store.health.provider_health import Alarm, Counted, count_outcomes, raise_alarms
-from tocsin.store.pool import DATABASE_FAULTS, Pool
+from tocsin.store.pool import DATABASE_FAULTS, ROW_FAULTS, Connection, Pool
 
 EXCHANGE_SECONDS = 1.0
 PROBE_WITHIN = timedelta(seconds=60)
+LONGEST_HOST = 300
 LONGEST_CODE = 100
 LONGEST_DETAIL = 500
+
+P = ParamSpec("P")
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -60,6 +64,16 @@ def health_settings_faults(settings: HealthSettings) -> Iterator[Fault]:
     if settings.longest_rest_seconds < settings.rest_seconds:
         message = f"must be at least health.rest_seconds, which is {settings.rest_seconds:g}"
         yield Fault(field="health.longest_rest_seconds", code="contradiction", message=message)
+
+
+def host_circuit(provider: str, host: str) -> str:
+    """Return the name of a host's circuit breaker, which indexes hold; a host that is too long is hashed."""
+    short = (
+        host
+        if len(host.encode(errors="replace")) <= LONGEST_HOST
+        else sha256(host.encode(errors="replace")).hexdigest()
+    )
+    return f"{provider}/{short}"
 
 
 class _Tally(msgspec.Struct):
@@ -157,13 +171,13 @@ class CircuitBreakers:
         try:
             async with self._pool.acquire() as connection, connection.transaction():
                 for name in sorted(openings):
-                    await open_circuit(connection, openings[name], now)
+                    await _write(connection, open_circuit, openings[name], now)
                 for name in sorted(closings):
-                    await close_circuit(connection, name, now)
+                    await _write(connection, close_circuit, name, now)
                 if counts:
-                    await count_outcomes(connection, counts, now)
+                    await _write(connection, count_outcomes, counts, now)
                 if alarms:
-                    await raise_alarms(connection, alarms, now)
+                    await _write(connection, raise_alarms, alarms, now)
                 known = await troubled(connection)
         except DATABASE_FAULTS as error:
             _log.warning("circuit exchange failed", error=repr(error))
@@ -266,3 +280,17 @@ class CircuitBreakers:
                     _log.error("deliveries deferred", provider=provider, code=alarm.code, alarm=True)
                 self._alarms[alarm] += 1
                 self._news.set()
+
+
+async def _write(
+    connection: Connection,
+    write: Callable[Concatenate[Connection, P], Awaitable[object]],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> None:
+    """Write a part of an exchange; one that Postgres refuses is dropped, and the other parts are written."""
+    try:
+        async with connection.transaction():
+            await write(connection, *args, **kwargs)
+    except ROW_FAULTS as error:
+        _log.error("circuit state refused", statement=write.__name__, error=type(error).__name__)

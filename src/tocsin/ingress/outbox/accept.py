@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import assert_never
 
-import asyncpg
 import structlog
 
 from tocsin.catalog.catalog import Catalog
@@ -20,20 +19,13 @@ from tocsin.ingress.outbox.envelopes import reader
 from tocsin.ingress.outbox.rows import Failed, Published, Row, RowResult
 from tocsin.ingress.outbox.settings import OutboxSettings, producer_of
 from tocsin.store.health.provider_health import Alarm, raise_alarms, storable
-from tocsin.store.pool import DATABASE_FAULTS, Pool
+from tocsin.store.pool import DATABASE_FAULTS, ROW_FAULTS, Pool
 
 BACKOFF = parse_backoff("ladder(1m, 5m, 15m, 1h, 6h, 1d)")
 ALARM_AFTER = 5
 LONGEST_ERROR = 1_000
 MOST_WAVES = 100
 """Keeps the application's transaction short, however many rows of one aggregate wait."""
-
-# Errors of the database about the values of one row. Any other error is about the database itself.
-_ROW_FAULTS = (
-    asyncpg.DataError,
-    asyncpg.IntegrityConstraintViolationError,
-    asyncpg.ProgramLimitExceededError,
-)
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -89,7 +81,7 @@ class RowAcceptor:
         try:
             return await self._acceptor.accept(self._producer, intents, source="outbox")
         except Exception as error:
-            if isinstance(error, DATABASE_FAULTS) and not isinstance(error, _ROW_FAULTS):
+            if isinstance(error, DATABASE_FAULTS) and not isinstance(error, ROW_FAULTS):
                 raise
             # A row can hold anything, and must not keep the others from being accepted.
             message = f"cannot be stored ({type(error).__name__}: {error})"

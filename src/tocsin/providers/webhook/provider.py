@@ -28,11 +28,8 @@ class WebhookProvider(HttpProvider):
         super().__init__(settings, GuardedConnections(self._guard, settings))
 
     def host_of(self, target: str) -> str:
-        """Return the host of an endpoint; empty if it has none."""
-        try:
-            return Url(target).host_str or ""
-        except ValueError:
-            return ""
+        """Return the host of an endpoint; empty if it cannot be called."""
+        return "" if self._guard.fault(target) else Url(target).host_str or ""
 
     async def _send_one(self, message: Message, now: datetime) -> Outcome:
         if fault := self._guard.fault(message.target):

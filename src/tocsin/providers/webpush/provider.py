@@ -24,6 +24,7 @@ from tocsin.providers.webpush.settings import WebPushSettings
 _MESSAGE_ID_CHARACTERS = 255
 _SEPARATORS = re.compile(r"[/?&=]")
 _SECRET_CHARACTERS = 8
+_shape = Guard(allow_private=True)
 _UNSURE = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 
 
@@ -46,11 +47,9 @@ class WebPushProvider(HttpProvider):
         super().__init__(settings, GuardedConnections(self._guard, settings))
 
     def host_of(self, target: str) -> str:
-        """Return the host and port of a subscription's push service; empty if it has none."""
-        try:
-            return Url(endpoint_of(target) or "").authority
-        except ValueError:
-            return ""
+        """Return the host and port of a subscription's push service; empty if it cannot be called."""
+        endpoint = endpoint_of(target)
+        return "" if endpoint is None or self._guard.fault(endpoint) else Url(endpoint).authority
 
     async def _send_one(self, message: Message, now: datetime) -> Outcome:
         prepared = self._prepare(message)
@@ -86,6 +85,17 @@ class WebPushProvider(HttpProvider):
         if reply.status in _UNSURE:
             self._vapid.forget(prepared.origin)
         return _refusal(reply, prepared.endpoint, now)
+
+
+def token_fault(token: str) -> str | None:
+    """Return what is wrong with a subscription that somebody registers."""
+    try:
+        endpoint = read_subscription(token).endpoint
+    except SubscriptionFaultError as error:
+        return str(error)
+    # Whether an address may be private is a setting, which sending goes by.
+    fault = _shape.fault(endpoint)
+    return f"has an endpoint that {fault}" if fault else None
 
 
 def _refusal(reply: Reply, endpoint: str, now: datetime) -> Outcome:

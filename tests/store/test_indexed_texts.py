@@ -1,0 +1,73 @@
+"""What is indexed is bounded: a value beyond Postgres's limit would fail the statement of a whole batch."""
+
+from collections import defaultdict
+
+from tocsin.store.pool import Pool
+
+LARGEST_ENTRY = 2_704
+"""Bytes that an entry of a B-tree may have."""
+
+CHARACTER = 4
+"""The most bytes of a character in UTF-8."""
+
+USER_ID = 128 * CHARACTER
+ADDRESS = 254 * CHARACTER
+PROVIDER = 64 * CHARACTER
+CODE = 100 * CHARACTER
+TYPE = 100
+SLOT = len("webhook:email:") + ADDRESS
+"""A channel and a recipient; those of a topic or a condition have at most 1,000 bytes."""
+
+LONGEST = {
+    "alarms.code": CODE,
+    "alarms.provider": PROVIDER,
+    "circuits.name": PROVIDER + 1 + 300,
+    "deliveries.collapse_key": SLOT + 1 + 64 + 1 + TYPE,
+    "deliveries.held_by": len("host:") + PROVIDER + 1 + 300,
+    "deliveries.lane": PROVIDER,
+    "deliveries.ordering_key": SLOT + 1 + TYPE,
+    "devices.user_id": USER_ID,
+    "digests.key": SLOT + 1 + TYPE + len("@10000:") + 64,
+    "kept_secrets.name": TYPE,
+    "limit_counters.key": len("category:") + 64 + 1 + USER_ID,
+    "notifications.idempotency_key": 200 * CHARACTER,
+    "notifications.producer": 100 * CHARACTER,
+    "preferences.user_id": USER_ID,
+    "progress.name": TYPE,
+    "provider_counts.code": CODE,
+    "provider_counts.outcome": 16,
+    "provider_counts.provider": PROVIDER,
+    "registration_rates.user_id": USER_ID,
+    "suppressed_addresses.address": ADDRESS,
+    "tickets.provider": PROVIDER,
+    "toggle_changes.name": len("type:") + TYPE + len(":webhook"),
+    "toggles.name": len("type:") + TYPE + len(":webhook"),
+    "users.user_id": USER_ID,
+}
+"""The most bytes that the API, an outbox, a periodic producer, a setting or a provider gets into a column."""
+
+# Other columns of an index are of fixed size.
+REST = 64
+
+INDEXED = """
+select indexes.relname as index, tables.relname as table, columns.attname as column
+from pg_index
+join pg_class as indexes on indexes.oid = indexrelid
+join pg_class as tables on tables.oid = indrelid
+join pg_attribute as columns on columns.attrelid = tables.oid and columns.attnum = any(indkey)
+where tables.relnamespace = current_schema()::regnamespace
+    and columns.atttypid in ('text'::regtype, 'varchar'::regtype)
+    and tables.relname not like '\\_%'
+"""
+
+
+async def test_every_indexed_text_fits_into_its_index(pool: Pool) -> None:
+    sizes: defaultdict[str, int] = defaultdict(lambda: REST)
+    columns = set()
+    for row in await pool.fetch(INDEXED):
+        column = f"{row['table']}.{row['column']}"
+        columns.add(column)
+        sizes[row["index"]] += LONGEST.get(column, LARGEST_ENTRY)
+
+    assert {index: size for index, size in sizes.items() if size > LARGEST_ENTRY} == {}
+    assert columns == LONGEST.keys()
