@@ -17,8 +17,10 @@ from tocsin.domain.delivery.message import Provider
 from tocsin.domain.timing.quiet_hours import QuietHours
 from tocsin.engine.accept.acceptor import Acceptor
 from tocsin.engine.accept.planner import Planner
+from tocsin.engine.catalog_watch import CatalogWatch
 from tocsin.engine.clock import utc_now
 from tocsin.engine.dispatch.rules import DeliveryRules
+from tocsin.engine.duty import Duty
 from tocsin.engine.health.provider_health import ProviderInUse
 from tocsin.engine.inspect.explain import Explainer
 from tocsin.engine.periodic.load import load_sources
@@ -161,32 +163,47 @@ def explainer(settings: Settings, catalog: Catalog, toggles: Toggles) -> Explain
     return Explainer(planner(settings, catalog, toggles), delivery_rules(settings, catalog, toggles))
 
 
+def catalog_watch(settings: Settings, catalog: Catalog, pool: Pool, kind: str) -> CatalogWatch:
+    """Build the duty that reloads the catalog of a process."""
+    return CatalogWatch(catalog, catalog_folder(settings), kind=kind, pool=pool, clock=utc_now)
+
+
+@asynccontextmanager
+async def duties_running(*duties: Duty) -> AsyncIterator[None]:
+    """Run duties beside the main work of a process, and end them with it."""
+    tasks = [asyncio.create_task(duty.run()) for duty in duties]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 @asynccontextmanager
 async def open_api(settings: Settings, url: str) -> AsyncIterator[Litestar]:
     """Build the HTTP application on a migrated database."""
     catalog = read_catalog(settings)
     async with migrated_pool(settings, url) as pool, known_toggles(settings, pool) as toggles:
         vapid_key = (await kept_secrets(settings, pool)).get(WebPushSettings.section)
-        watching = asyncio.create_task(ToggleWatch(toggles, url, settings.schema, settings.pool).run())
-        yield create_app(
-            Services(
-                pool=pool,
-                acceptor=Acceptor(pool, planner(settings, catalog, toggles), utc_now),
-                explainer=explainer(settings, catalog, toggles),
-                clock=utc_now,
-                schema=settings.schema,
-                providers=provider_summaries(settings),
-                auth=settings.auth,
-                devices=settings.devices,
-                http=settings.http,
-                unsubscribe=settings.unsubscribe,
-                webhook=settings.provider(WebhookSettings),
-                device_rules=device_rules(settings.registry),
-                webpush_key=public_key_of(vapid_key) if vapid_key else None,
-            ),
-            catalog,
+        services = Services(
+            pool=pool,
+            acceptor=Acceptor(pool, planner(settings, catalog, toggles), utc_now),
+            explainer=explainer(settings, catalog, toggles),
+            clock=utc_now,
+            schema=settings.schema,
+            providers=provider_summaries(settings),
+            auth=settings.auth,
+            devices=settings.devices,
+            http=settings.http,
+            unsubscribe=settings.unsubscribe,
+            webhook=settings.provider(WebhookSettings),
+            device_rules=device_rules(settings.registry),
+            webpush_key=public_key_of(vapid_key) if vapid_key else None,
         )
-        watching.cancel()
+        watch = ToggleWatch(toggles, url, settings.schema, settings.pool)
+        async with duties_running(watch, catalog_watch(settings, catalog, pool, "api")):
+            yield create_app(services, catalog)
 
 
 @asynccontextmanager
@@ -224,7 +241,7 @@ async def open_worker(
             ),
             clock=utc_now,
             lanes=lanes,
-            more=[Scheduler(sources, run_tools)],
+            more=[Scheduler(sources, run_tools), catalog_watch(settings, catalog, pool, "worker")],
         )
 
 
@@ -244,9 +261,9 @@ async def open_relays(settings: Settings, url: str) -> AsyncIterator[list[Relay]
             )
             for name, outbox in settings.outboxes.items()
         ]
-        watching = asyncio.create_task(ToggleWatch(toggles, url, settings.schema, settings.pool).run())
-        yield relays
-        watching.cancel()
+        watch = ToggleWatch(toggles, url, settings.schema, settings.pool)
+        async with duties_running(watch, catalog_watch(settings, catalog, pool, "relay")):
+            yield relays
 
 
 def tune_gc() -> None:

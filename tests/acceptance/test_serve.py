@@ -3,6 +3,7 @@
 import ctypes
 import multiprocessing
 import os
+import signal
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
@@ -88,6 +89,17 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
             made = Served(processes, sandbox, tmp_path, data_dir)
             async with made.http:
                 yield made
+
+
+async def test_a_hangup_has_every_process_read_its_catalog_again(served: Served) -> None:
+    process = await served.start()
+    for kind in ("api", "worker"):
+        await process.logged("catalog loaded", process=kind)
+    process.signal(signal.SIGHUP)
+    for kind in ("api", "worker"):
+        await process.logged("catalog reloaded", process=kind)
+    assert not process.ended
+    await served.ready()
 
 
 async def test_what_dies_is_started_again(served: Served) -> None:

@@ -17,10 +17,11 @@ LONGEST_CHECK_SECONDS = 3.0
 routes = Routes(Tag.PROBES)
 
 
-class Health(msgspec.Struct, frozen=True):
-    """The answer of a probe that succeeds."""
+class Health(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The answer of a probe that succeeds; `catalog` is the fingerprint of the catalog in use."""
 
     status: Literal["ok", "ready"]
+    catalog: str | None = None
 
 
 @routes("GET /healthz", "The process is alive", PUBLIC)
@@ -39,7 +40,7 @@ async def readyz(request: ApiRequest) -> Health:
         raise ProblemError(NOT_READY, "The database does not answer.", headers=RETRY_SOON) from None
     if pending:
         raise ProblemError(NOT_READY, f"These migrations are not done: {', '.join(pending)}.")
-    return Health("ready")
+    return Health("ready", request.catalog.fingerprint if request.catalog else None)
 
 
 @routes("GET /openapi.json", "This description of the API", PUBLIC)

@@ -36,12 +36,23 @@ class CompiledType(msgspec.Struct, frozen=True):
 
 
 class Catalog:
-    """The declared types."""
+    """The declared types; `fingerprint` is a hash of the files that they were loaded from."""
 
-    def __init__(self, types: Iterable[CompiledType]) -> None:
-        self._compiled = {(each.type.name, each.type.version): each for each in types}
+    def __init__(self, types: Iterable[CompiledType], fingerprint: str = "") -> None:
+        self.compiled = {(each.type.name, each.type.version): each for each in types}
+        self._replaced: Mapping[tuple[str, int], CompiledType] = {}
+        self._use(fingerprint)
+
+    def replace(self, other: "Catalog") -> None:
+        """Use the types of another catalog from now on, everywhere at once."""
+        # What is under way under a type that is gone is still rendered.
+        self._replaced, self.compiled = self.compiled, other.compiled
+        self._use(other.fingerprint)
+
+    def _use(self, fingerprint: str) -> None:
+        self.fingerprint = fingerprint
         self._versions: dict[str, dict[int, NotificationType]] = {}
-        for (name, version), compiled in sorted(self._compiled.items()):
+        for (name, version), compiled in sorted(self.compiled.items()):
             self._versions.setdefault(name, {})[version] = compiled.type
         self._newest = {name: versions[max(versions)] for name, versions in self._versions.items()}
 
@@ -104,4 +115,5 @@ class Catalog:
         return Content(found, parts, data, compiled.appearance.render(notification_type, found, payload))
 
     def _compiled_type(self, notification_type: NotificationType) -> CompiledType:
-        return self._compiled[notification_type.name, notification_type.version]
+        key = (notification_type.name, notification_type.version)
+        return self.compiled.get(key) or self._replaced[key]

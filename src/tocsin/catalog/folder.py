@@ -1,5 +1,6 @@
 """The files of a catalog folder: `types/*.yaml` and `templates/<type>/<locale>/<channel>.<part>.j2`."""
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from tocsin.catalog.templates.jinja import TemplateSource
 from tocsin.domain.faults import Fault
 
 _HTML_PART = "html"
+_FINGERPRINT = 12
 
 
 class TemplateFile(msgspec.Struct, frozen=True):
@@ -23,11 +25,12 @@ class TemplateFile(msgspec.Struct, frozen=True):
 
 
 class Folder(msgspec.Struct, frozen=True):
-    """Every file of a catalog folder, and the faults of those that cannot be read."""
+    """Every file of a catalog folder, the faults of those that cannot be read, and a hash of all contents."""
 
     types: tuple[YamlSource, ...]
     templates: tuple[TemplateFile, ...]
     faults: tuple[Fault, ...]
+    fingerprint: str
 
 
 def read_folder(root: Path) -> Folder:
@@ -38,7 +41,12 @@ def read_folder(root: Path) -> Folder:
         message = f"no types in {root}; a catalog has at least one file types/<name>.yaml"
         reader.faults.append(Fault(field="types:1", code="empty", message=message))
     templates = tuple(file for path in _files(root / "templates") if (file := reader.template(path)))
-    return Folder(types, templates, tuple(reader.faults))
+    return Folder(types, templates, tuple(reader.faults), reader.content.hexdigest()[:_FINGERPRINT])
+
+
+def catalog_files(root: Path) -> list[Path]:
+    """List the files that a catalog consists of."""
+    return [*_files(root / "types"), *_files(root / "templates")]
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -53,6 +61,7 @@ class _Reader:
 
     def __init__(self, root: Path) -> None:
         self.faults: list[Fault] = []
+        self.content = hashlib.sha256()
         self._root = root
 
     def source(self, path: Path) -> YamlSource | None:
@@ -83,6 +92,8 @@ class _Reader:
         except OSError as error:
             self._fault(path, "unreadable", f"the file cannot be read: {error.strerror}")
             return None
+        # Lengths keep two files apart whose names and contents run into each other.
+        self.content.update(f"{self._name(path)}\0{len(content)}\0".encode() + content)
         try:
             return content.decode("utf-8-sig")
         except UnicodeDecodeError as error:

@@ -22,16 +22,20 @@ def shipped_catalog() -> Path:
 
 def load_catalog(folder: Path) -> Catalog:
     """Load a catalog, or raise CatalogError with every fault."""
-    types, faults = read_catalog(folder)
+    read = read_folder(folder)
+    types, faults = _compile_all(read)
     if faults:
         count = f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"
         raise CatalogError(f"The catalog in {folder} has {count}:", faults)
-    return Catalog(types)
+    return Catalog(types, read.fingerprint)
 
 
 def read_catalog(root: Path) -> tuple[list[CompiledType], list[Fault]]:
     """Read a catalog as far as it can be read; return its types, and every fault by file and line."""
-    folder = read_folder(root)
+    return _compile_all(read_folder(root))
+
+
+def _compile_all(folder: Folder) -> tuple[list[CompiledType], list[Fault]]:
     faults = list(folder.faults)
     declarations = _declarations(folder, faults)
     types = [_compile(each, declarations, folder, faults) for each in declarations.values()]

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -30,16 +31,18 @@ class Child(NamedTuple):
     arguments: Sequence[str]
     environment: Mapping[str, str]
 
-    async def run(self, stop: asyncio.Event, grace: float) -> None:
+    async def run(self, stop: asyncio.Event, grace: float, running: set[int] | None = None) -> None:
         """Keep the process running until `stop`, then let it drain, at most for `grace` seconds.
 
         One that cannot start at all is an operator's to fix; one that ran before is restarted, whatever
-        keeps it from starting now.
+        keeps it from starting now. `running` has the id of the process while it runs.
         """
+        running = set() if running is None else running
         wait, loop, restarted = 0.5, asyncio.get_running_loop(), False
         while not stop.is_set():
             started = loop.time()
             process = await self._start()
+            running.add(process.pid)
             exited = asyncio.create_task(process.wait())
             stopping = asyncio.create_task(stop.wait())
             try:
@@ -49,6 +52,7 @@ class Child(NamedTuple):
                     return
             finally:
                 stopping.cancel()
+                running.discard(process.pid)
                 # Cancelled: nobody waits for it to drain.
                 if process.returncode is None:
                     process.kill()
@@ -88,12 +92,18 @@ class Child(NamedTuple):
 async def run_tree(
     children: Sequence[Child], stop: asyncio.Event, *, grace: float, embedded: EmbeddedPostgres | None
 ) -> None:
-    """Run the children until `stop`; one that cannot start stops them all."""
+    """Run the children until `stop`; one that cannot start stops them all.
+
+    SIGHUP is passed on to them, which has each read its catalog again.
+    """
     ended = asyncio.Event()
+    process_ids: set[int] = set()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, _pass_on, signal.SIGHUP, process_ids)
     watching = asyncio.create_task(_watch(embedded)) if embedded else None
     try:
         async with asyncio.TaskGroup() as group:
-            running = [group.create_task(child.run(ended, grace)) for child in children]
+            running = [group.create_task(child.run(ended, grace, process_ids)) for child in children]
             for task in running:
                 task.add_done_callback(lambda _: ended.set())
             await pause(None, stop, ended)
@@ -101,8 +111,14 @@ async def run_tree(
     except* ChildCannotStartError as group_error:
         raise group_error.exceptions[0] from None
     finally:
+        loop.remove_signal_handler(signal.SIGHUP)
         if watching:
             watching.cancel()
+
+
+def _pass_on(number: signal.Signals, process_ids: set[int]) -> None:
+    for process_id in process_ids:
+        os.kill(process_id, number)
 
 
 async def _watch(embedded: EmbeddedPostgres) -> None:

@@ -1,0 +1,148 @@
+"""A catalog is reloaded while the process runs, one with faults is not, and it is shown who uses which."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.engine.conftest import ALERT, TEXTS, add_type
+from tests.waiting import found, until
+from tocsin.catalog.catalog import Catalog
+from tocsin.catalog.load import load_catalog, shipped_catalog
+from tocsin.engine.catalog_watch import CatalogWatch
+from tocsin.engine.clock import utc_now
+from tocsin.store import processes
+from tocsin.store.pool import Pool
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    shutil.copytree(shipped_catalog(), tmp_path / "catalog")
+    return tmp_path / "catalog"
+
+
+@asynccontextmanager
+async def watching(pool: Pool, folder: Path, kind: str = "worker", **options: Any) -> AsyncIterator[Catalog]:
+    catalog = load_catalog(folder)
+    options = {"look_seconds": 0.01} | options
+    watch = CatalogWatch(catalog, folder, kind=kind, pool=pool, clock=utc_now, **options)
+    running = asyncio.create_task(watch.run())
+    try:
+        yield catalog
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def alarms(pool: Pool) -> set[str]:
+    rows = await pool.fetch("select code from alarms where provider = 'catalog' and cleared_at is null")
+    return {row["code"] for row in rows}
+
+
+async def test_a_new_type_is_known_without_a_restart(pool: Pool, folder: Path) -> None:
+    async with watching(pool, folder) as catalog:
+        before = catalog.fingerprint
+        assert catalog.find("alert") is None
+        add_type(folder, "alert", ALERT, TEXTS)
+        await until(lambda: catalog.find("alert") is not None)
+
+        assert catalog.fingerprint == load_catalog(folder).fingerprint != before
+        assert not catalog.faults("alert", None, {"text": "Fire"})
+
+
+async def test_a_catalog_with_faults_is_not_used_and_raises_an_alarm(pool: Pool, folder: Path) -> None:
+    body = folder / "templates/new_customer/en/push.body.j2"
+    good = body.read_text()
+    async with watching(pool, folder) as catalog:
+        before = catalog.fingerprint
+        with capture_logs() as lines:
+            body.write_text("{{ customer_nmae }}")
+            await found(lambda: _has(pool, {"catalog_faulty"}))
+        assert catalog.fingerprint == before
+        assert catalog.render(catalog.types["new_customer"], "push", "en", {"customer_name": "Ada"}).parts
+        (line,) = [line for line in lines if line["event"] == "catalog reload failed"]
+        assert line["log_level"] == "error"
+        assert "templates/new_customer/en/push.body.j2:1" in line["faults"][0]
+        (process,) = await processes.alive(pool)
+        assert "'customer_nmae' is not a field" in str(process.catalog_fault)
+
+        body.write_text(good + "\n\n")
+        await found(lambda: _has(pool, set()))
+        assert catalog.fingerprint != before
+
+
+async def _has(pool: Pool, codes: set[str]) -> bool:
+    return await alarms(pool) == codes
+
+
+async def test_what_is_under_way_under_a_type_that_is_gone_is_still_rendered(
+    pool: Pool, folder: Path
+) -> None:
+    async with watching(pool, folder) as catalog:
+        under_way = catalog.types["new_customer"]
+        (folder / "types/new_customer.yaml").unlink()
+        shutil.rmtree(folder / "templates/new_customer")
+        await until(lambda: catalog.find("new_customer") is None)
+
+        assert catalog.render(under_way, "push", "en", {"customer_name": "Ada"}).parts["title"]
+
+
+async def test_processes_with_different_catalogs_are_shown(pool: Pool, folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(folder, other)
+    add_type(other, "alert", ALERT, TEXTS)
+    async with watching(pool, folder) as old:
+        assert await alarms(pool) == set()
+        async with watching(pool, other, kind="api") as new:
+            await found(lambda: _has(pool, {"catalogs_differ"}))
+            rows = await processes.alive(pool)
+            assert [(row.kind, row.catalog) for row in rows] == [
+                ("api", new.fingerprint),
+                ("worker", old.fingerprint),
+            ]
+        # A process that ends is no longer listed.
+        await found(lambda: _has(pool, set()))
+        assert [row.kind for row in await processes.alive(pool)] == ["worker"]
+
+
+async def test_an_operator_has_every_process_read_its_catalog_again(pool: Pool, folder: Path) -> None:
+    assert await processes.ask_reload(pool) is None
+    async with watching(pool, folder):
+        await found(lambda: processes.alive(pool))
+        asked_at = await processes.ask_reload(pool)
+
+        async def read_again() -> bool:
+            (row,) = await processes.alive(pool)
+            return asked_at is not None and row.catalog_read_at > asked_at
+
+        await found(read_again)
+
+
+async def test_what_waits_for_a_type_is_released_after_each_reload_even_if_the_first_try_fails(
+    pool: Pool, folder: Path
+) -> None:
+    calls: list[int] = []
+
+    async def release() -> None:
+        calls.append(len(calls))
+        if len(calls) == 2:
+            raise OSError("the database went away")
+
+    async with watching(pool, folder, on_reload=release) as catalog:
+        await until(lambda: len(calls) == 1)
+        add_type(folder, "alert", ALERT, TEXTS)
+        await until(lambda: len(calls) == 3)
+        assert catalog.find("alert") is not None
+
+
+async def test_files_are_watched_while_the_database_is_away(folder: Path, pool: Pool) -> None:
+    async with watching(pool, folder) as catalog:
+        await found(lambda: processes.alive(pool))
+        pool.terminate()
+        add_type(folder, "alert", ALERT, TEXTS)
+        await until(lambda: catalog.find("alert") is not None)
