@@ -1,15 +1,21 @@
 import asyncio
 import gzip
+import socket
 import ssl
+import threading
+import time
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from ipaddress import IPv4Network
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
 from pyreqwest.exceptions import ConnectError
 
+from tests.waiting import until
 from tocsin.domain.errors import ProviderSetupError
 from tocsin.providers.http import guarded_client as guarded_connections
 from tocsin.providers.http.guarded_client import GuardedConnections
@@ -206,6 +212,35 @@ async def test_a_resolver_that_does_not_answer_is_given_up() -> None:
     )
     with pytest.raises(TimeoutError):
         await connected.client_for("https://push.example.com/")
+
+
+async def test_names_that_hang_in_the_resolver_hold_no_other_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: Counter[str] = Counter()
+    answer = threading.Event()
+
+    def getaddrinfo(host: str, *_: Any, **__: Any) -> list[Any]:
+        asked[host] += 1
+        if host.startswith("slow"):
+            answer.wait(20)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.216.34", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    guarded = GuardedConnections(Guard(), HttpProviderSettings(max_concurrency=1, connect_timeout=1.0))
+    hanging = [f"https://slow{number % 40}.example.com/" for number in range(200)]
+    try:
+        for _ in range(2):
+            started = time.monotonic()
+            waiting = asyncio.gather(*map(guarded.client_for, hanging), return_exceptions=True)
+            await until(lambda: len(asked) >= 40)
+            async with asyncio.timeout(5):
+                await guarded.client_for(f"https://quick{len(asked)}.example.com/")
+            assert {type(outcome) for outcome in await waiting} == {TimeoutError}
+            assert time.monotonic() - started < 5
+    finally:
+        answer.set()
+        await guarded.aclose()
+
+    assert set(asked.values()) == {1}
 
 
 async def test_a_refused_url_has_no_client() -> None:

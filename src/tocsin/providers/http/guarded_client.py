@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from weakref import WeakValueDictionary
 
 from pyreqwest.client import Client
 from pyreqwest.exceptions import ConnectError, ConnectTimeoutError
@@ -41,8 +40,8 @@ class GuardedConnections:
         self._guard = guard
         self._settings = settings
         self._hosts: OrderedDict[str, _Pinned] = OrderedDict()
-        # A name is resolved once for all who wait for it; its lock lives only as long as somebody waits.
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        # A name is resolved once for all who wait for it, and all of them wait no longer than one deadline.
+        self._pinning: dict[str, asyncio.Task[_Pinned]] = {}
         # A CA file that cannot be read has to stop the start, not the first message.
         read_ca_file(settings.ca_file)
 
@@ -70,9 +69,11 @@ class GuardedConnections:
         host = Url(url).host_str or ""
         pinned = self._fresh(host)
         if pinned is None:
-            lock = self._locks.setdefault(host, asyncio.Lock())
-            async with lock:
-                pinned = self._fresh(host) or await self._pin(host)
+            pinning = self._pinning.get(host)
+            if pinning is None:
+                pinning = self._pinning[host] = asyncio.create_task(self._pin(host))
+                pinning.add_done_callback(lambda done: self._pinned(host, done))
+            pinned = await asyncio.shield(pinning)
         return pinned.connections.next()
 
     def connection_failed(self, url: str) -> None:
@@ -83,6 +84,8 @@ class GuardedConnections:
 
     async def aclose(self) -> None:
         """Close every connection."""
+        for pinning in list(self._pinning.values()):
+            pinning.cancel()
         for pinned in self._hosts.values():
             await pinned.connections.aclose()
         self._hosts.clear()
@@ -93,6 +96,12 @@ class GuardedConnections:
             return None
         self._hosts.move_to_end(host)
         return pinned
+
+    def _pinned(self, host: str, done: "asyncio.Task[_Pinned]") -> None:
+        del self._pinning[host]
+        if not done.cancelled():
+            # Retrieved, although everybody who waited for it may have given up.
+            done.exception()
 
     async def _pin(self, host: str) -> _Pinned:
         present = self._hosts.get(host)
