@@ -159,6 +159,15 @@ class Stage:
             self.pool, user_id, token=token, registered_at=seen, last_seen_at=seen, **changes
         )
 
+    def rules(self, *providers: Provider, toggles: Toggles | None = None) -> DeliveryRules:
+        return DeliveryRules(
+            catalog=self.catalog,
+            providers=frozenset(provider.name for provider in providers),
+            toggles=toggles or self.toggles,
+            quiet=QuietHours.compile(self.quiet),
+            limits=self.limits,
+        )
+
     @asynccontextmanager
     async def working(
         self,
@@ -176,13 +185,7 @@ class Stage:
             pool=self._worker_pool,
             wake=Wake(self.database_url, SCHEMA, PoolSettings()),
             watch=ToggleWatch(toggles, self.database_url, SCHEMA, PoolSettings()),
-            rules=DeliveryRules(
-                catalog=self.catalog,
-                providers=frozenset(by_name),
-                toggles=toggles,
-                quiet=QuietHours.compile(self.quiet),
-                limits=self.limits,
-            ),
+            rules=self.rules(*providers, toggles=toggles),
             providers=by_name,
             settings=WorkerSettings(dispatch=settings, **more),
             clock=self.clock,

@@ -58,6 +58,13 @@ on conflict (key, window_ends_at) do update
 set used = excluded.used
 """
 
+GIVE_BACK = """
+update limit_counters as counters
+set used = counters.used - given.places
+from unnest($1::text[], $2::timestamptz[], $3::integer[]) as given (key, window_ends_at, places)
+where counters.key = given.key and counters.window_ends_at = given.window_ends_at
+"""
+
 USED = """
 select counters.key, counters.used
 from unnest($1::text[], $2::timestamptz[]) as given (key, window_ends_at)
@@ -117,6 +124,13 @@ async def _take_in_turn(connection: Connection, requests: Sequence[LimitRequest]
         refused = _share(requests, used)
         await connection.execute(COUNT, keys, ends, [used[window] for window in windows])
     return refused
+
+
+async def give_back(connection: Connection, allowances: Sequence[Allowance]) -> None:
+    """Release one place of each allowance; runs in the transaction that reserved them."""
+    places = Counter((each.key, each.ends_at) for each in allowances)
+    keys, ends = [key for key, _ in places], [end for _, end in places]
+    await connection.execute(GIVE_BACK, keys, ends, list(places.values()))
 
 
 async def used(connection: Connection, allowances: Sequence[Allowance]) -> dict[str, int]:

@@ -8,12 +8,18 @@ import msgspec
 import pytest
 
 from tests.engine.stage import Stage, StubProvider, an_intent
-from tests.rows import delivery
+from tests.rows import delivery, take
 from tests.waiting import found
 from tocsin.domain.decide import Step
 from tocsin.domain.delivery.outcome import Retry
+from tocsin.domain.ids import new_lease_id
 from tocsin.domain.limits import LimitsSettings
 from tocsin.engine.accept.answers import Accepted
+from tocsin.engine.dispatch import fan_out as module
+from tocsin.engine.dispatch.attempt import Attempt
+from tocsin.engine.dispatch.fan_out import FanOut
+from tocsin.engine.dispatch.lane import DispatchSettings
+from tocsin.store.pool import Connection
 
 # Noon in Istanbul and in London, on an ordinary day; no limit's window ends while a test runs.
 NOON = datetime(2026, 1, 15, 11, 5, tzinfo=UTC)
@@ -266,3 +272,102 @@ async def test_nobody_is_told_twice_of_one_notification_by_a_second_device(
     await work(stage, provider)
 
     assert await reasons(stage) == {"sent": 6, "daily_limit": 1}
+
+
+async def counted(stage: Stage) -> dict[str, int]:
+    """Return how much of each limit is used, by the part of its key before the person or device."""
+    rows = await stage.pool.fetch("select key, used from limit_counters where used > 0")
+    return {row["key"].partition(":")[0]: row["used"] for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("step", "phones"), [("reserve", 1), ("reserve", 2), ("mark_reserved", 1), ("fan_out", 2)]
+)
+@pytest.mark.parametrize("moment", ["before", "after"])
+async def test_a_crash_anywhere_between_the_limit_and_the_mark_costs_no_place(
+    stage: Stage, provider: StubProvider, monkeypatch: pytest.MonkeyPatch, step: str, moment: str, phones: int
+) -> None:
+    """The worker loses its database in the middle; whoever takes over finds the limit as it was."""
+    stage.limits = LimitsSettings(per_person_per_day=1, per_device_per_day=1)
+    for number in range(phones):
+        await stage.device("ada", token=f"phone{number}")
+    await accept_many(stage, 1, "ada")
+    real, crashes = getattr(module, step), [1]
+
+    async def crashing(connection: Connection, *args: Any) -> Any:
+        if crashes and moment == "before":
+            crashes.pop()
+            raise ConnectionError("the database went away")
+        result = await real(connection, *args)
+        if crashes:
+            crashes.pop()
+            raise ConnectionError("the database went away")
+        return result
+
+    monkeypatch.setattr(module, step, crashing)
+    lease = DispatchSettings(poll_seconds=0.02, lease_seconds=1.0)
+    async with stage.working(provider, settings=lease):
+        await found(lambda: all_settled(stage))
+
+    assert crashes == []
+    assert await reasons(stage) == {"sent": phones}
+    assert await counted(stage) == {"person": 1, "device": 1}
+
+
+async def all_settled(stage: Stage) -> bool:
+    states = await stage.states()
+    return not any(states[state] for state in ("scheduled", "pending", "retrying"))
+
+
+async def test_who_lost_the_lease_uses_no_place(stage: Stage, provider: StubProvider) -> None:
+    stage.limits = LimitsSettings(per_person_per_day=1)
+    await stage.device("ada")
+    await accept_many(stage, 1, "ada")
+    lease = new_lease_id()
+    (claimed,) = await take(stage.pool, lane="fcm", now=stage.clock(), lease=lease)
+    rules = stage.rules(provider)
+    attempt = Attempt.of(claimed, lease, stage.clock())
+    rules.decide_attempt(attempt, stage.clock())
+    await stage.pool.execute("update deliveries set lease = $1", new_lease_id())
+
+    placed = await FanOut(stage.pool, rules, "fcm").place([attempt], lease, stage.clock())
+
+    assert (placed.attempts, placed.limited) == ([], [])
+    assert await counted(stage) == {}
+
+
+async def test_what_every_device_is_too_full_for_uses_no_place_of_the_person(
+    stage: Stage, provider: StubProvider
+) -> None:
+    stage.limits = LimitsSettings(per_person_per_day=3, per_device_per_day=1)
+    await stage.device("ada", token="phone")
+    await accept_many(stage, 5, "ada")
+
+    await work(stage, provider)
+    assert await reasons(stage) == {"sent": 1, "daily_limit": 4}
+    assert await counted(stage) == {"person": 1, "device": 1}
+    await stage.device("ada", token="tablet")
+    await accept_many(stage, 1, "ada", batch="later")
+    await work(stage, provider)
+
+    assert Counter(message.target for message in provider.arrived) == {"phone": 1, "tablet": 1}
+
+
+async def test_a_device_that_is_full_has_no_mark_that_would_let_it_pass_after_a_crash(
+    stage: Stage, provider: StubProvider
+) -> None:
+    stage.limits = LimitsSettings(per_device_per_day=1)
+    await stage.device("ada", token="phone")
+    await accept_many(stage, 2, "ada")
+    lease = new_lease_id()
+    claimed = await take(stage.pool, lane="fcm", now=stage.clock(), lease=lease)
+    rules = stage.rules(provider)
+    attempts = [Attempt.of(each, lease, stage.clock()) for each in claimed]
+    for attempt in attempts:
+        rules.decide_attempt(attempt, stage.clock())
+
+    placed = await FanOut(stage.pool, rules, "fcm").place(attempts, lease, stage.clock())
+
+    marked = await stage.pool.fetch("select id from deliveries where reserved")
+    assert [row["id"] for row in marked] == [each.id for each in placed.attempts]
+    assert len(placed.limited) == 1

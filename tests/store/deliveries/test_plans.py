@@ -60,12 +60,13 @@ PINNED: Mapping[str, Pinned] = {
     "any_due of an idle lane": Pinned(claim.ANY_DUE, ("webhook", LATER), {DUE}, 0),
     "order_blockers": Pinned(claim.ORDER_BLOCKERS, ("group0", LATER), {IN_ORDER}, 100),
     "move": Pinned(fan_out.MOVE, (LEASED, each("apns"), LEASE), {BY_ID}, BATCH),
+    "lock_leased": Pinned(fan_out.LOCK_LEASED, (LEASED, LEASE), {BY_ID}, BATCH),
     "mark_reserved": Pinned(fan_out.MARK_RESERVED, (LEASED, LEASE), {BY_ID}, BATCH),
     "fan_out": Pinned(
         fan_out.FAN_OUT,
         (
             *(LEASED[:2] + LEASED[:2], [None, None, uuid7(), uuid7()], [DEVICE] * 4, ["fcm"] * 4),
-            *([True] * 4, [False] * 4, LEASE, LATER),
+            *([True] * 4, [False] * 4, [True] * 4, LEASE, LATER),
         ),
         {BY_ID},
         4,

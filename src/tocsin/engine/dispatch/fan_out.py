@@ -11,9 +11,9 @@ from tocsin.domain.ids import DeliveryId, LeaseId, new_delivery_id
 from tocsin.domain.limits import Allowance, limit_verdict
 from tocsin.engine.dispatch.attempt import Attempt
 from tocsin.engine.dispatch.rules import DeliveryRules
-from tocsin.store.deliveries.fan_out import Placement, fan_out, mark_reserved, move
+from tocsin.store.deliveries.fan_out import Placement, fan_out, lock_leased, mark_reserved, move
 from tocsin.store.deliveries.holds import release_next
-from tocsin.store.limits import LimitRequest, reserve
+from tocsin.store.limits import LimitRequest, give_back, reserve
 from tocsin.store.pool import Connection, Pool
 
 
@@ -55,9 +55,14 @@ class FanOut(msgspec.Struct, frozen=True):
             await move(connection, elsewhere, lease)
         moved = {delivery_id for delivery_id, _ in elsewhere}
         staying = [each for each in attempts if each.id not in moved]
+        if limited_ids := [each.id for each in staying if each.limited]:
+            # A place is reserved together with the mark on the delivery: who lost the lease gets neither.
+            kept = await lock_leased(connection, limited_ids, lease)
+            staying = [each for each in staying if not each.limited or each.id in kept]
         full = await _reserve(connection, {each.id: each.allowances for each in staying})
         limited = [_limit_reached(each, full[each.id], now) for each in staying if each.id in full]
-        targets = [target for each in staying if each.id not in full for target in self._targets(each)]
+        admitted = [each for each in staying if each.id not in full]
+        targets = [target for each in admitted for target in self._targets(each)]
         full = await _reserve(
             connection,
             {
@@ -67,6 +72,9 @@ class FanOut(msgspec.Struct, frozen=True):
             },
         )
         limited += [_limit_reached(each, full[each.id], now) for each in targets if each.id in full]
+        reached = {each.delivery.id for each in targets if each.id not in full}
+        if nowhere := [each.allowances for each in admitted if each.id not in reached]:
+            await give_back(connection, [each for allowances in nowhere for each in allowances])
         sent = await self._write(connection, targets, full, lease, now)
         return FannedOut(sent, limited)
 
@@ -110,9 +118,10 @@ class FanOut(msgspec.Struct, frozen=True):
                         lane=destination.provider,
                         leased=leased,
                         in_order=behind,
+                        reserved=not stopped,
                     )
                 )
-            else:
+            elif not stopped:
                 in_place.append(target.id)
         if in_place:
             await mark_reserved(connection, in_place, lease)

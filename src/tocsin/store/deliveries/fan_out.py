@@ -15,7 +15,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """A device for a delivery that has none; the first keeps the row, each other gets a sibling row.
 
     `leased` rows stay under the lease of the claim; the others wait in their lane, or behind an earlier
-    one of their ordering group.
+    one of their ordering group. `reserved` rows have their place within the limits.
     """
 
     delivery_id: UUID
@@ -24,6 +24,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     lane: str
     leased: bool
     in_order: bool
+    reserved: bool = True
 
 
 # The row gets its device in the statement that inserts its siblings, so that a worker that takes over after a
@@ -31,19 +32,19 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
 FAN_OUT = """
 with given as materialized (
     select *
-    from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::boolean[], $6::boolean[])
-        as given (delivery_id, sibling_id, device_id, lane, leased, in_order)
+    from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::boolean[], $6::boolean[], $7::boolean[])
+        as given (delivery_id, sibling_id, device_id, lane, leased, in_order, reserved)
 ),
 original as materialized (
     select d.*
     from deliveries as d
-    where d.id = any($1::uuid[]) and d.lease = $7 and d.device_id is null
+    where d.id = any($1::uuid[]) and d.lease = $8 and d.device_id is null
 ),
 placed as (
     update deliveries as d
     set device_id = given.device_id,
         lane = given.lane,
-        reserved = true,
+        reserved = given.reserved,
         held_by = case when given.in_order then 'order' end,
         due_at = case when given.in_order then 'infinity' else d.due_at end,
         lease = case when given.leased then d.lease end,
@@ -53,7 +54,7 @@ placed as (
     where d.id = given.delivery_id
         and given.sibling_id is null
         -- Again, since another worker may take over between reading and writing.
-        and d.lease = $7
+        and d.lease = $8
         and d.device_id is null
     returning d.id
 )
@@ -68,7 +69,7 @@ select
     case when given.in_order then 'order' end,
     case when given.leased then o.lease end,
     case when given.leased then o.leased_until end,
-    o.ordering_key, o.accept_order, o.collapse_key, true, $8
+    o.ordering_key, o.accept_order, o.collapse_key, given.reserved, $9
 from placed
 join original as o on o.id = placed.id
 join given on given.delivery_id = o.id and given.sibling_id is not null
@@ -81,6 +82,14 @@ update deliveries as d
 set lane = given.lane, lease = null, leased_until = null
 from unnest($1::uuid[], $2::text[]) as given (id, lane)
 where d.id = given.id and d.lease = $3
+"""
+
+LOCK_LEASED = """
+select id
+from deliveries
+where id = any($1::uuid[]) and lease = $2
+order by id
+for update
 """
 
 MARK_RESERVED = """
@@ -121,6 +130,11 @@ async def move(connection: Connection, lanes: Sequence[tuple[UUID, str]], lease:
     await connection.execute(MOVE, [each for each, _ in lanes], [lane for _, lane in lanes], lease)
 
 
+async def lock_leased(connection: Connection, delivery_ids: Sequence[UUID], lease: LeaseId) -> set[UUID]:
+    """Lock deliveries that are still under a lease until the transaction ends; return their ids."""
+    return {row["id"] for row in await connection.fetch(LOCK_LEASED, delivery_ids, lease)}
+
+
 async def mark_reserved(connection: Connection, delivery_ids: Sequence[UUID], lease: LeaseId) -> None:
     """Record that deliveries have their place within the limits."""
     await connection.execute(MARK_RESERVED, delivery_ids, lease)
@@ -137,4 +151,4 @@ async def leave_lane(connection: Connection, lane: str, now: datetime, limit: in
     return int(status.rpartition(" ")[2])
 
 
-_PLACEMENT_COLUMNS = ("delivery_id", "sibling_id", "device_id", "lane", "leased", "in_order")
+_PLACEMENT_COLUMNS = ("delivery_id", "sibling_id", "device_id", "lane", "leased", "in_order", "reserved")
