@@ -27,7 +27,7 @@ from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
 from tocsin.cli.run.stand_ins import settings_for
 from tocsin.client import AsyncPerson, AsyncTocsin
-from tocsin.compose import migrated_pool
+from tocsin.compose import checked_pool
 from tocsin.engine.clock import utc_now
 from tocsin.ingress.outbox.install import install_sql
 from tocsin.sandbox import Sandbox, SandboxSettings
@@ -98,7 +98,7 @@ class Playground:
 
     async def key(self, name: str, role: Role = Role.PRODUCER) -> str:
         """Create an API key, as `tocsin keys create` does."""
-        async with migrated_pool(Settings(), self._server_url) as pool, pool.acquire() as connection:
+        async with checked_pool(Settings(), self._server_url) as pool, pool.acquire() as connection:
             return (await create_key(connection, name, role, utc_now())).secret
 
     async def client(self, producer: str) -> AsyncTocsin:

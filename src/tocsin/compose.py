@@ -38,7 +38,7 @@ from tocsin.providers.webpush.settings import WebPushSettings
 from tocsin.settings import Settings, default_data_dir, providers_in_use
 from tocsin.store.embedded import EmbeddedPostgres
 from tocsin.store.kept_secrets import get_or_make
-from tocsin.store.migrate import migrate
+from tocsin.store.migrate import check_schema
 from tocsin.store.pool import Pool, first_connection, open_pool
 
 
@@ -62,9 +62,9 @@ def database(settings: Settings) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def migrated_pool(settings: Settings, url: str, *, lookups_only: bool = False) -> AsyncIterator[Pool]:
-    """Bring the schema up to date and open a pool on it."""
-    await migrate(url, settings.schema, settings.pool)
+async def checked_pool(settings: Settings, url: str, *, lookups_only: bool = False) -> AsyncIterator[Pool]:
+    """Open a pool on a schema that this version works with; raise DatabaseError on any other."""
+    await check_schema(url, settings.schema, settings.pool)
     async with open_pool(url, settings.schema, settings.pool, lookups_only=lookups_only) as pool:
         yield pool
 
@@ -184,7 +184,7 @@ async def duties_running(*duties: Duty) -> AsyncIterator[None]:
 async def open_api(settings: Settings, url: str) -> AsyncIterator[Litestar]:
     """Build the HTTP application on a migrated database."""
     catalog = read_catalog(settings)
-    async with migrated_pool(settings, url) as pool, known_toggles(settings, pool) as toggles:
+    async with checked_pool(settings, url) as pool, known_toggles(settings, pool) as toggles:
         vapid_key = (await kept_secrets(settings, pool)).get(WebPushSettings.section)
         services = Services(
             pool=pool,
@@ -214,7 +214,7 @@ async def open_worker(
     catalog = read_catalog(settings)
     sources = load_sources(settings.periodic, catalog, utc_now())
     async with (
-        migrated_pool(settings, url, lookups_only=True) as pool,
+        checked_pool(settings, url, lookups_only=True) as pool,
         # Accepting wants other plans than dispatching does.
         open_pool(url, settings.schema, settings.pool) as accepting,
         open_providers(settings, await kept_secrets(settings, pool)) as providers,
@@ -249,7 +249,7 @@ async def open_worker(
 async def open_relays(settings: Settings, url: str) -> AsyncIterator[list[Relay]]:
     """Build the relays that carry what applications put into their outboxes."""
     catalog = read_catalog(settings)
-    async with migrated_pool(settings, url) as pool, known_toggles(settings, pool) as toggles:
+    async with checked_pool(settings, url) as pool, known_toggles(settings, pool) as toggles:
         acceptor = Acceptor(pool, planner(settings, catalog, toggles), utc_now)
         relays = [
             Relay(

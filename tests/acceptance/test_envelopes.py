@@ -143,6 +143,7 @@ async def test_what_an_earlier_commit_stored_is_delivered_by_this_one(
     stored = await installation.pool.fetch("select row_to_json(n)::text from notifications n")
     assert not [row[0] for row in stored if "tocsin" in row[0]]
 
+    await installation.processes.run("migrate", environment=installation.environment)
     await installation.start_worker(**QUICK, TOCSIN_CATALOG=str(moved_catalog(tmp_path / "catalog")))
     await installation.until_sent(len(people))
 

@@ -43,18 +43,18 @@ async def processes(tmp_path: Path) -> AsyncIterator[Processes]:
 async def test_processes_that_start_at_once_migrate_once(processes: Processes, empty_database: str) -> None:
     environment = {"TOCSIN_DATABASE_URL": empty_database, "TOCSIN_HTTP__PORT": "0"}
 
-    api, *migrating = [
+    server, *migrating = [
         await processes.start(*arguments, environment=environment)
-        for arguments in (["api"], ["migrate", "--json"], ["migrate", "--json"])
+        for arguments in (["serve"], ["migrate", "--json"], ["migrate", "--json"])
     ]
-    await api.logged("api started")
+    await server.logged("api started")
     codes = [await process.end(within=40) for process in migrating]
 
     assert codes == [0, 0]
     applied = [msgspec.json.decode("".join(process.output))["applied"] for process in migrating]
-    logged = [line for line in api.log if '"schema migrated"' in line]
-    by_api = msgspec.json.decode(logged[0])["applied"] if logged else []
-    assert sorted([*by_api, *applied[0], *applied[1]]) == EVERY_MIGRATION
+    logged = [line for line in server.log if '"schema migrated"' in line]
+    by_server = msgspec.json.decode(logged[0])["applied"] if logged else []
+    assert sorted([*by_server, *applied[0], *applied[1]]) == EVERY_MIGRATION
 
 
 async def test_nothing_listens_before_the_migrations_are_done(
@@ -64,8 +64,8 @@ async def test_nothing_listens_before_the_migrations_are_done(
     holder = await asyncpg.connect(empty_database)
     try:
         await holder.execute("select pg_advisory_lock($1, 0)", 0x70C5)
-        api = await processes.start(
-            "api", environment={"TOCSIN_DATABASE_URL": empty_database, "TOCSIN_HTTP__PORT": str(port)}
+        server = await processes.start(
+            "serve", environment={"TOCSIN_DATABASE_URL": empty_database, "TOCSIN_HTTP__PORT": str(port)}
         )
         await found(
             lambda: holder.fetchval(
@@ -78,7 +78,7 @@ async def test_nothing_listens_before_the_migrations_are_done(
             await asyncio.open_connection("127.0.0.1", port)
     finally:
         await holder.close()
-    await api.logged("api started")
+    await server.logged("api started")
 
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
         assert (await http.get("/readyz")).json() == {"status": "ready"}

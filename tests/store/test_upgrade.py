@@ -9,6 +9,7 @@ from uuid import UUID
 
 import asyncpg
 import pytest
+from pogo_core.migration import Migration, topological_sort
 from pogo_core.util import migrate as pogo
 
 from tests.databases import SCHEMA, fresh_database
@@ -309,7 +310,11 @@ async def test_every_migration_can_be_undone_and_applied_again(server_url: str) 
         applied = await migrate(url, SCHEMA, PoolSettings())
         connection = await connect(url, SCHEMA, PoolSettings())
         try:
-            await pogo.rollback(connection, MIGRATIONS, schema_name=SCHEMA)
+            every = [Migration(path.stem, path, set()) for path in MIGRATIONS.glob("*.sql")]
+            for migration in reversed(list(topological_sort([each.load() for each in every]))):
+                async with pogo.transaction(connection, migration):
+                    await migration.rollback(connection)
+            await connection.execute("drop table schema_migrations")
             tables = await connection.fetchval("select count(*) from pg_tables where schemaname = $1", SCHEMA)
         finally:
             await connection.close()

@@ -9,7 +9,7 @@ import msgspec
 from tocsin.api.http.problems import NOT_READY, RETRY_SOON, ProblemError
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.routes import PUBLIC, Routes, Tag
-from tocsin.store.migrate import pending_migrations
+from tocsin.store.migrate import read_ledger
 from tocsin.store.pool import AWAY, Pool
 
 LONGEST_CHECK_SECONDS = 3.0
@@ -35,11 +35,11 @@ async def readyz(request: ApiRequest) -> Health:
     """Check the database."""
     try:
         async with asyncio.timeout(LONGEST_CHECK_SECONDS):
-            pending = await _pending(request.pool, request.services.schema)
+            fault = await _schema_fault(request.pool, request.services.schema)
     except (asyncpg.PostgresError, *AWAY):
         raise ProblemError(NOT_READY, "The database does not answer.", headers=RETRY_SOON) from None
-    if pending:
-        raise ProblemError(NOT_READY, f"These migrations are not done: {', '.join(pending)}.")
+    if fault:
+        raise ProblemError(NOT_READY, fault)
     return Health("ready", request.catalog.fingerprint if request.catalog else None)
 
 
@@ -50,6 +50,6 @@ async def openapi_json(request: ApiRequest) -> dict[str, Any]:
     return document
 
 
-async def _pending(pool: Pool, schema: str) -> list[str]:
+async def _schema_fault(pool: Pool, schema: str) -> str | None:
     async with pool.acquire() as connection:
-        return await pending_migrations(connection, schema)
+        return (await read_ledger(connection, schema)).fault(schema)

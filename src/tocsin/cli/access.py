@@ -10,7 +10,7 @@ import typer
 import uvloop
 
 from tocsin.cli.output import fail
-from tocsin.compose import database, migrated_pool
+from tocsin.compose import checked_pool, database
 from tocsin.domain.toggles import LONGEST_NOTE, Note
 from tocsin.logs import LogSettings, configure_logs
 from tocsin.settings import Settings, load_settings
@@ -29,7 +29,7 @@ def with_pool(work: Callable[[Settings, Pool], Awaitable[Result]]) -> Result:
     configure_logs(LogSettings(level="warning"))
 
     async def body(url: str) -> Result:
-        async with migrated_pool(settings, url) as pool:
+        async with checked_pool(settings, url) as pool:
             return await work(settings, pool)
 
     with database(settings) as url:

@@ -4,9 +4,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from uuid import uuid4
 
+import asyncpg
 import pytest
 import typer
 
+from tests.databases import fresh_database
 from tests.edges.command_line import Ran, run
 from tests.rows import add_delivery, add_device, add_notification
 from tocsin.cli.commands import app
@@ -246,6 +248,21 @@ async def test_a_database_out_of_reach_is_said_without_its_password(
     assert "TOCSIN_DATABASE_URL" in ran.said
     assert "s3cret" not in ran.out + ran.err
     assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    "command", [["worker"], ["api"], ["keys", "list"], ["toggle", "list"], ["show", str(uuid4())]], ids=str
+)
+async def test_only_those_who_may_migrate_do(tocsin: Tocsin, server_url: str, command: list[str]) -> None:
+    async with fresh_database(server_url) as url:
+        ran = await tocsin(*command, TOCSIN_DATABASE_URL=url)
+        connection = await asyncpg.connect(url)
+        tables = await connection.fetchval("select count(*) from pg_tables where schemaname = 'tocsin'")
+        await connection.close()
+
+    assert ran.code == 2
+    assert "Run: tocsin migrate" in ran.said
+    assert tables == 0
 
 
 @pytest.mark.parametrize("command", [["worker"], ["send", "new_customer"], ["demo"], ["catalog", "check"]])

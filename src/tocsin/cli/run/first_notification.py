@@ -19,7 +19,7 @@ from tocsin.cli.run.serve import grace, server_children, started
 from tocsin.cli.run.stand_ins import settings_for
 from tocsin.cli.run.supervisor import run_tree
 from tocsin.client import AsyncTocsin
-from tocsin.compose import migrated_pool
+from tocsin.compose import checked_pool
 from tocsin.domain.errors import TocsinError
 from tocsin.domain.people.devices import Platform, ProviderName
 from tocsin.engine.clock import utc_now
@@ -28,6 +28,7 @@ from tocsin.sandbox import Sandbox, SandboxSettings
 from tocsin.sandbox.appearance import appearance
 from tocsin.settings import Settings
 from tocsin.store.embedded import EmbeddedPostgres
+from tocsin.store.migrate import migrate
 
 
 class DemoPerson(NamedTuple):
@@ -57,7 +58,8 @@ async def run_demo(
     with console.status("Starting Postgres …"):
         url = await started(embedded, exits)
     sandbox = await exits.enter_async_context(Sandbox(SandboxSettings(folder=folder / "sandbox")))
-    async with migrated_pool(settings, url) as pool, pool.acquire() as connection:
+    await migrate(url, settings.schema, settings.pool)
+    async with checked_pool(settings, url) as pool, pool.acquire() as connection:
         key = (await create_key(connection, "demo", Role.ADMIN, utc_now())).secret
     port, jwt_secret = _free_port(settings.http.port), secrets.token_hex(32)
     base_url = f"http://127.0.0.1:{port}"

@@ -16,12 +16,13 @@ from tocsin.api.server import serve_api
 from tocsin.cli.run.process import run_until_stopped
 from tocsin.cli.run.stand_ins import settings_for
 from tocsin.client.testing.server import RunningTocsin
-from tocsin.compose import migrated_pool, open_api, open_worker
+from tocsin.compose import checked_pool, open_api, open_worker
 from tocsin.engine.clock import utc_now
 from tocsin.logs import configure_logs
 from tocsin.sandbox import Sandbox, SandboxSettings
 from tocsin.settings import Settings, load_settings
 from tocsin.store.embedded import EmbeddedPostgres
+from tocsin.store.migrate import migrate
 
 
 async def _serve(folder: Path, catalog: str, stop: asyncio.Event) -> None:
@@ -52,7 +53,8 @@ async def _serve(folder: Path, catalog: str, stop: asyncio.Event) -> None:
 
 
 async def _run(settings: Settings, url: str, stop: asyncio.Event, sandbox_url: str, jwt_secret: str) -> None:
-    async with migrated_pool(settings, url) as pool, pool.acquire() as connection:
+    await migrate(url, settings.schema, settings.pool)
+    async with checked_pool(settings, url) as pool, pool.acquire() as connection:
         key = (await create_key(connection, "tests", Role.ADMIN, utc_now())).secret
 
     def announce(base_url: str) -> None:
