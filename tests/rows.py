@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from tocsin.domain.ids import LeaseId, new_lease_id, uuid7
-from tocsin.store.deliveries.claim import START, ClaimedDelivery, Position, claim
+from tocsin.store.deliveries.claim import START, ClaimedDelivery, Position, claim, take_over
 from tocsin.store.pool import Connection, Pool
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -161,6 +161,14 @@ async def take(
         after=after,
         limit=limit,
     )
+
+
+async def take_lost(
+    connection: Connection | Pool, *, now: datetime, until: datetime | None = None, lane: str = "fcm"
+) -> ClaimedDelivery | None:
+    """Take over a delivery with an expired lease as a worker does."""
+    lease = new_lease_id()
+    return await take_over(connection, lane, lease=lease, now=now, until=until or now.replace(hour=23))
 
 
 async def delivery(connection: Connection | Pool, delivery_id: UUID) -> dict[str, Any]:

@@ -61,8 +61,10 @@ class Worker:
         more: Sequence[Duty] = (),
     ) -> None:
         self._stop_seconds = settings.dispatch.stop_seconds
-        self._writer = SettlementWriter(pool, clock, on_release=wake.set)
         self._breakers = CircuitBreakers(pool, settings.health, clock)
+        self._writer = SettlementWriter(
+            pool, clock, on_release=wake.set, raise_alarm=self._breakers.raise_alarm
+        )
         tools = LaneTools(
             pool=pool,
             rules=rules,

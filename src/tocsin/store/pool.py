@@ -74,6 +74,11 @@ def schema_fault(schema: str) -> str | None:
     return "must be lower-case letters, digits and underscores, at most 50, not starting with a digit"
 
 
+def is_transient(error: BaseException) -> bool:
+    """Return whether a statement failed because of the connection or the server, not of its values."""
+    return isinstance(error, DATABASE_FAULTS) and not isinstance(error, ROW_FAULTS)
+
+
 @asynccontextmanager
 async def open_pool(
     url: str, schema: str, settings: PoolSettings, *, lookups_only: bool = False

@@ -82,7 +82,8 @@ with refused as (
     returning delivery_id, message_id
 )
 update deliveries as d
-set state = 'retrying', attempts = d.attempts - 1, lease = $2, leased_until = $3, settled_at = null
+set state = 'retrying', attempts = d.attempts - 1, lease = $2, leased_until = $3, alone = false,
+    settled_at = null
 from refused
 where d.id = refused.delivery_id and d.state = 'sent' and d.provider_message_id = refused.message_id
 returning d.id

@@ -6,13 +6,9 @@ import pytest
 
 from tests.engine.stage import Stage, StubProvider, a_provider
 from tests.waiting import found, until
-from tocsin.domain.catalog import NotificationType
 from tocsin.domain.delivery.message import Message
-from tocsin.domain.delivery.outcome import Outcome, Rejected
-from tocsin.domain.people.profile import Destination
-from tocsin.engine.dispatch.attempt import Attempt
+from tocsin.domain.delivery.outcome import Outcome
 from tocsin.engine.dispatch.lane import DispatchSettings
-from tocsin.engine.dispatch.render import Renderer
 from tocsin.engine.health.rate_limits import rates_type
 from tocsin.store import toggles
 
@@ -290,27 +286,3 @@ async def test_what_waits_for_its_slot_heeds_a_switch(stage: Stage) -> None:
 
         await found(released)
         assert len(provider.arrived) < 15
-
-
-async def test_a_mistake_with_one_delivery_stops_no_worker(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What cannot be dispatched is left to its lease."""
-    render, failed = Renderer.render, []
-
-    def failing(
-        self: Renderer, attempt: Attempt, type_: NotificationType, destination: Destination
-    ) -> Message | Rejected:
-        if destination.token == "odd":
-            failed.append(attempt)
-            raise RuntimeError("nobody thought of this")
-        return render(self, attempt, type_, destination)
-
-    monkeypatch.setattr(Renderer, "render", failing)
-    provider = StubProvider()
-    await stage.device("odd")
-    await stage.device("ada")
-    async with stage.working(provider):
-        await stage.accept("odd", idempotency_key="odd")
-        await until(lambda: bool(failed))
-        await stage.settled(await stage.accept("ada"), "sent")

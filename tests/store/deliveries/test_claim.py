@@ -5,7 +5,17 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from tests.rows import NOW, add_delivery, add_device, add_held, add_waiting, delivery, insert, take
+from tests.rows import (
+    NOW,
+    add_delivery,
+    add_device,
+    add_held,
+    add_waiting,
+    delivery,
+    insert,
+    take,
+    take_lost,
+)
 from tests.store.plans import worker_connection
 from tocsin.domain.ids import new_lease_id
 from tocsin.store.deliveries.claim import START, Position, any_due
@@ -99,16 +109,44 @@ async def test_a_claim_takes_a_lease_and_spends_no_attempt(pool: Pool) -> None:
     assert (row["state"], row["attempts"]) == ("pending", 0)
 
 
-async def test_an_expired_lease_is_taken_over_and_counts_as_a_lost_attempt(pool: Pool) -> None:
+async def test_a_lost_lease_spends_an_attempt_only_if_it_was_lost_alone(pool: Pool) -> None:
     made = await add_delivery(pool)
     await take(pool, until=NOW + 30 * SECOND)
-    assert await take(pool, now=NOW + 29 * SECOND) == []
+    assert await take_lost(pool, now=NOW + 29 * SECOND) is None
 
-    (heir,) = await take(pool, now=NOW + 30 * SECOND, until=NOW + 60 * SECOND)
-    (again,) = await take(pool, now=NOW + 60 * SECOND)
+    heir = await take_lost(pool, now=NOW + 30 * SECOND, until=NOW + 60 * SECOND)
+    again = await take_lost(pool, now=NOW + 60 * SECOND)
 
-    assert (heir.id, heir.taken_over, heir.attempts) == (made, True, 1)
-    assert (again.taken_over, again.attempts) == (True, 2)
+    assert heir is not None
+    assert (heir.id, heir.taken_over, heir.attempts) == (made, True, 0)
+    assert again is not None
+    assert (again.taken_over, again.attempts) == (True, 1)
+
+
+async def test_lost_deliveries_are_taken_over_one_at_a_time_and_never_with_others(pool: Pool) -> None:
+    lost = [await add_delivery(pool, due_at=NOW - number * SECOND) for number in (3, 2)]
+    await take(pool, until=NOW + SECOND)
+    fresh = await add_delivery(pool, due_at=NOW - SECOND)
+
+    assert [taken.id for taken in await take(pool, now=NOW + SECOND)] == [fresh]
+    assert [(taken.id if (taken := await take_lost(pool, now=NOW + SECOND)) else None) for _ in range(3)] == [
+        *lost,
+        None,
+    ]
+
+
+async def test_a_delivery_that_was_lost_and_settled_counts_as_new(pool: Pool) -> None:
+    """It survived being dispatched alone: the next loss may be another one's fault again."""
+    made = await add_delivery(pool)
+    await take(pool, until=NOW + SECOND)
+    await take_lost(pool, now=NOW + SECOND)
+    await pool.execute("update deliveries set lease = null, leased_until = null")
+    await take(pool, now=NOW + 2 * SECOND, until=NOW + 3 * SECOND)
+
+    taken = await take_lost(pool, now=NOW + 3 * SECOND)
+
+    assert taken is not None
+    assert (taken.id, taken.attempts) == (made, 0)
 
 
 async def test_what_was_scheduled_becomes_pending_when_taken(pool: Pool) -> None:

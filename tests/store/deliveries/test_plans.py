@@ -53,6 +53,18 @@ CLAIMING = (LATER, new_lease_id(), LATER, claim.START.due_at, claim.START.id, BA
 PINNED: Mapping[str, Pinned] = {
     "claim": Pinned(claim.CLAIM, ("expo", *CLAIMING), CLAIM_INDEXES, 2 * BATCH),
     "claim from a backlog": Pinned(claim.CLAIM, ("fcm", *CLAIMING), CLAIM_INDEXES, 2 * BATCH),
+    "take over": Pinned(
+        claim.TAKE_OVER,
+        ("expo", LATER, new_lease_id(), LATER, claim.LOOK_AHEAD),
+        CLAIM_INDEXES,
+        claim.LOOK_AHEAD,
+    ),
+    "take over from a backlog": Pinned(
+        claim.TAKE_OVER,
+        ("fcm", LATER, new_lease_id(), LATER, claim.LOOK_AHEAD),
+        CLAIM_INDEXES,
+        claim.LOOK_AHEAD,
+    ),
     "context of a claim": Pinned(
         claim.CONTEXT, (LEASED, LATER), {BY_ID, IN_ORDER, COLLAPSIBLE, BY_NOTIFICATION}, 2 * BATCH
     ),

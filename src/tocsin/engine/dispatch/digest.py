@@ -1,8 +1,9 @@
 """Fills attempts of types with a digest with the payloads of all its members."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
@@ -22,30 +23,29 @@ class DigestPayloads(msgspec.Struct, frozen=True):
     pool: Pool
     catalog: Catalog
 
-    async def fill(self, attempts: Sequence[Attempt], now: datetime) -> tuple[list[Attempt], list[Attempt]]:
-        """Set the payloads of digests; return the attempts to send and those whose members are all gone."""
+    async def close(self, attempts: Sequence[Attempt], now: datetime) -> Mapping[UUID, Members]:
+        """Close the digests that attempts carry; return their members, for those that have any."""
         digest_ids = sorted({each.delivery.digest_id for each in attempts if each.delivery.digest_id})
-        members: dict[Any, Members] = {}
-        if digest_ids:
-            async with self.pool.acquire() as connection, connection.transaction():
-                members = await close(connection, digest_ids, now)
-        sent: list[Attempt] = []
-        empty: list[Attempt] = []
-        for attempt in attempts:
-            if attempt.type is not None and attempt.type.policies.digest is not None:
-                if attempt.delivery.digest_id is None:
-                    # One with a time of its own is a digest of one.
-                    attempt.payload = digest_payload([attempt.payload])
-                elif (found := members.get(attempt.delivery.digest_id)) is None:
-                    empty.append(attempt)
-                    continue
-                else:
-                    attempt.notification_id = found.newest[-1].notification_id
-                    attempt.payload = digest_payload(
-                        list(self._payloads(attempt.delivery.type, found.newest)), found.count
-                    )
-            sent.append(attempt)
-        return sent, empty
+        if not digest_ids:
+            return {}
+        async with self.pool.acquire() as connection, connection.transaction():
+            return await close(connection, digest_ids, now)
+
+    def fill(self, attempt: Attempt, members: Mapping[UUID, Members]) -> bool:
+        """Set the payload of a digest; return False if its members are all gone."""
+        if attempt.type is None or attempt.type.policies.digest is None:
+            return True
+        if attempt.delivery.digest_id is None:
+            # One with a time of its own is a digest of one.
+            attempt.payload = digest_payload([attempt.payload])
+            return True
+        found = members.get(attempt.delivery.digest_id)
+        if found is None:
+            return False
+        attempt.notification_id = found.newest[-1].notification_id
+        payloads = list(self._payloads(attempt.delivery.type, found.newest))
+        attempt.payload = digest_payload(payloads, found.count)
+        return True
 
     def _payloads(self, type_name: str, members: Iterable[Member]) -> Iterable[Payload]:
         for member in members:

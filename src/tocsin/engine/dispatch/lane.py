@@ -1,8 +1,9 @@
 """The path of a due delivery: claim, decide, fan out, render, send, settle."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -25,13 +26,16 @@ from tocsin.engine.health.circuit_breakers import CircuitBreakers
 from tocsin.engine.health.rate_limits import RateLimit
 from tocsin.engine.settle.settlements import settle_dead, settle_empty_digest, settle_outcome, settle_refusal
 from tocsin.engine.settle.writer import SettlementWriter
-from tocsin.store.deliveries.claim import START, Position, any_due, claim
-from tocsin.store.pool import DATABASE_FAULTS, Pool
+from tocsin.store.deliveries.claim import START, Position, any_due, claim, take_over
+from tocsin.store.pool import DATABASE_FAULTS, Pool, is_transient
 
 MOST_CLAIMED = 1_000
 ROUND = timedelta(seconds=1)
 CLAIM_SHARE = 4
 """A claim waits until a quarter of the room is free, so that claims stay large under load."""
+
+LONE_FOR = timedelta(seconds=1)
+"""How long a delivery dispatched alone keeps others back: after that it only waits for its provider."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -97,6 +101,7 @@ class Lane:
             )
         self._stopping = False
         self._is_full = False
+        self._lone: Attempt | None = None
         tools.writer.on_progress(woken.set)
 
     async def run(self) -> None:
@@ -106,7 +111,7 @@ class Lane:
             try:
                 claimed = await self._claim()
                 if claimed:
-                    sent = await self._dispatch(claimed)
+                    sent = await self._dispatch([each for each in claimed if not self._is_known(each)])
                     if claimed[0].probe and not sent:
                         await self._breakers.return_probe(self.name, self._clock())
                     continue
@@ -133,17 +138,34 @@ class Lane:
         if self._breakers.is_closed(self.name):
             limit = self._room()
             self._is_full = limit == 0
-            return await self._claimer.claim(limit) if limit else []
+            return await self._take(limit) if limit else []
         if not self._breakers.is_probe_due(self.name, self._clock()) or not await self._claimer.any_due():
             return []
         if not await self._breakers.take_probe(self.name, self._clock()):
             return []
-        probes = await self._claimer.claim(1)
+        probes = await self._take(1)
         if not probes:
             await self._breakers.return_probe(self.name, self._clock())
         for probe in probes:
             probe.probe = True
         return probes
+
+    async def _take(self, limit: int) -> list[Attempt]:
+        """Claim a lost delivery by itself, or else some that nobody has tried to dispatch.
+
+        The next lost one waits until the last has left: if that crashes the process, it was the cause.
+        """
+        if self._lone is None or self._has_lone_left():
+            self._lone = await self._claimer.take_over()
+            if self._lone is not None:
+                return [self._lone]
+        return await self._claimer.claim(limit)
+
+    def _is_known(self, attempt: Attempt) -> bool:
+        """Return whether this worker has or awaits an outcome of a claimed delivery, and settle it so."""
+        if self._writer.settle_known(attempt.id, attempt.lease):
+            return True
+        return self._sender is not None and self._sender.adopt(attempt.id, attempt.lease)
 
     def _room(self) -> int:
         if self._sender is None:
@@ -154,36 +176,55 @@ class Lane:
 
     def _freed(self) -> None:
         """Wake the lane if it waits for room and there is enough to claim for, not with every message."""
-        if self._is_full and self._room():
+        if (self._is_full and self._room()) or self._has_lone_left():
             self._woken.set()
 
+    def _has_lone_left(self) -> bool:
+        """Return whether the delivery dispatched alone is done, or only waits for its provider."""
+        lone = self._lone
+        if lone is None:
+            return False
+        if self._sender is None or not self._sender.holds(lone) or self._clock() - lone.claimed_at > LONE_FOR:
+            self._lone = None
+        return self._lone is None
+
     async def _dispatch(self, claimed: Sequence[Attempt]) -> int:
-        """Take claimed deliveries to their provider; return how many are sent."""
+        """Take claimed deliveries to their provider; return how many are sent.
+
+        A bug in a step ends the one delivery in which it shows. If the database fails, what needed it is left
+        to its lease.
+        """
         now = self._clock()
-        admitted = [attempt for attempt in claimed if self._decide(attempt, now)]
-        if not admitted:
-            return 0
+        admitted = [attempt for attempt in claimed if self._passes(self._decide, attempt, now)]
         attempts = [attempt for attempt in admitted if self._is_direct(attempt)]
-        if len(attempts) < len(admitted):
-            others = [attempt for attempt in admitted if attempt.destination is None]
-            fanned_out = await self._fan_out.place(others, others[0].lease, now)
-            attempts += fanned_out.attempts
-            for limited in fanned_out.limited:
-                self._writer.put(settle_refusal(limited.attempt, limited.refusal, now))
-        if any(attempt.type and attempt.type.policies.digest for attempt in attempts):
-            attempts, empty = await self._digests.fill(attempts, now)
-            for attempt in empty:
-                self._writer.put(settle_empty_digest(attempt, now))
-        rendered = [attempt for attempt in attempts if self._render(attempt, now)]
+        if others := [attempt for attempt in admitted if attempt.destination is None]:
+            attempts += await self._place(others, now)
+        if digests := [attempt for attempt in attempts if _is_digest(attempt)]:
+            attempts = [attempt for attempt in attempts if not _is_digest(attempt)]
+            attempts += await self._fill(digests, now)
+        rendered = [attempt for attempt in attempts if self._passes(self._render, attempt, now)]
         if self._sender is not None:
             await self._sender.send(rendered, now)
         return len(rendered)
+
+    def _passes(self, step: Callable[[Attempt, datetime], bool], attempt: Attempt, now: datetime) -> bool:
+        """Return what a step returns; a bug in it ends this delivery and no other."""
+        try:
+            return step(attempt, now)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
+            self._writer.fail(attempt, error)
+            return False
 
     def _decide(self, attempt: Attempt, now: datetime) -> bool:
         """Apply the rules; settle the attempt and return False unless it may be sent."""
         delivery = attempt.delivery
         if delivery.taken_over:
             _log.warning("lease expired", **attempt.log_fields())
+            # Checked before anything that could crash the process once more.
+            found = self._rules.catalog.find(delivery.type, delivery.version)
+            if found and attempt.attempts >= found.policies.attempts_for(delivery.channel):
+                self._writer.put(settle_dead(attempt, now))
+                return False
         verdict = self._rules.decide_attempt(attempt, now)
         if attempt.type is None or verdict is None:
             unknown = f"{delivery.type} v{delivery.version} is no longer in the catalog"
@@ -192,22 +233,51 @@ class Lane:
         if not isinstance(verdict, Go):
             self._writer.put(settle_refusal(attempt, verdict, now))
             return False
-        if delivery.taken_over and attempt.attempts >= attempt.type.policies.attempts_for(delivery.channel):
-            self._writer.put(settle_dead(attempt, now))
-            return False
         return True
+
+    async def _place(self, attempts: Sequence[Attempt], now: datetime) -> list[Attempt]:
+        """Fan out; if that fails for a reason other than the database's, each by itself."""
+        try:
+            fanned_out = await self._fan_out.place(attempts, attempts[0].lease, now)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
+            if is_transient(error):
+                _log.warning("fan-out failed", lane=self.name, deliveries=len(attempts), error=repr(error))
+                return []
+            if len(attempts) > 1:
+                return [placed for each in attempts for placed in await self._place([each], now)]
+            self._writer.fail(attempts[0], error)
+            return []
+        for limited in fanned_out.limited:
+            stopped, refusal = limited.attempt, limited.refusal
+            self._writer.settle(stopped, partial(settle_refusal, stopped, refusal, now))
+        return fanned_out.attempts
+
+    async def _fill(self, attempts: Sequence[Attempt], now: datetime) -> list[Attempt]:
+        """Fill digests with their members; settle those that have none left."""
+        try:
+            members = await self._digests.close(attempts, now)
+        except DATABASE_FAULTS as error:
+            _log.warning("digests not closed", lane=self.name, deliveries=len(attempts), error=repr(error))
+            return []
+
+        def fill(attempt: Attempt, now: datetime) -> bool:
+            has_members = self._digests.fill(attempt, members)
+            if not has_members:
+                self._writer.put(settle_empty_digest(attempt, now))
+            return has_members
+
+        return [attempt for attempt in attempts if self._passes(fill, attempt, now)]
 
     def _is_direct(self, attempt: Attempt) -> bool:
         """Set the destination of an attempt that needs no write before it is sent; False for any other."""
-        destination = attempt.destinations[0]
         is_direct = (
             len(attempt.destinations) == 1
-            and destination.provider == self.name
+            and attempt.destinations[0].provider == self.name
             and not attempt.limited
             and (attempt.delivery.device_id is not None or not attempt.delivery.order_blockers)
         )
         if is_direct:
-            attempt.destination = destination
+            attempt.destination = attempt.destinations[0]
         return is_direct
 
     def _render(self, attempt: Attempt, now: datetime) -> bool:
@@ -228,13 +298,18 @@ class Lane:
         self._writer.put(settle_outcome(attempt, outcome, now=now, random=0.0))
 
 
+def _is_digest(attempt: Attempt) -> bool:
+    return attempt.type is not None and attempt.type.policies.digest is not None
+
+
 class Claimer:
     """Takes leases on due deliveries of a lane, in the order they fell due.
 
     Before the oldest delivery that waits, the due index is littered with entries of
     those already sent, until vacuum removes them. A claim therefore continues where the last
     one ended instead of at the head. It starts again when a claim comes up short and
-    at least once a second, so that deliveries that fell due late or lost their lease are found too.
+    at least once a second, so that deliveries that fell due late are found too. Deliveries that lost
+    their lease are found by a statement of their own, one at a time.
     """
 
     def __init__(self, pool: Pool, lane: str, lease_for: timedelta, clock: Clock) -> None:
@@ -244,6 +319,7 @@ class Claimer:
         self._clock = clock
         self._after = START
         self._round_began: datetime | None = None
+        self._none_lost_at: datetime | None = None
 
     async def claim(self, limit: int) -> list[Attempt]:
         """Claim at most `limit` deliveries; none means that nothing is due."""
@@ -260,6 +336,17 @@ class Claimer:
             last = attempts[-1].delivery
             self._after = Position(last.due_at, last.id)
         return attempts
+
+    async def take_over(self) -> Attempt | None:
+        """Claim one delivery whose lease was lost; after finding none, look again a second later."""
+        now = self._clock()
+        if self._none_lost_at is not None and now - self._none_lost_at < ROUND:
+            return None
+        lease = new_lease_id()
+        async with self._pool.acquire() as connection:
+            found = await take_over(connection, self._lane, lease=lease, now=now, until=now + self._lease_for)
+        self._none_lost_at = now if found is None else None
+        return Attempt.of(found, lease, now) if found else None
 
     async def any_due(self) -> bool:
         """Return whether a claim would find something, without touching it."""

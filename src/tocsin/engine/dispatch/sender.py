@@ -5,13 +5,15 @@ import random
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
+from uuid import UUID
 
 import structlog
 
 from tocsin.domain.decide import Hold, Step
 from tocsin.domain.delivery.held_by import HeldByHost
 from tocsin.domain.delivery.message import GivesReceipts, ManyHosts, Message, Provider
-from tocsin.domain.delivery.outcome import Outcome, Retry
+from tocsin.domain.delivery.outcome import Outcome, Retry, Sent
+from tocsin.domain.ids import LeaseId
 from tocsin.engine.clock import Clock
 from tocsin.engine.dispatch.attempt import Attempt
 from tocsin.engine.health.circuit_breakers import CircuitBreakers, host_circuit
@@ -19,6 +21,8 @@ from tocsin.engine.health.rate_limits import RateLimit
 from tocsin.engine.settle.settlements import settle_outcome, settle_refusal, settle_untried
 from tocsin.engine.settle.writer import SettlementWriter
 from tocsin.engine.toggles.toggles import Toggles
+from tocsin.store.deliveries.settle import Settlement
+from tocsin.store.pool import DATABASE_FAULTS
 
 WORKERS_SHARING_A_RATE = 4
 """By how many workers a rate may be shared without a message waiting longer than its lease."""
@@ -59,6 +63,7 @@ class Sender:
             self._batch = min(self._batch, in_time)
             self.room = min(self.room, max(in_time, self._batch))
         self._queue: deque[Attempt] = deque()
+        self._attempts: dict[UUID, Attempt] = {}
         self._in_flight = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._pumping: asyncio.Task[None] | None = None
@@ -72,19 +77,44 @@ class Sender:
     async def send(self, attempts: Sequence[Attempt], now: datetime) -> None:
         """Start to send rendered attempts; a host whose circuit breaker is open holds its own."""
         for attempt in attempts:
-            attempt.circuit = self._circuit(attempt)
-            if self._stopped:
-                self._writer.put(settle_untried(attempt, now))
-            elif attempt.probe or self._breakers.is_closed(attempt.circuit):
-                self._queue.append(attempt)
-            elif attempt.circuit != self._provider.name and await self._breakers.take_probe(
-                attempt.circuit, now
-            ):
-                attempt.probe = True
-                self._start([attempt], now)
-            else:
-                self._put_back(attempt, now)
+            try:
+                await self._enqueue(attempt, now)
+            except Exception as error:  # noqa: BLE001 - one message must not take the others with it
+                self._attempts.pop(attempt.id, None)
+                self._writer.fail(attempt, error)
         self._pump()
+
+    async def _enqueue(self, attempt: Attempt, now: datetime) -> None:
+        attempt.circuit = self._circuit(attempt)
+        self._attempts[attempt.id] = attempt
+        if self._stopped:
+            self._release(attempt, now)
+        elif attempt.probe or self._breakers.is_closed(attempt.circuit):
+            self._queue.append(attempt)
+        elif attempt.circuit != self._provider.name and await self._take_probe(attempt.circuit, now):
+            attempt.probe = True
+            self._start([attempt], now)
+        else:
+            self._put_back(attempt, now)
+
+    async def _take_probe(self, circuit: str, now: datetime) -> bool:
+        try:
+            return await self._breakers.take_probe(circuit, now)
+        except DATABASE_FAULTS as error:
+            _log.warning("circuit not probed", circuit=circuit, error=repr(error))
+            return False
+
+    def holds(self, attempt: Attempt) -> bool:
+        """Return whether an attempt waits here or is in flight."""
+        return attempt.id in self._attempts
+
+    def adopt(self, delivery_id: UUID, lease: LeaseId) -> bool:
+        """Continue an attempt that is still here under the lease of a later claim; return whether it is."""
+        attempt = self._attempts.get(delivery_id)
+        if attempt is None:
+            return False
+        attempt.lease = lease
+        return True
 
     def stop(self) -> None:
         """Start nothing more; release what is queued."""
@@ -94,7 +124,7 @@ class Sender:
         now = self._clock()
         queue, self._queue = self._queue, deque()
         for attempt in queue:
-            self._writer.put(settle_untried(attempt, now))
+            self._release(attempt, now)
 
     async def drain(self) -> None:
         """Wait for what is in flight."""
@@ -132,7 +162,7 @@ class Sender:
         """Release what could not be sent under its lease any more, before a slot is spent on it."""
         now = self._clock()
         while self._queue and now - self._queue[0].claimed_at > self._patience / 2:
-            self._writer.put(settle_untried(self._queue.popleft(), now))
+            self._release(self._queue.popleft(), now)
 
     def _startable(self) -> int:
         count = min(self._batch, len(self._queue))
@@ -147,7 +177,7 @@ class Sender:
         leaving = []
         for attempt in batch:
             if now - attempt.claimed_at > self._patience:
-                self._writer.put(settle_untried(attempt, now))
+                self._release(attempt, now)
             elif not self._is_open(attempt):
                 self._put_back(attempt, now)
             else:
@@ -166,12 +196,20 @@ class Sender:
     def _put_back(self, attempt: Attempt, now: datetime) -> None:
         """Return an attempt that may not leave now to its lane, or hold it for its host."""
         if attempt.circuit == self._provider.name or not self._toggles.provider_on(self._provider.name):
-            self._writer.put(settle_untried(attempt, now))
+            self._release(attempt, now)
             return
         detail = self._breakers.describe(attempt.circuit)
         attempt.add_step(Step(rule="provider", result="hold", detail=detail, at=now))
         held = Hold(attempt.steps, HeldByHost(attempt.circuit))
-        self._writer.put(settle_refusal(attempt, held, now))
+        self._leave(attempt, lambda: settle_refusal(attempt, held, now))
+
+    def _release(self, attempt: Attempt, now: datetime) -> None:
+        """Return an attempt to its lane, untried."""
+        self._leave(attempt, lambda: settle_untried(attempt, now))
+
+    def _leave(self, attempt: Attempt, build: Callable[[], Settlement]) -> None:
+        self._attempts.pop(attempt.id, None)
+        self._writer.settle(attempt, build)
 
     def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
@@ -182,7 +220,13 @@ class Sender:
         answered_at = self._clock()
         for attempt, outcome in zip(batch, outcomes, strict=True):
             attempt.tried_at = now
-            self._settle(attempt, outcome, answered_at)
+            self._attempts.pop(attempt.id, None)
+            try:
+                settlement = self._settle(attempt, outcome, answered_at)
+            except Exception as error:  # noqa: BLE001 - one outcome must not keep the others from being settled
+                self._writer.fail(attempt, error, was_sent=isinstance(outcome, Sent))
+            else:
+                self._writer.put(settlement)
         self._in_flight -= len(batch)
         self._pump()
         self._on_free()
@@ -198,14 +242,13 @@ class Sender:
             return [Retry("provider_failed", type(error).__name__)] * len(messages)
         return outcomes
 
-    def _settle(self, attempt: Attempt, outcome: Outcome, now: datetime) -> None:
+    def _settle(self, attempt: Attempt, outcome: Outcome, now: datetime) -> Settlement:
         name = self._provider.name
         self._breakers.record(attempt.circuit, name, outcome, now, probe=attempt.probe)
         is_provider_probe = attempt.probe and attempt.circuit == name
         if is_provider_probe and isinstance(outcome, Retry) and not self._breakers.is_closed(name):
             # It was sent to probe the provider: that it is still down costs the message no attempt.
-            self._writer.put(settle_untried(attempt, now))
-            return
+            return settle_untried(attempt, now)
         chance = random.random()  # noqa: S311 - spreads load, guards nothing
         ask_at = now + self._receipts_after if self._receipts_after else None
-        self._writer.put(settle_outcome(attempt, outcome, now=now, random=chance, ask_at=ask_at))
+        return settle_outcome(attempt, outcome, now=now, random=chance, ask_at=ask_at)

@@ -157,6 +157,11 @@ class CircuitBreakers:
                 if name in self._windows:
                     self._window(name, now).total += 1
 
+    def raise_alarm(self, alarm: Alarm) -> None:
+        """Raise an alarm with the next exchange."""
+        self._alarms[alarm] += 1
+        self._news.set()
+
     async def run(self) -> None:
         """Exchange with the database every second, and at once when something changed, until cancelled."""
         await repeat(self.exchange, name="circuit breakers", every=EXCHANGE_SECONDS, wake=self._news)
@@ -278,8 +283,7 @@ class CircuitBreakers:
                 alarm = Alarm(provider, outcome.code[:LONGEST_CODE], outcome.detail[:LONGEST_DETAIL])
                 if alarm not in self._alarms and isinstance(outcome, Defer) and not outcome.pauses:
                     _log.error("deliveries deferred", provider=provider, code=alarm.code, alarm=True)
-                self._alarms[alarm] += 1
-                self._news.set()
+                self.raise_alarm(alarm)
 
 
 async def _write(

@@ -1,7 +1,9 @@
 """Turns outcomes and verdicts into what is written about a delivery."""
 
+import traceback
 from datetime import datetime, timedelta
 from typing import assert_never
+from uuid import uuid4
 
 import structlog
 
@@ -17,6 +19,7 @@ from tocsin.store.deliveries.settle import SentDelivery, Settlement, UnsentDeliv
 LONGEST_DETAIL = 500
 LONGEST_CODE = 100
 LEASE_EXPIRED = "lease_expired"
+INTERNAL_ERROR = "internal_error"
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -95,6 +98,47 @@ def settle_empty_digest(attempt: LeasedDelivery, now: datetime) -> UnsentDeliver
     """Cancel a digest whose members were all cancelled, expired or replaced."""
     attempt.add_step(Step(rule="digest", result="skip", detail="no member is left to send", at=now))
     return _untried(attempt, State.CANCELLED, now)
+
+
+def report_internal_error(delivery: LeasedDelivery | Settlement, error: Exception) -> str:
+    """Log a bug and where it was raised; return the detail to store, which has the same correlation id.
+
+    Neither has the text of the exception, which may quote the payload or an address.
+    """
+    correlation_id, kind = uuid4().hex, type(error).__name__
+    _log.error(
+        "delivery failed",
+        delivery_id=str(delivery.id),
+        error=kind,
+        correlation_id=correlation_id,
+        raised_at="".join(traceback.format_tb(error.__traceback__)),
+        alarm=True,
+    )
+    return f"{kind}; correlation id {correlation_id}"
+
+
+def settle_internal_error(
+    delivery: LeasedDelivery | Settlement, detail: str | None, now: datetime
+) -> UnsentDelivery:
+    """Reject a delivery for a bug, with nothing that could be at fault itself."""
+    return UnsentDelivery(
+        id=delivery.id,
+        lease=delivery.lease,
+        state=State.REJECTED,
+        spent=1,
+        outcome="rejected",
+        code=INTERNAL_ERROR,
+        detail=detail or INTERNAL_ERROR,
+        tried_at=now,
+        digest_id=delivery.digest_id,
+    )
+
+
+def settle_sent_barely(delivery: LeasedDelivery | Settlement) -> SentDelivery:
+    """Settle a delivery that its provider took, with nothing that could be at fault itself."""
+    return SentDelivery(
+        id=delivery.id, lease=delivery.lease, provider="", message_id=None, digest_id=delivery.digest_id
+    )
 
 
 def _waiting(attempt: LeasedDelivery) -> State:

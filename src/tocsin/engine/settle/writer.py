@@ -2,11 +2,21 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
 
-import asyncpg
+import msgspec
 import structlog
 
+from tocsin.domain.ids import LeaseId
 from tocsin.engine.clock import Clock
+from tocsin.engine.dispatch.attempt import LeasedDelivery
+from tocsin.engine.settle.settlements import (
+    INTERNAL_ERROR,
+    report_internal_error,
+    settle_internal_error,
+    settle_sent_barely,
+)
 from tocsin.store.deliveries import digests
 from tocsin.store.deliveries.holds import release_next
 from tocsin.store.deliveries.settle import (
@@ -19,83 +29,150 @@ from tocsin.store.deliveries.settle import (
     settle_unsent,
 )
 from tocsin.store.deliveries.successors import find_followed, reassign
-from tocsin.store.pool import DATABASE_FAULTS, Connection, Pool
+from tocsin.store.health.provider_health import Alarm
+from tocsin.store.pool import Connection, Pool, is_transient
 
 LINGER = 0.02
 LARGEST_WRITE = 1_000
+SHORTEST_PAUSE = 0.05
 LONGEST_PAUSE = 5.0
 LARGEST_BACKLOG = 4_000
 """Settlements that wait to be written; with more, nothing new is claimed."""
+
+REMEMBERED_FOR = timedelta(minutes=2)
+ALARM_SUBJECT = "worker"
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 class SettlementWriter:
-    """Gathers settlements for a moment and writes them together; a failed write is retried."""
+    """Gathers settlements for a moment and writes them together; a failed write is retried.
 
-    def __init__(self, pool: Pool, clock: Clock, on_release: Callable[[], None]) -> None:
+    While the database cannot be written to, nothing is claimed, and what is known about a delivery is
+    remembered by its id: an outcome is written before anything else, and never asked of the provider twice.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        clock: Clock,
+        *,
+        on_release: Callable[[], None],
+        raise_alarm: Callable[[Alarm], None],
+    ) -> None:
         self._pool = pool
         self._on_release = on_release
+        self._raise_alarm = raise_alarm
         self._clock = clock
         self._waiting: list[Settlement] = []
+        self._known: dict[UUID, Settlement] = {}
+        self._lost: dict[UUID, tuple[SentDelivery, datetime]] = {}
         self._some = asyncio.Event()
+        self._failing = False
         self._closed = False
         self._on_progress: list[Callable[[], None]] = []
 
     def on_progress(self, callback: Callable[[], None]) -> None:
-        """Call this whenever a full backlog has room again."""
+        """Call this whenever more may be claimed again."""
         self._on_progress.append(callback)
 
     @property
     def has_room(self) -> bool:
-        """Whether the backlog is short enough to claim more."""
-        return len(self._waiting) <= LARGEST_BACKLOG
+        """Whether the database takes settlements and the backlog is short enough to claim more."""
+        return not self._failing and len(self._waiting) <= LARGEST_BACKLOG
 
     def put(self, settlement: Settlement) -> None:
         """Queue a settlement to be written."""
         self._waiting.append(settlement)
+        self._known[settlement.id] = settlement
         self._some.set()
+
+    def settle(self, attempt: LeasedDelivery, build: Callable[[], Settlement]) -> None:
+        """Queue the settlement that `build` returns; a bug in building it ends this delivery alone."""
+        try:
+            settlement = build()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
+            self.fail(attempt, error)
+        else:
+            self.put(settlement)
+
+    def fail(self, attempt: LeasedDelivery, error: Exception, *, was_sent: bool = False) -> None:
+        """Settle a delivery in which a step raised unexpectedly, and raise an alarm."""
+        detail = self._report(attempt, error)
+        now = self._clock()
+        self.put(settle_sent_barely(attempt) if was_sent else settle_internal_error(attempt, detail, now))
+
+    def settle_known(self, delivery_id: UUID, lease: LeaseId) -> bool:
+        """Settle a delivery that was claimed again by what is remembered of it, if anything is."""
+        settlement = self._known.get(delivery_id)
+        if settlement is None and delivery_id in self._lost:
+            settlement, _ = self._lost.pop(delivery_id)
+        if settlement is None:
+            return False
+        _log.warning("delivery settled from memory", delivery_id=str(delivery_id))
+        self.put(msgspec.structs.replace(settlement, lease=lease))
+        return True
 
     async def run(self) -> None:
         """Write until closed and nothing waits."""
         while not (self._closed and not self._waiting):
             await self._some.wait()
-            if not self._closed and len(self._waiting) < LARGEST_WRITE:
+            if not self._closed and not self._failing and len(self._waiting) < LARGEST_WRITE:
                 await asyncio.sleep(LINGER)
             self._some.clear()
             had_room = self.has_room
             batch, self._waiting = self._waiting, []
-            if not had_room:
-                for callback in self._on_progress:
-                    callback()
+            if not had_room and self.has_room:
+                self._report_progress()
             if batch:
                 await self._write_until_done(batch)
+            if self._failing and not self._waiting:
+                self._failing = False
+                self._report_progress()
 
     def close(self) -> None:
         """Write what waits and then end."""
         self._closed = True
         self._some.set()
 
+    def _report_progress(self) -> None:
+        for callback in self._on_progress:
+            callback()
+
+    def _report(self, delivery: LeasedDelivery | Settlement, error: Exception) -> str:
+        detail = report_internal_error(delivery, error)
+        self._raise_alarm(Alarm(ALARM_SUBJECT, INTERNAL_ERROR, f"delivery {delivery.id}: {detail}"))
+        return detail
+
     async def _write_until_done(self, batch: Sequence[Settlement]) -> None:
-        pause = 0.05
+        pause = SHORTEST_PAUSE
         while True:
             try:
                 await self._write(batch)
-            except asyncpg.DataError as error:
-                # The same write would fail again. Apart, only the row at fault is left to its lease, and the
-                # others are settled.
-                if len(batch) == 1:
-                    _log.exception("settlement refused", delivery_id=str(batch[0].id), error=repr(error))
+            except Exception as error:  # noqa: BLE001 - a bug about one row must not stop the settling of others
+                if not is_transient(error):
+                    await self._write_apart(batch, error)
                     return
-                for one in batch:
-                    await self._write_until_done([one])
-                return
-            except DATABASE_FAULTS as error:
+                self._failing = True
                 _log.warning("settling failed", error=repr(error), deliveries=len(batch))
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
             else:
                 return
+
+    async def _write_apart(self, batch: Sequence[Settlement], error: Exception) -> None:
+        """Write the halves of a refused batch; settle a single one without what may be at fault."""
+        if len(batch) > 1:
+            half = len(batch) // 2
+            await self._write_until_done(batch[:half])
+            await self._write_until_done(batch[half:])
+            return
+        (refused,) = batch
+        self._report(refused, error)
+        self._forget(batch)
+        if (replacement := _minimal(refused, self._clock())) is not None:
+            self._known[replacement.id] = replacement
+            await self._write_until_done([replacement])
 
     async def _write(self, batch: Sequence[Settlement]) -> None:
         digest_ids = sorted({each.digest_id for each in batch if each.digest_id})
@@ -113,9 +190,24 @@ class SettlementWriter:
             if keys := sorted({key for part in settled for key in part.ordering_keys}):
                 await release_next(connection, keys, self._clock())
                 self._on_release()
-        written = sum(part.count for part in settled)
-        if written < len(batch):
-            _log.warning("lease lost", deliveries=len(batch) - written)
+        self._forget(batch)
+        written = {each for part in settled for each in part.ids}
+        if lost := [each for each in batch if each.id not in written]:
+            _log.warning("lease lost", deliveries=len(lost))
+            self._remember(lost)
+
+    def _forget(self, batch: Sequence[Settlement]) -> None:
+        for each in batch:
+            if self._known.get(each.id) is each:
+                del self._known[each.id]
+
+    def _remember(self, lost: Sequence[Settlement]) -> None:
+        """Keep for a while what was sent under a lost lease: this worker may have claimed it again."""
+        now = self._clock()
+        self._lost = {key: kept for key, kept in self._lost.items() if kept[1] > now}
+        for each in lost:
+            if isinstance(each, SentDelivery) and each.id not in self._known:
+                self._lost[each.id] = each, now + REMEMBERED_FOR
 
     async def _settle(self, connection: Connection, batch: Sequence[Settlement]) -> list[Settled]:
         sent = [each for each in batch if isinstance(each, SentDelivery)]
@@ -129,3 +221,12 @@ class SettlementWriter:
             if followed:
                 await reassign(connection, list(followed), now)
         return settled
+
+
+def _minimal(refused: Settlement, now: datetime) -> Settlement | None:
+    """Return what to write instead of a settlement that Postgres refuses; None leaves it to its lease."""
+    if isinstance(refused, SentDelivery) and refused != (barely := settle_sent_barely(refused)):
+        return barely
+    if isinstance(refused, UnsentDelivery) and refused.code == INTERNAL_ERROR:
+        return None
+    return settle_internal_error(refused, None, now)

@@ -80,31 +80,60 @@ class ClaimedDelivery(msgspec.Struct, frozen=True):
     newer: NewerMessage | None = None
 
 
+LOOK_AHEAD = 2_000
+"""How many due rows are looked through for lost leases: claims go by due time, so these are at the head."""
+
 # What a claim does, in one statement:
 #   due      locks the next deliveries of the lane; (lane, due_at, id) is the index itself.
-#   claimed  takes the lease; an expired lease counts as a lost attempt.
+#   claimed  takes the lease.
 # Then it reads what a decision needs, one row for each device that can be reached. A device that moved
 # to another owner is not among them: a message for one person never reaches another.
 # The limits keep each subquery an index look-up; without them the planner reads whole tables.
 # A claim need not survive a crash of the server, since then nobody holds it: it does not wait for the disk.
-CLAIM = """
-with due as materialized (
-    select id, lease is not null as taken_over
+_DUE = """
+    select id, false as taken_over, 0 as lost
     from deliveries
     where lane = $1
         and state in ('scheduled', 'pending', 'retrying')
         and due_at <= $2
         and (due_at, id) > ($5, $6)
-        and (leased_until is null or leased_until <= $2)
+        and lease is null
     order by lane, due_at, id
     limit $7
     for update skip locked
-),
+"""
+
+# One delivery whose lease was lost; several candidates, since another worker may take the first one over.
+_LOST = """
+    select id, true as taken_over, alone::integer as lost
+    from deliveries
+    where id in (
+            select head.id
+            from (
+                select id, due_at, leased_until
+                from deliveries
+                where lane = $1 and state in ('scheduled', 'pending', 'retrying') and due_at <= $2
+                order by lane, due_at, id
+                limit $5
+            ) as head
+            where head.leased_until <= $2
+            order by head.due_at, head.id
+            limit 10
+        )
+        and leased_until <= $2
+    order by due_at, id
+    limit 1
+    for update skip locked
+"""
+
+_CLAIM = """
+with due as materialized ({due}),
 claimed as (
     update deliveries as d
     set lease = $3,
         leased_until = $4,
-        attempts = d.attempts + due.taken_over::integer,
+        alone = due.taken_over,
+        attempts = d.attempts + due.lost,
         state = case when d.state = 'scheduled' then 'pending' else d.state end
     from due
     where d.id = due.id
@@ -186,6 +215,9 @@ left join devices
     and (claimed.device_id is null or devices.id = claimed.device_id)
 order by claimed.due_at, claimed.id, devices.last_seen_at desc
 """
+
+CLAIM = _CLAIM.replace("{due}", _DUE)
+TAKE_OVER = _CLAIM.replace("{due}", _LOST)
 
 # What some deliveries depend on besides, read only for those: the digest they carry, the devices that earlier
 # ones of their ordering group wait for, the channel they are the fallback for, a newer message with their
@@ -291,8 +323,27 @@ async def claim(
     after: Position,
     limit: int,
 ) -> list[ClaimedDelivery]:
-    """Take a lease on the next deliveries of a lane that are due, at most `limit`, in order."""
+    """Take a lease on the next deliveries of a lane that are due, at most `limit`, in order.
+
+    Those with an expired lease are left to `take_over`.
+    """
     rows = await connection.fetch(CLAIM, lane, now, lease, until, after.due_at, after.id, limit)
+    return await _read(connection, rows, now)
+
+
+async def take_over(
+    connection: Connection, lane: str, *, lease: LeaseId, now: datetime, until: datetime
+) -> ClaimedDelivery | None:
+    """Take the lease on one due delivery whose worker lost it, to be dispatched alone.
+
+    The first lease may have been lost because of any other delivery of that claim and spends no attempt.
+    One that is lost again while the delivery is dispatched alone does: what crashes its workers ends `dead`.
+    """
+    rows = await connection.fetch(TAKE_OVER, lane, now, lease, until, LOOK_AHEAD)
+    return next(iter(await _read(connection, rows, now)), None)
+
+
+async def _read(connection: Connection, rows: Sequence[Any], now: datetime) -> list[ClaimedDelivery]:
     dependent = list({row["id"] for row in rows if row["has_context"]})
     context = {row["id"]: row for row in await connection.fetch(CONTEXT, dependent, now)} if dependent else {}
     return [_claimed(list(same), context.get(each)) for each, same in groupby(rows, key=_delivery_id)]

@@ -61,11 +61,16 @@ Settlement = SentDelivery | UnsentDelivery
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """How many were settled, the ordering groups that may continue, and what was sent with a collapse key."""
+    """What was settled, the ordering groups that may continue, and what was sent with a collapse key."""
 
-    count: int
+    ids: Sequence[UUID]
     ordering_keys: list[str]
     collapsing: list[UUID] = []
+
+    @property
+    def count(self) -> int:
+        """How many were settled."""
+        return len(self.ids)
 
 
 class DeliveryRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,8 +109,9 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
 
 
-# Lease and state guard the row: a worker that comes late changes nothing. Devices are
-# updated in the order of their ids, to avoid deadlocks.
+# Lease and state guard the row: a worker that comes late changes nothing, unless its provider took the
+# message and nobody else has the lease now: it must not be sent again.
+# Devices are updated in the order of their ids, to avoid deadlocks.
 # The states come as an argument, and no condition asks whether a device is active: either would let
 # the planner read the whole of a partial index instead of looking rows up by their ids, and it does
 # so while the tables are new.
@@ -124,7 +130,9 @@ with settled as (
         settled_at = $8
     from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::uuid[], $6::jsonb[], $7::timestamptz[])
         as given (id, lease, provider, message_id, device_id, decisions, ask_at)
-    where d.id = given.id and d.lease = given.lease and d.state = any($9::text[])
+    where d.id = given.id
+        and (d.lease = given.lease or d.leased_until is null or d.leased_until <= $8)
+        and d.state = any($9::text[])
     returning
         d.id, d.device_id, d.ordering_key, d.collapse_key, d.provider, d.provider_message_id, given.ask_at
 ),
@@ -150,7 +158,7 @@ counted as (
     where devices.id = reached.device_id
 )
 select
-    count(*) as count,
+    array_agg(id) as ids,
     array_agg(distinct ordering_key) filter (where ordering_key is not null) as ordering_keys,
     array_agg(id) filter (where collapse_key is not null) as collapsing
 from settled
@@ -219,7 +227,7 @@ retired as (
     where devices.id = verdict.device_id and devices.last_seen_at <= verdict.gone_since
 )
 select
-    count(*) as count,
+    array_agg(id) as ids,
     -- It blocks its group no longer; or it is held, and the one before may have been settled meanwhile.
     array_agg(distinct ordering_key) filter (
         where ordering_key is not null
@@ -286,17 +294,17 @@ def encode_steps(steps: Sequence[Step]) -> str | None:
 
 
 async def settle_sent(connection: Connection, sent: Sequence[SentDelivery], now: datetime) -> Settled:
-    """Settle deliveries that their provider took, as far as they still hold their lease."""
+    """Settle deliveries that their provider took, unless another worker has the lease meanwhile."""
     columns = [[getattr(delivery, name) for delivery in sent] for name in _SENT_COLUMNS]
     row = await connection.fetchrow(SETTLE_SENT, *columns, now, CLAIMED)
-    return Settled(row["count"], row["ordering_keys"] or [], row["collapsing"] or [])
+    return Settled(row["ids"] or [], row["ordering_keys"] or [], row["collapsing"] or [])
 
 
 async def settle_unsent(connection: Connection, unsent: Sequence[UnsentDelivery], now: datetime) -> Settled:
     """Settle every other outcome with its attempt and device, as far as the lease still holds."""
     columns = [[getattr(delivery, name) for delivery in unsent] for name in _UNSENT_COLUMNS]
     row = await connection.fetchrow(SETTLE_UNSENT, *columns, now, CLAIMED)
-    return Settled(row["count"], row["ordering_keys"] or [])
+    return Settled(row["ids"] or [], row["ordering_keys"] or [])
 
 
 async def collapse_older(connection: Connection, sent: Sequence[UUID], now: datetime) -> None:
