@@ -1,6 +1,7 @@
 """The command line: all commands."""
 
 import sys
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Annotated
 
@@ -54,9 +55,20 @@ def _options(
     """Read settings from tocsin.toml in the current folder and from TOCSIN_* variables."""
 
 
+def _check_arguments(arguments: Sequence[str]) -> None:
+    """Raise an error about an argument whose bytes are no text: the database cannot store it."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            shown = argument[:80].encode(errors="replace").decode()
+            raise TocsinError(f"The argument {shown!r} is not UTF-8 text.") from None
+
+
 def run() -> None:
     """Run the command line; an error that an operator can fix is printed without a traceback."""
     try:
+        _check_arguments(sys.argv[1:])
         app()
     except TocsinError as error:
         complain(str(error))

@@ -289,3 +289,19 @@ async def test_a_lane_that_does_not_exist_is_named_with_those_that_do(tocsin: To
 
     assert ran.code == 2
     assert "pigeon: no such lane; there are fanout, fcm" in " ".join(ran.err.split())
+
+
+def test_an_argument_that_is_no_text_is_refused_before_anything_is_done(tmp_path: Path) -> None:
+    ran = run(["send", "new_customer", "--user", "a\udcff"], {}, tmp_path)
+
+    assert ran.code == 2
+    assert "is not UTF-8 text" in ran.said
+    assert "Traceback" not in ran.said
+
+
+@pytest.mark.parametrize("at", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00"])
+async def test_a_time_out_of_range_cannot_be_explained(tocsin: Tocsin, at: str) -> None:
+    ran = await tocsin("explain", "new_customer", "--user", "42", "--payload", PAYLOAD, "--at", at)
+
+    assert ran.code == 2
+    assert "lies outside the years 1900 to 9998" in ran.said

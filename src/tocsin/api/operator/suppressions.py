@@ -1,6 +1,5 @@
 """The operator's calls about suppressed addresses, which are sent no mail."""
 
-from datetime import datetime
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -11,7 +10,8 @@ from tocsin.api.http.problems import INVALID_QUERY, NOT_FOUND, ProblemError, fau
 from tocsin.api.http.queries import PageLimit, Query, next_cursor
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.routes import Routes, Tag
-from tocsin.domain.intent import EmailAddress
+from tocsin.domain.intent import EmailAddress, Moment
+from tocsin.domain.timing.moments import moment_faults
 from tocsin.domain.toggles import Note
 from tocsin.store.people import suppressions
 from tocsin.store.people.suppressions import NEWEST, Suppression, SuppressionCursor
@@ -90,10 +90,10 @@ def _parse_cursor(text: str | None) -> SuppressionCursor:
         return NEWEST
     moment, _, address = text.partition("~")
     try:
-        at = msgspec.convert(moment, Annotated[datetime, Meta(tz=True)])
+        at = msgspec.convert(moment, Moment)
     except msgspec.ValidationError:
         at = None
-    if at is None or not address or "\0" in address:
+    if at is None or moment_faults("before", at) or not address or "\0" in address:
         raise fault_problem("before", "invalid", "must be the `next` of the page before", INVALID_QUERY)
     return SuppressionCursor(at, address)
 

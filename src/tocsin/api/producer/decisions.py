@@ -3,12 +3,20 @@
 from uuid import UUID
 
 from tocsin.api.auth.roles import Right
-from tocsin.api.http.problems import INVALID_INTENT, NOT_FOUND, ProblemError, faults_problem
+from tocsin.api.http.problems import (
+    INVALID_BODY,
+    INVALID_INTENT,
+    INVALID_QUERY,
+    NOT_FOUND,
+    ProblemError,
+    faults_problem,
+)
 from tocsin.api.http.queries import Query
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.producer.intents import EXAMPLE, read_question
 from tocsin.api.routes import Routes, Tag
 from tocsin.domain.intent import Intent, Moment
+from tocsin.domain.timing.moments import moment_faults, send_time_faults
 from tocsin.engine.accept.answers import Unreadable
 from tocsin.store import notifications
 from tocsin.store.deliveries import holds
@@ -37,6 +45,8 @@ async def explain_notification(request: ApiRequest, query: At) -> Explanation:
     if isinstance(intent, Unreadable):
         raise faults_problem(INVALID_INTENT, *intent.faults)
     now = query.at or request.now()
+    if faults := moment_faults("at", now):
+        raise faults_problem(INVALID_QUERY, *faults)
     async with request.pool.acquire() as connection:
         explained = await request.services.explainer.explain(connection, request.holder.producer, intent, now)
     if isinstance(explained, list):
@@ -79,8 +89,12 @@ async def reschedule_notification(
     request: ApiRequest, notification_id: UUID, body: Reschedule
 ) -> Rescheduled:
     """Reschedule the waiting deliveries of a notification that were never attempted."""
+    now = request.now()
+    if faults := send_time_faults("send_at", body.send_at, now):
+        raise faults_problem(INVALID_BODY, *faults)
     await _check_access(request, notification_id)
-    moved = await holds.reschedule(request.pool, notification_id, body.send_at, request.now())
+    # A time that has passed means now, as it does for a new notification; the time to live counts from it.
+    moved = await holds.reschedule(request.pool, notification_id, max(body.send_at, now), now)
     return Rescheduled(notification_id, moved)
 
 

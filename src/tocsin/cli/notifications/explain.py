@@ -15,6 +15,7 @@ from tocsin.compose import explainer, known_toggles, read_catalog
 from tocsin.domain.errors import FaultsError
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
+from tocsin.domain.timing.moments import moment_faults
 from tocsin.engine.clock import utc_now
 from tocsin.settings import Settings
 from tocsin.store.pool import Pool
@@ -67,4 +68,6 @@ def _parse_moment(text: str) -> datetime:
     if parsed is None or parsed.tzinfo is None:
         message = f"{text[:80]!r} is not a time with its offset, such as 2030-01-31T03:00:00Z"
         raise FaultsError("The time is invalid:", [Fault(field="--at", code="invalid", message=message)])
+    if faults := moment_faults("--at", parsed):
+        raise FaultsError("The time is invalid:", faults)
     return parsed

@@ -74,8 +74,8 @@ def read_value(given: Any, value_type: ValueType) -> datetime | int | str | UUID
     parse, wanted = _PARSERS[value_type]
     try:
         return parse(given)
-    except ValueError:
-        raise ValueError(f"must be {wanted}, not {given!r}") from None
+    except (ValueError, TypeError, OverflowError):
+        raise ValueError(f"must be {wanted}, not {given!r:.100}") from None
 
 
 def _timestamp(given: Any) -> datetime:

@@ -15,13 +15,12 @@ from tocsin.domain.fingerprint import intent_fingerprint
 from tocsin.domain.ids import new_notification_id
 from tocsin.domain.intent import Intent, audience_faults, recipients
 from tocsin.domain.plan import Conditions, due_time, plan
+from tocsin.domain.timing.moments import moment_faults, send_time_faults
 from tocsin.engine.toggles.toggles import Toggles
 from tocsin.store.notifications import NewNotification
 
-FURTHEST_SEND_AT = timedelta(days=366)
 LARGEST_PAYLOAD = 65_536
 DEEPEST_PAYLOAD = 64
-YEARS = range(1900, 9_999)
 
 _encoder = msgspec.json.Encoder()
 
@@ -172,18 +171,11 @@ def _parts(value: Any) -> Iterable[Any]:
 
 def _time_faults(intent: Intent, now: datetime) -> list[Fault]:
     local = intent.send_at_local.replace(tzinfo=UTC) if intent.send_at_local else None
-    moments = {"send_at": intent.send_at, "send_at_local": local, "occurred_at": intent.occurred_at}
-    faults = [
-        Fault(field=field, code="out_of_range", message=f"lies outside the years {YEARS[0]} to {YEARS[-1]}")
-        for field, moment in moments.items()
-        if moment and moment.year not in YEARS
-    ]
+    faults = moment_faults("occurred_at", intent.occurred_at) if intent.occurred_at else []
+    for field, moment in (("send_at", intent.send_at), ("send_at_local", local)):
+        if moment:
+            faults += send_time_faults(field, moment, now)
     if intent.send_at and local:
         message = "cannot be given together with send_at: it is one or the other"
         faults.append(Fault(field="send_at_local", code="contradiction", message=message))
-    for field in ("send_at", "send_at_local"):
-        moment = moments[field]
-        if not faults and moment and moment > now + FURTHEST_SEND_AT:
-            message = f"is more than {FURTHEST_SEND_AT.days} days away"
-            faults.append(Fault(field=field, code="too_far", message=message))
     return faults

@@ -60,7 +60,8 @@ async def list_records(connection: Connection, now: datetime) -> list[ProgressRe
 
 async def request_run(connection: Connection, name: str, now: datetime) -> ProgressRecord:
     """Request a run now; a worker starts it within about a second."""
-    await progress.request_run(connection, name, now)
+    row = await _find(connection, name)
+    await progress.request_run(connection, row.name, now)
     return progress_record(await _find(connection, name), now)
 
 
