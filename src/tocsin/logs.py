@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Literal
 
+import asyncpg
 import msgspec
 import structlog
 
@@ -32,6 +33,7 @@ def configure_logs(settings: LogSettings) -> None:
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        drop_row_values,
         _drop_empty,
     ]
     renderer: Callable[..., Any] = (
@@ -64,6 +66,18 @@ def configure_logs(settings: LogSettings) -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
+
+
+def drop_row_values(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:
+    """Drop what Postgres says about the values of a row, such as addresses, from errors that are logged."""
+    given = event.get("exc_info")
+    error = given if isinstance(given, BaseException) else sys.exc_info()[1] if given is True else None
+    error = given[1] if isinstance(given, tuple) else error
+    while error is not None:
+        if isinstance(error, asyncpg.PostgresError):
+            error.detail = None
+        error = error.__cause__ or error.__context__
+    return event
 
 
 def _drop_empty(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:

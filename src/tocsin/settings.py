@@ -29,7 +29,7 @@ from tocsin.ingress.outbox.settings import OutboxSettings, outbox_settings_fault
 from tocsin.logs import LogSettings
 from tocsin.providers.registry import ProviderEntry, Registry, load_registry
 from tocsin.providers.settings import ProviderSettings
-from tocsin.store.pool import PoolSettings, schema_fault
+from tocsin.store.pool import PoolSettings, schema_fault, url_fault
 
 PREFIX = "TOCSIN_"
 NOT_SETTINGS = {"TOCSIN_CONFIG", "TOCSIN_TEST_DATABASE_URL"}
@@ -230,6 +230,12 @@ def _contradictions(settings: Settings) -> Iterator[Fault]:
     ):
         named = setting_name(tuple(fault.field.split(".")))
         yield Fault(field=named, code=fault.code, message=fault.message)
+    urls: dict[tuple[str, ...], str | None] = {("database_url",): settings.database_url}
+    urls |= {("outboxes", name, "url"): outbox.url for name, outbox in settings.outboxes.items()}
+    urls |= {("periodic", "databases", name): url for name, url in settings.periodic.databases.items()}
+    for path, url in urls.items():
+        if url and (message := url_fault(url)):
+            yield Fault(field=setting_name(path), code="invalid", message=message)
     if message := schema_fault(settings.schema):
         yield Fault(field=setting_name(("schema",)), code="invalid", message=message)
     if settings.catalog and not settings.catalog.is_dir():

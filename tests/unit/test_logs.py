@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Iterator
 
+import asyncpg
 import pytest
 import structlog
 
@@ -58,3 +59,23 @@ async def test_json_is_one_line_for_each_event(capsys: pytest.CaptureFixture[str
     (raised,) = json.loads(line)["exception"]
     assert raised["exc_type"] == "RuntimeError"
     assert [frame["name"] for frame in raised["frames"]] == ["logged", "sign_and_send"]
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_what_postgres_says_of_the_values_of_a_row_is_not_logged(
+    form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure_logs(LogSettings(format="json" if form == "json" else "console"))
+    refused = asyncpg.CheckViolationError("new row violates a constraint")
+    refused.detail = f"Failing row contains ({TOKEN})."
+    try:
+        try:
+            raise refused
+        except asyncpg.PostgresError as error:
+            raise RuntimeError("not settled") from error
+    except RuntimeError:
+        structlog.stdlib.get_logger("settle").exception("settlement refused")
+
+    told = capsys.readouterr().err
+    assert "violates a constraint" in told
+    assert TOKEN not in told

@@ -23,7 +23,7 @@ NAMES = {
     "type": "its type in the catalog",
     "producer": "who handed it in",
     "delivery_id": "the delivery; the app gets it with the push",
-    "route_id": "`<channel>:<recipient>`, such as `push:user:ada`",
+    "route_id": "`<channel>:<recipient>`, such as `push:user:ada`; of an e-mail address its hash",
     "channel": "by which channel",
     "request_id": "the producer's, as handed in with the intent; in lines of the API, the `X-Request-ID`",
     "trace_id": "the producer's, as handed in with the intent",

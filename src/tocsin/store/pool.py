@@ -4,6 +4,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Annotated, TypeAlias
+from urllib.parse import urlsplit
 
 import asyncpg
 import msgspec
@@ -42,6 +43,8 @@ CONNECTING_FAILED = (OSError, ValueError, TimeoutError, asyncpg.PostgresError, a
 # The address, the role, the password or the name of the database is wrong.
 _REFUSED = (ValueError, asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
 
+_ESCAPED = "write special characters of the user name and the password as %XX, such as %2F for /"
+
 Pool: TypeAlias = asyncpg.Pool
 Connection: TypeAlias = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
 
@@ -79,6 +82,42 @@ def is_transient(error: BaseException) -> bool:
     return isinstance(error, DATABASE_FAULTS) and not isinstance(error, ROW_FAULTS)
 
 
+class UrlFaultError(ValueError):
+    """A database URL that cannot be used; the text quotes nothing of it."""
+
+
+def url_fault(url: str) -> str | None:
+    """Return what is wrong with a database URL, without quoting it.
+
+    One whose password holds a /, ? or # as it is would be read as another host, port and database, and
+    errors about those would quote parts of the password.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return f"cannot be parsed; {_ESCAPED}"
+    if parts.scheme not in {"postgresql", "postgres"}:
+        return "must begin with postgresql://"
+    rest = parts.path if "@" in parts.netloc else parts.path + parts.query
+    if "@" in rest or parts.fragment or any(map(str.isspace, url)):
+        return f"cannot be parsed; {_ESCAPED}"
+    return None
+
+
+def checked_url(url: str) -> str:
+    """Return a database URL, or raise UrlFaultError."""
+    if fault := url_fault(url):
+        raise UrlFaultError(f"its URL {fault}")
+    return url
+
+
+def describe_failure(error: BaseException) -> str:
+    """Return why a connection failed. A ValueError may quote a part of the URL, so only its type is told."""
+    if isinstance(error, ValueError) and not isinstance(error, UrlFaultError):
+        return type(error).__name__
+    return f"{type(error).__name__}: {error}"
+
+
 @asynccontextmanager
 async def open_pool(
     url: str, schema: str, settings: PoolSettings, *, lookups_only: bool = False
@@ -87,7 +126,7 @@ async def open_pool(
     server_settings = connection_settings(schema) | (LOOKUPS_ONLY if lookups_only else _PLANNED_ONCE)
     try:
         pool = await asyncpg.create_pool(
-            url,
+            checked_url(url),
             # With a minimum, the pool would log an error every second while the database is down.
             min_size=0,
             max_size=settings.size,
@@ -120,7 +159,7 @@ async def connect(url: str, schema: str, settings: PoolSettings) -> asyncpg.Conn
     """Open one connection outside a pool."""
     try:
         return await asyncpg.connect(
-            url,
+            checked_url(url),
             timeout=settings.connect_timeout,
             server_settings=connection_settings(schema),
         )
@@ -152,6 +191,6 @@ def unreachable(error: BaseException) -> DatabaseError:
     """Build the error for a failed connection, without the address, which may hold a password."""
     error_type = DatabaseError if isinstance(error, _REFUSED) else DatabaseUnavailableError
     return error_type(
-        f"The database does not answer ({type(error).__name__}: {error}). "
+        f"The database does not answer ({describe_failure(error)}). "
         "Check TOCSIN_DATABASE_URL and that the server runs, or leave it out to use the embedded one."
     )

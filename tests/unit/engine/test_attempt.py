@@ -41,7 +41,7 @@ def test_a_sibling_begins_with_no_attempts_and_its_own_device() -> None:
     ("changes", "route_id"),
     [
         ({}, "push:user:ada"),
-        ({"channel": "email", "user_id": None, "address": "a@b"}, "email:email:a@b"),
+        ({"channel": "email", "user_id": None, "address": "a@b"}, "email:email:sha256-7508d8b5018e"),
         ({"user_id": None, "address": "topic:news"}, "push:topic:news"),
     ],
 )

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 import jwt
 import msgspec
@@ -81,7 +82,9 @@ class KeySet:
             try:
                 self._keys = _signing_keys(await self._fetch())
             except (PyreqwestError, msgspec.DecodeError, ValueError) as error:
-                _log.warning("key set fetch failed", url=self._url, error=str(error))
+                _log.warning(
+                    "key set fetch failed", host=urlsplit(self._url).hostname, error=type(error).__name__
+                )
                 return
             self._fetched_at = self._monotonic()
 

@@ -1,8 +1,11 @@
 """The recipients of a notification."""
 
+import hashlib
 from typing import assert_never
 
 import msgspec
+
+_SHORT_HASH = 12
 
 
 class _Tagged(msgspec.Struct, frozen=True, tag_field="recipient"):
@@ -82,6 +85,14 @@ def recipient_of(user_id: str | None, address: str | None, type_name: str) -> Re
     if address is None:
         return ConfigRecipient(type_name)
     return broadcast_at(address) or EmailRecipient(address)
+
+
+def logged_route_id(channel: str, recipient: Recipient) -> str:
+    """Return the route id for log lines: the hash of an e-mail address instead of the address."""
+    if isinstance(recipient, EmailRecipient):
+        digest = hashlib.sha256(recipient.address.encode(errors="replace")).hexdigest()
+        recipient = EmailRecipient(f"sha256-{digest[:_SHORT_HASH]}")
+    return route_id(channel, recipient)
 
 
 def route_id(channel: str, recipient: Recipient | str) -> str:

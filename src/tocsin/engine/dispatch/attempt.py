@@ -12,7 +12,7 @@ from tocsin.domain.delivery.message import Message
 from tocsin.domain.ids import LeaseId
 from tocsin.domain.limits import Allowance
 from tocsin.domain.people.profile import Destination
-from tocsin.domain.people.recipient import recipient_of, route_id
+from tocsin.domain.people.recipient import logged_route_id, recipient_of
 from tocsin.store.deliveries.claim import ClaimedDelivery
 
 
@@ -93,7 +93,7 @@ class Attempt(LeasedDelivery, kw_only=True):
             "type": delivery.type,
             "producer": delivery.producer or None,
             "delivery_id": str(self.id),
-            "route_id": route_id(delivery.channel, recipient),
+            "route_id": logged_route_id(delivery.channel, recipient),
             "channel": delivery.channel,
             "request_id": delivery.request_id,
             "trace_id": delivery.trace_id,

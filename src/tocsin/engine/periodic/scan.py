@@ -15,7 +15,7 @@ from tocsin.domain.timing.schedule import ValueType, read_value
 from tocsin.engine.periodic.row import IntentPattern
 from tocsin.engine.periodic.source import Source, SourceStep
 from tocsin.periodic import Checkpoint
-from tocsin.store.pool import CONNECTING_FAILED
+from tocsin.store.pool import CONNECTING_FAILED, checked_url, describe_failure
 from tocsin.store.progress import ProgressKind
 
 CONNECT_TIMEOUT = 10.0
@@ -102,11 +102,11 @@ class ScanSource(Source, frozen=True, kw_only=True):
     async def _connect(self) -> asyncpg.Connection:
         try:
             # Without a statement cache it works through a transaction pooler such as PgBouncer, too.
-            connection = await asyncpg.connect(self.url, timeout=CONNECT_TIMEOUT, statement_cache_size=0)
+            url = checked_url(self.url)
+            connection = await asyncpg.connect(url, timeout=CONNECT_TIMEOUT, statement_cache_size=0)
         except CONNECTING_FAILED as error:
-            said = str(error).replace(self.url, "…")
             raise ScanError(
-                f"the database {self.database} does not answer ({type(error).__name__}: {said})"
+                f"the database {self.database} does not answer ({describe_failure(error)})"
             ) from None
         for name in ("json", "jsonb"):
             await connection.set_type_codec(

@@ -84,7 +84,7 @@ class RowAcceptor:
             if isinstance(error, DATABASE_FAULTS) and not isinstance(error, ROW_FAULTS):
                 raise
             # A row can hold anything, and must not keep the others from being accepted.
-            message = f"cannot be stored ({type(error).__name__}: {error})"
+            message = f"cannot be stored ({type(error).__name__})"
         if len(intents) == 1:
             return [Invalid([Fault(field="$", code="not_storable", message=message)])]
         return [answer for intent in intents for answer in await self._accept([intent])]

@@ -8,7 +8,7 @@ import msgspec
 from tocsin.domain.errors import DatabaseError, FaultsError
 from tocsin.domain.faults import Fault
 from tocsin.ingress.outbox.settings import OutboxSettings
-from tocsin.store.pool import CONNECTING_FAILED, Connection, PoolSettings
+from tocsin.store.pool import CONNECTING_FAILED, Connection, PoolSettings, checked_url, describe_failure
 
 LARGEST_TEXT = 1_000_000
 
@@ -75,7 +75,7 @@ async def connect(url: str, settings: PoolSettings) -> asyncpg.Connection:
     """Connect to an application's database, or raise without the address, which may hold a password."""
     try:
         return await asyncpg.connect(
-            url,
+            checked_url(url),
             timeout=settings.connect_timeout,
             command_timeout=settings.command_timeout,
             server_settings={
@@ -89,10 +89,8 @@ async def connect(url: str, settings: PoolSettings) -> asyncpg.Connection:
             },
         )
     except CONNECTING_FAILED as error:
-        # A ValueError quotes the part of the address that cannot be parsed, maybe the password.
-        reason = type(error).__name__ if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         raise DatabaseError(
-            f"The application's database does not answer ({reason}). "
+            f"The application's database does not answer ({describe_failure(error)}). "
             "Check the url of the outbox, with special characters written as %XX, and that the server runs."
         ) from None
 
