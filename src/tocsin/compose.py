@@ -76,7 +76,7 @@ def catalog_folder(settings: Settings) -> Path:
 
 def read_catalog(settings: Settings) -> Catalog:
     """Load the catalog in use."""
-    return load_catalog(catalog_folder(settings))
+    return load_catalog(catalog_folder(settings), settings.delivery.policies)
 
 
 class Secrets(dict[str, str]):

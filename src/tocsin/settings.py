@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from tocsin.api.auth.tokens import AuthSettings, auth_settings_faults
 from tocsin.api.server import HttpSettings
+from tocsin.domain.delivery.settings import DeliverySettings
 from tocsin.domain.errors import SettingsError
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import EmailAddress
@@ -56,6 +57,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     auth: AuthSettings = AuthSettings()
     devices: DeviceSettings = DeviceSettings()
     pool: PoolSettings = PoolSettings()
+    delivery: DeliverySettings = DeliverySettings()
     dispatch: DispatchSettings = DispatchSettings()
     health: HealthSettings = HealthSettings()
     rates: RatesSettings = RatesSettings()

@@ -22,6 +22,7 @@ SECTIONS: Mapping[str, str] = {
     "auth": "People's tokens",
     "devices": "Devices",
     "pool": "Database connections",
+    "delivery": "Time to live and recovery",
     "dispatch": "Workers",
     "health": "Circuit breakers",
     "rates": "Rate limits of providers",
@@ -68,6 +69,10 @@ MEANING: dict[str, str] = {
     "pool.size": "The most connections of each process.",
     "pool.connect_timeout": "Seconds to wait for a connection.",
     "pool.command_timeout": "Seconds a statement may take.",
+    "delivery.default_ttl_days": "The time to live of types that declare no `ttl_seconds`.",
+    "delivery.recover_every_seconds": "How often a delivery whose provider failed in its last attempt is "
+    "tried again, unless its type declares `recover`.",
+    "delivery.recover_for_days": "For how long, at most until its time to live ends; 0 means never.",
     "dispatch.lease_seconds": "The duration of a worker's lease: at least twice the longest `timeout` of the "
     "providers in use, and 5 seconds.",
     "dispatch.poll_seconds": "How often an idle worker polls, in case a notification was lost.",

@@ -9,7 +9,15 @@ import msgspec
 from tocsin.catalog.schema import Schema
 from tocsin.catalog.templates.appearance import AppearanceTemplates
 from tocsin.catalog.templates.jinja import CompiledTemplate, RenderError
-from tocsin.domain.catalog import Channel, Content, NotificationType, Payload, upgrade_through
+from tocsin.domain.catalog import (
+    NO_POLICIES,
+    Channel,
+    Content,
+    NotificationType,
+    Payload,
+    Policies,
+    upgrade_through,
+)
 from tocsin.domain.errors import TocsinError
 from tocsin.domain.faults import Fault
 from tocsin.domain.people.locale import fallback_chain
@@ -36,9 +44,15 @@ class CompiledType(msgspec.Struct, frozen=True):
 
 
 class Catalog:
-    """The declared types; `fingerprint` is a hash of the files that they were loaded from."""
+    """The declared types; `fingerprint` is a hash of the files that they were loaded from.
 
-    def __init__(self, types: Iterable[CompiledType], fingerprint: str = "") -> None:
+    `defaults` are the policies of the deployment, which hold where a type declares nothing else.
+    """
+
+    def __init__(
+        self, types: Iterable[CompiledType], fingerprint: str = "", defaults: Policies = NO_POLICIES
+    ) -> None:
+        self.defaults = defaults
         self.compiled = {(each.type.name, each.type.version): each for each in types}
         self._replaced: Mapping[tuple[str, int], CompiledType] = {}
         self._use(fingerprint)

@@ -11,7 +11,7 @@ from jsonschema_rs import dereference
 from tocsin.catalog.policies import each_version, parse_policies, policy_violations
 from tocsin.catalog.schema import KeyPath, Schema, SchemaViolation, part_of, schema_violations
 from tocsin.catalog.source import YamlSource
-from tocsin.domain.catalog import NotificationType, Upgrade
+from tocsin.domain.catalog import NO_POLICIES, NotificationType, Policies, Upgrade
 from tocsin.domain.faults import Fault
 from tocsin.domain.people.locale import normalize
 
@@ -53,7 +53,9 @@ class Declaration(msgspec.Struct, frozen=True):
         return self.source.fault((*self.key_path, *below), code, message)
 
 
-def read_declarations(source: YamlSource) -> tuple[list[Declaration], list[Fault]]:
+def read_declarations(
+    source: YamlSource, defaults: Policies = NO_POLICIES
+) -> tuple[list[Declaration], list[Fault]]:
     """Parse every type of a file; return those without faults, and all faults."""
     faults = list(source.faults) or _faults(source, _file_violations(source.value))
     if faults:
@@ -63,7 +65,7 @@ def read_declarations(source: YamlSource) -> tuple[list[Declaration], list[Fault
         found = _faults(source, _type_violations(name, entry))
         faults.extend(found)
         if not found:
-            declarations.extend(_declarations(source, name, entry))
+            declarations.extend(_declarations(source, name, entry, defaults))
     return declarations, faults
 
 
@@ -151,7 +153,9 @@ def _version_violations(key_path: KeyPath, version: Mapping[str, Any]) -> Iterat
             yield SchemaViolation((*key_path, "data", field), "reserved", message)
 
 
-def _declarations(source: YamlSource, name: str, entry: Mapping[str, Any]) -> Iterator[Declaration]:
+def _declarations(
+    source: YamlSource, name: str, entry: Mapping[str, Any], defaults: Policies
+) -> Iterator[Declaration]:
     for key_path, version in each_version(name, entry):
         notification_type = NotificationType(
             name=name,
@@ -163,7 +167,7 @@ def _declarations(source: YamlSource, name: str, entry: Mapping[str, Any]) -> It
             payload_schema=version["payload"],
             data=version.get("data", {}),
             push={field: str(template) for field, template in version.get("push", {}).items()},
-            policies=parse_policies(entry.get("policies", {})),
+            policies=parse_policies(entry.get("policies", {}), defaults),
             upgrade=msgspec.convert(version["upgrade"], Upgrade) if "upgrade" in version else None,
         )
         yield Declaration(notification_type, Schema(version["payload"]), source, key_path)

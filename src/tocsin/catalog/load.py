@@ -9,6 +9,7 @@ from tocsin.catalog.declaration import Declaration, read_declarations
 from tocsin.catalog.folder import Folder, read_folder
 from tocsin.catalog.templates.template_check import accepted_examples, example_faults, upgrade_faults
 from tocsin.catalog.templates.texts import compile_type
+from tocsin.domain.catalog import NO_POLICIES, Policies
 from tocsin.domain.errors import CatalogError
 from tocsin.domain.faults import Fault
 
@@ -20,34 +21,34 @@ def shipped_catalog() -> Path:
     return Path(__file__).parent / "shipped"
 
 
-def load_catalog(folder: Path) -> Catalog:
-    """Load a catalog, or raise CatalogError with every fault."""
+def load_catalog(folder: Path, defaults: Policies = NO_POLICIES) -> Catalog:
+    """Load a catalog, or raise CatalogError with every fault; `defaults` are the deployment's policies."""
     read = read_folder(folder)
-    types, faults = _compile_all(read)
+    types, faults = _compile_all(read, defaults)
     if faults:
         count = f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"
         raise CatalogError(f"The catalog in {folder} has {count}:", faults)
-    return Catalog(types, read.fingerprint)
+    return Catalog(types, read.fingerprint, defaults)
 
 
 def read_catalog(root: Path) -> tuple[list[CompiledType], list[Fault]]:
     """Read a catalog as far as it can be read; return its types, and every fault by file and line."""
-    return _compile_all(read_folder(root))
+    return _compile_all(read_folder(root), NO_POLICIES)
 
 
-def _compile_all(folder: Folder) -> tuple[list[CompiledType], list[Fault]]:
+def _compile_all(folder: Folder, defaults: Policies) -> tuple[list[CompiledType], list[Fault]]:
     faults = list(folder.faults)
-    declarations = _declarations(folder, faults)
+    declarations = _declarations(folder, faults, defaults)
     types = [_compile(each, declarations, folder, faults) for each in declarations.values()]
     faults.extend(_unused_folders(folder, declarations))
     return types, sorted(faults, key=_position)
 
 
-def _declarations(folder: Folder, faults: list[Fault]) -> _Declarations:
+def _declarations(folder: Folder, faults: list[Fault], defaults: Policies) -> _Declarations:
     first: dict[str, Declaration] = {}
     found = {}
     for source in folder.types:
-        declarations, wrong = read_declarations(source)
+        declarations, wrong = read_declarations(source, defaults)
         faults.extend(wrong)
         for each in declarations:
             name = each.type.name

@@ -11,10 +11,21 @@ from tocsin.domain.catalog import Policies
 from tocsin.domain.delivery.backoff import parse_backoff, parse_duration
 from tocsin.domain.digest import NAMES
 
-_DURATIONS = {"throttle": "per", "digest": "window", "failover": "after"}
-"""The field of each policy that is a duration."""
+_DURATIONS = {
+    "throttle": ("per",),
+    "digest": ("window",),
+    "failover": ("after",),
+    "recover": ("every", "for"),
+}
+"""The fields of each policy that are durations."""
 
-_LONGEST = {"digest": timedelta(days=30), "failover": timedelta(days=7)}
+_MOMENT = timedelta(microseconds=1)
+_RANGES = {
+    ("digest", "window"): (_MOMENT, timedelta(days=30)),
+    ("failover", "after"): (_MOMENT, timedelta(days=7)),
+    ("recover", "every"): (timedelta(minutes=1), timedelta(days=1)),
+    ("recover", "for"): (timedelta(0), timedelta(days=28)),
+}
 
 
 def each_version(name: str, entry: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
@@ -31,8 +42,8 @@ def policy_violations(name: str, entry: Mapping[str, Any]) -> Iterator[SchemaVio
         parse_backoff(policies["backoff"]) if "backoff" in policies else None
     except ValueError as error:
         yield SchemaViolation((*section, "backoff"), "backoff", str(error))
-    for policy, field in _DURATIONS.items():
-        if policy in policies and (problem := _duration_problem(policy, policies[policy][field])):
+    for policy, field in _durations(policies):
+        if problem := _duration_problem(policy, field, policies[policy][field]):
             yield SchemaViolation((*section, policy, field), policy, problem)
     if "digest" in policies:
         yield from _digest_violations(name, entry, (*section, "digest"))
@@ -48,26 +59,41 @@ def policy_violations(name: str, entry: Mapping[str, Any]) -> Iterator[SchemaVio
             )
 
 
-def parse_policies(section: Mapping[str, Any]) -> Policies:
-    """Parse a section `policies` that has no violations."""
+def parse_policies(section: Mapping[str, Any], defaults: Policies) -> Policies:
+    """Parse a section `policies` that has no violations; what it does not declare is as in `defaults`."""
     parsed = dict(section)
     if "backoff" in section:
         parsed["backoff"] = parse_backoff(section["backoff"])
-    for policy, field in _DURATIONS.items():
-        if policy in section:
-            parsed[policy] = {**section[policy], field: parse_duration(section[policy][field])}
-    return msgspec.convert(parsed, Policies)
+    for policy, field in _durations(section):
+        parsed[policy] = {**parsed[policy], field: parse_duration(section[policy][field])}
+    if "recover" in section and defaults.recover is not None:
+        parsed["recover"] = {"every": defaults.recover.every, "for": defaults.recover.lasts} | parsed[
+            "recover"
+        ]
+    if "attempts" in section:
+        parsed["attempts"] = {**defaults.attempts, **section["attempts"]}
+    declared = msgspec.convert(parsed, Policies)
+    return msgspec.structs.replace(defaults, **{name: getattr(declared, name) for name in section})
 
 
-def _duration_problem(policy: str, text: str) -> str | None:
+def _durations(policies: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """List the durations of a section, each as its policy and field."""
+    for policy, fields in _DURATIONS.items():
+        yield from ((policy, field) for field in fields if field in policies.get(policy, {}))
+
+
+def _duration_problem(policy: str, field: str, text: str) -> str | None:
     try:
         duration = parse_duration(text)
     except ValueError as error:
         return str(error)
-    longest = _LONGEST.get(policy)
-    if longest is None or timedelta(0) < duration <= longest:
+    if (policy, field) not in _RANGES:
         return None
-    return f"must be longer than 0 and at most {longest.days}d, not {text}"
+    shortest, longest = _RANGES[policy, field]
+    if shortest <= duration <= longest:
+        return None
+    least = f"at least {int(shortest.total_seconds())}s" if shortest != _MOMENT else "longer than 0"
+    return f"must be {least} and at most {longest.days}d, not {text}"
 
 
 def _digest_violations(name: str, entry: Mapping[str, Any], section: KeyPath) -> Iterator[SchemaViolation]:
@@ -102,6 +128,9 @@ def _failover_violations(name: str, entry: Mapping[str, Any], section: KeyPath) 
         message = "a digest has no push of its own to wait for; remove digest or failover"
         yield SchemaViolation(section, "failover", message)
     ttl = policies.get("ttl_seconds", 0)
-    if _duration_problem("failover", after) is None and 0 < ttl <= parse_duration(after).total_seconds():
+    if (
+        _duration_problem("failover", "after", after) is None
+        and 0 < ttl <= parse_duration(after).total_seconds()
+    ):
         message = f"must be shorter than ttl_seconds ({ttl}), when everything has expired"
         yield SchemaViolation((*section, "after"), "failover", message)

@@ -15,6 +15,7 @@ Payload: TypeAlias = Mapping[str, Any]
 CHANNELS: tuple[Channel, ...] = get_args(Channel)
 
 DEFAULT_ATTEMPTS = 5
+MOST_RECOVERIES = 20_000
 DEFAULT_BACKOFF = Exponential(timedelta(seconds=1), timedelta(minutes=5), 2.0, 0.2)
 
 
@@ -60,6 +61,21 @@ class Failover(msgspec.Struct, frozen=True, kw_only=True):
     after: timedelta
 
 
+class Recovery(msgspec.Struct, frozen=True, kw_only=True, rename={"lasts": "for"}):
+    """How a delivery goes on after its last attempt if the provider was at fault: tried every `every`.
+
+    It ends with the time to live, or after `for`, not counting quiet hours and open circuit breakers.
+    """
+
+    every: timedelta
+    lasts: timedelta
+
+    @property
+    def tries(self) -> int:
+        """How many more attempts there are."""
+        return min(int(self.lasts / self.every), MOST_RECOVERIES)
+
+
 class Policies(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How deliveries of a type are treated."""
 
@@ -70,13 +86,24 @@ class Policies(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     critical: bool = False
     attempts: Mapping[Channel, int] = {}
     backoff: Backoff = DEFAULT_BACKOFF
+    recover: Recovery | None = None
     throttle: Throttle | None = None
     digest: Digest | None = None
     failover: Failover | None = None
 
     def attempts_for(self, channel: Channel) -> int:
-        """Return how many attempts a delivery by this channel has before it is dead."""
+        """Return how many attempts a delivery by this channel has before it is dead or recovers."""
         return self.attempts.get(channel, DEFAULT_ATTEMPTS)
+
+    def recovery_after(self, channel: Channel, attempt: int) -> timedelta | None:
+        """Return how long a delivery waits for recovery after a last attempt; None if it has ended."""
+        if self.recover is None or attempt >= self.attempts_for(channel) + self.recover.tries:
+            return None
+        return self.recover.every
+
+
+NO_POLICIES = Policies()
+"""The policies of a type that declares none, in a deployment that sets none."""
 
 
 class Upgrade(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +130,7 @@ class NotificationType(msgspec.Struct, frozen=True, kw_only=True):
     payload_schema: Mapping[str, Any]
     data: Mapping[str, str] = {}
     push: Mapping[str, str] = {}
-    policies: Policies = Policies()
+    policies: Policies = NO_POLICIES
     upgrade: Upgrade | None = None
 
     def __str__(self) -> str:

@@ -106,7 +106,7 @@ class CatalogWatch:
     async def _reload(self) -> None:
         self._unreported = True
         try:
-            loaded = await asyncio.to_thread(load_catalog, self._folder)
+            loaded = await asyncio.to_thread(load_catalog, self._folder, self._catalog.defaults)
         except CatalogError as error:
             self._fault = f"{error.summary} {error.faults[0].field}: {error.faults[0].message}"
             _log.error(

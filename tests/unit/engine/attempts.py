@@ -55,6 +55,7 @@ def a_claimed_delivery(**changes: Any) -> ClaimedDelivery:
         ordering_key=None,
         order_blockers=(),
         reserved=False,
+        recovering=False,
         type="t",
         version=1,
         payload="{}",

@@ -91,8 +91,9 @@ def _explanation(delivery: Delivery) -> str:
     if delivery.reason:
         return f"{delivery.reason}: {REASONS[Reason(delivery.reason)]}"
     if state in WAITING:
-        held = f"held by {delivery.held_by}" if delivery.held_by else f"due {moment(delivery.due_at)}"
-        return f"{MEANING[state]}; {held}"
+        held = f"held by {delivery.held_by}" if delivery.held_by else None
+        due = f"due {moment(delivery.due_at)}" if delivery.due_at else None
+        return "; ".join(filter(None, (MEANING[state], held, due)))
     if state is State.SENT:
         return f"accepted by {delivery.provider} as {delivery.provider_message_id}"
     text = f"{MEANING[state]}: {delivery.last_error_code or 'no code'}"

@@ -9,6 +9,7 @@ from tocsin.domain.toggles import Toggle, read_toggle
 
 ORDER = "order"
 DIGEST = "digest"
+RECOVERY = "recovery"
 _HOST = "host:"
 
 
@@ -32,7 +33,11 @@ class HeldByHost(msgspec.Struct, frozen=True):
     circuit: str
 
 
-HeldBy: TypeAlias = HeldByToggle | HeldByOrder | HeldByDigest | HeldByHost
+class HeldByRecovery(msgspec.Struct, frozen=True):
+    """Waits for its provider to recover; unlike others it has a due time, and it blocks no later delivery."""
+
+
+HeldBy: TypeAlias = HeldByToggle | HeldByOrder | HeldByDigest | HeldByHost | HeldByRecovery
 
 
 def stored_held_by(held_by: HeldBy) -> str:
@@ -44,6 +49,8 @@ def stored_held_by(held_by: HeldBy) -> str:
             return ORDER
         case HeldByDigest():
             return DIGEST
+        case HeldByRecovery():
+            return RECOVERY
         case HeldByHost(circuit=circuit):
             return f"{_HOST}{circuit}"
         case _:
@@ -56,6 +63,8 @@ def parse_held_by(text: str) -> HeldBy | None:
         return HeldByOrder()
     if text == DIGEST:
         return HeldByDigest()
+    if text == RECOVERY:
+        return HeldByRecovery()
     if text.startswith(_HOST):
         return HeldByHost(text.removeprefix(_HOST))
     toggle = read_toggle(text)

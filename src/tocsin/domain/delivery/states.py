@@ -28,7 +28,7 @@ MEANING: Mapping[State, str] = {
     State.DELIVERED: "a receipt confirmed it",
     State.REJECTED: "refused for good: payload, credentials",
     State.GONE: "the device no longer exists; it was retired",
-    State.DEAD: "its attempts are used up",
+    State.DEAD: "its attempts are used up, or its recovery ended",
     State.SKIPPED: "decided not to send, with a reason",
     State.CANCELLED: "cancelled by its producer",
     State.EXPIRED: "past its time to live",

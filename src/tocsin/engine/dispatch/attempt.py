@@ -19,7 +19,8 @@ from tocsin.store.deliveries.claim import ClaimedDelivery
 class LeasedDelivery(msgspec.Struct, kw_only=True):
     """A delivery under lease, as far as settling it is concerned.
 
-    `reserved` means that it has its place within the limits, which it keeps through its retries.
+    `reserved` means that it has its place within the limits, which it keeps through its retries; `recovering`
+    that its attempts are used up by faults of its provider.
     """
 
     id: UUID
@@ -28,11 +29,13 @@ class LeasedDelivery(msgspec.Struct, kw_only=True):
     attempts: int
     retrying: bool
     reserved: bool
+    recovering: bool = False
     digest_id: UUID | None = None
     type: NotificationType | None = None
     destination: Destination | None = None
     steps: tuple[Step, ...] = ()
     tried_at: datetime | None = None
+    expires_at: datetime | None = None
 
     def add_step(self, step: Step) -> None:
         """Record the decision that came next."""
@@ -58,7 +61,6 @@ class Attempt(LeasedDelivery, kw_only=True):
     destinations: tuple[Destination, ...] = ()
     allowances: tuple[Allowance, ...] = ()
     limited: bool = False
-    expires_at: datetime | None = None
     message: Message | None = None
     circuit: str = ""
     probe: bool = False
@@ -76,6 +78,7 @@ class Attempt(LeasedDelivery, kw_only=True):
             attempts=delivery.attempts,
             retrying=delivery.retrying,
             reserved=delivery.reserved,
+            recovering=delivery.recovering,
             digest_id=delivery.digest_id,
         )
 

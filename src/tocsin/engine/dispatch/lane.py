@@ -222,7 +222,11 @@ class Lane:
             _log.warning("lease expired", **attempt.log_fields())
             # Checked before anything that could crash the process once more.
             found = self._rules.catalog.find(delivery.type, delivery.version)
-            if found and attempt.attempts >= found.policies.attempts_for(delivery.channel):
+            if (
+                found
+                and not delivery.recovering
+                and attempt.attempts >= found.policies.attempts_for(delivery.channel)
+            ):
                 self._writer.put(settle_dead(attempt, now))
                 return False
         verdict = self._rules.decide_attempt(attempt, now)

@@ -18,7 +18,7 @@ from tocsin.engine.clock import Clock
 from tocsin.engine.dispatch.attempt import Attempt
 from tocsin.engine.health.circuit_breakers import CircuitBreakers, host_circuit
 from tocsin.engine.health.rate_limits import RateLimit
-from tocsin.engine.settle.settlements import settle_outcome, settle_refusal, settle_untried
+from tocsin.engine.settle.settlements import PROVIDER_FAILED, settle_outcome, settle_refusal, settle_untried
 from tocsin.engine.settle.writer import SettlementWriter
 from tocsin.engine.toggles.toggles import Toggles
 from tocsin.store.deliveries.settle import Settlement
@@ -239,7 +239,7 @@ class Sender:
                 raise RuntimeError(f"{len(outcomes)} outcomes for {len(messages)} messages")  # noqa: TRY301
         except Exception as error:  # noqa: BLE001 - a provider's own mistake must not stop the worker
             _log.exception("provider failed", provider=provider.name)
-            return [Retry("provider_failed", type(error).__name__)] * len(messages)
+            return [Retry(PROVIDER_FAILED, type(error).__name__)] * len(messages)
         return outcomes
 
     def _settle(self, attempt: Attempt, outcome: Outcome, now: datetime) -> Settlement:

@@ -8,7 +8,14 @@ from typing import assert_never
 import structlog
 
 from tocsin.domain.catalog import CHANNELS, Channel
-from tocsin.domain.delivery.held_by import HeldByDigest, HeldByHost, HeldByOrder, HeldByToggle, parse_held_by
+from tocsin.domain.delivery.held_by import (
+    HeldByDigest,
+    HeldByHost,
+    HeldByOrder,
+    HeldByRecovery,
+    HeldByToggle,
+    parse_held_by,
+)
 from tocsin.domain.toggles import ChannelToggle, ProviderToggle, Toggle, TypeToggle
 from tocsin.engine.clock import Clock
 from tocsin.engine.duty import repeat
@@ -64,7 +71,7 @@ class Releaser:
     async def _release(self, connection: Connection, holder: str) -> int:
         now = self._clock()
         match parse_held_by(holder):
-            case HeldByDigest():
+            case HeldByDigest() | HeldByRecovery():
                 return 0
             case HeldByOrder():
                 keys = await keys_in_order(connection, self._after_key)

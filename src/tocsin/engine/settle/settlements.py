@@ -7,18 +7,20 @@ from uuid import uuid4
 
 import structlog
 
-from tocsin.domain.catalog import Policies
+from tocsin.domain.catalog import NO_POLICIES
 from tocsin.domain.decide import Cancel, Expire, Hold, Refusal, Skip, Step, Wait
 from tocsin.domain.delivery.backoff import delay
-from tocsin.domain.delivery.held_by import stored_held_by
+from tocsin.domain.delivery.held_by import RECOVERY, stored_held_by
 from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
-from tocsin.domain.delivery.states import State
+from tocsin.domain.delivery.states import WAITING, State
 from tocsin.engine.dispatch.attempt import LeasedDelivery
 from tocsin.store.deliveries.settle import SentDelivery, Settlement, UnsentDelivery, encode_steps
 
 LONGEST_DETAIL = 500
 LONGEST_CODE = 100
 LEASE_EXPIRED = "lease_expired"
+PROVIDER_FAILED = "provider_failed"
+"""A bug in the code of a provider, which fails again with the same message."""
 INTERNAL_ERROR = "internal_error"
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -146,12 +148,29 @@ def _waiting(attempt: LeasedDelivery) -> State:
 
 
 def _retry(attempt: LeasedDelivery, outcome: Retry, now: datetime, random: float) -> UnsentDelivery:
-    policies = attempt.type.policies if attempt.type else Policies()
+    policies = attempt.type.policies if attempt.type else NO_POLICIES
     number = attempt.attempts + 1
-    if number >= policies.attempts_for(attempt.channel):
+    least = outcome.after or timedelta()
+    if number < policies.attempts_for(attempt.channel):
+        wait = max(delay(policies.backoff, number, random), least)
+        return _tried(attempt, outcome, State.RETRYING, now, due_at=_in_time(attempt, now + wait))
+    every = policies.recovery_after(attempt.channel, number)
+    if every is None or not _is_providers_fault(attempt, outcome):
         return _tried(attempt, outcome, State.DEAD, now)
-    wait = max(delay(policies.backoff, number, random), outcome.after or timedelta())
-    return _tried(attempt, outcome, State.RETRYING, now, due_at=now + wait)
+    # A random share of the wait spreads out what failed in the same outage.
+    due_at = _in_time(attempt, now + max(every * (1 + 0.1 * random), least))
+    return _tried(attempt, outcome, State.RETRYING, now, due_at=due_at, held_by=RECOVERY)
+
+
+def _is_providers_fault(attempt: LeasedDelivery, outcome: Retry) -> bool:
+    """Return whether the provider failed, not the message, its target, or an endpoint that somebody chose."""
+    is_own = outcome.speaks_against == "target" or outcome.code == PROVIDER_FAILED
+    return not is_own and attempt.channel != "webhook"
+
+
+def _in_time(attempt: LeasedDelivery, due_at: datetime) -> datetime:
+    """Return when a delivery is due again: when its time to live ends at the latest, to expire then."""
+    return due_at if attempt.expires_at is None else min(due_at, attempt.expires_at)
 
 
 def _tried(
@@ -162,6 +181,7 @@ def _tried(
     *,
     spent: int = 1,
     due_at: datetime | None = None,
+    held_by: str | None = None,
     retire: str | None = None,
     gone_since: datetime | None = None,
 ) -> UnsentDelivery:
@@ -176,6 +196,7 @@ def _tried(
         state=state,
         spent=spent,
         due_at=due_at,
+        held_by=held_by or _recovery(attempt, state),
         provider=destination.provider if destination else None,
         device_id=destination.id if destination else None,
         outcome=str(outcome.__struct_config__.tag),
@@ -208,7 +229,7 @@ def _untried(
         state=state,
         reason=reason,
         due_at=due_at,
-        held_by=held_by,
+        held_by=held_by or _recovery(attempt, state),
         tried_at=now,
         decisions=encode_steps(attempt.steps),
         reserved=attempt.reserved,
@@ -218,7 +239,20 @@ def _untried(
     return settled
 
 
+def _recovery(attempt: LeasedDelivery, state: State) -> str | None:
+    """Return the mark of a delivery that goes on to wait for recovery."""
+    return RECOVERY if attempt.recovering and state in WAITING else None
+
+
 def _log_settled(attempt: LeasedDelivery, settled: UnsentDelivery) -> None:
+    if settled.state is State.DEAD:
+        _log.error(
+            "delivery abandoned",
+            **attempt.log_fields(),
+            code=settled.code,
+            attempts=attempt.attempts + settled.spent,
+            alarm=True,
+        )
     _log.info(
         "attempt failed" if settled.outcome else "delivery not sent",
         **attempt.log_fields(),

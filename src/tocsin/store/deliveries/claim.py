@@ -46,7 +46,8 @@ class ClaimedDelivery(msgspec.Struct, frozen=True):
 
     One without a notification carries the digest named by `digest_id`. `order_blockers` are the devices that
     earlier deliveries of its ordering group wait for. The profile lists the recipient's devices of that
-    channel; of a delivery that has its device, that one alone, if it is still theirs.
+    channel; of a delivery that has its device, that one alone, if it is still theirs. `recovering` means
+    that its attempts are used up by faults of its provider.
     """
 
     id: UUID
@@ -62,6 +63,7 @@ class ClaimedDelivery(msgspec.Struct, frozen=True):
     device_id: UUID | None
     ordering_key: str | None
     reserved: bool
+    recovering: bool
     type: str
     version: int
     payload: str
@@ -140,7 +142,7 @@ claimed as (
     returning
         d.id, d.notification_id, d.digest_id, d.channel, d.due_at, d.attempts, d.state, due.taken_over,
         d.user_id, d.address, d.device_id, d.ordering_key, d.collapse_key, d.accept_order, d.reserved,
-        d.fallback_for
+        d.fallback_for, d.held_by
 )
 select
     claimed.id,
@@ -156,6 +158,7 @@ select
     claimed.device_id,
     claimed.ordering_key,
     claimed.reserved,
+    claimed.held_by is not distinct from 'recovery' as recovering,
     n.type,
     n.version,
     coalesce(n.payload::text, '{}') as payload,

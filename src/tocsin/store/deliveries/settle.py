@@ -120,6 +120,7 @@ with settled as (
     update deliveries as d
     set state = 'sent',
         reason = null,
+        held_by = null,
         attempts = d.attempts + 1,
         lease = null,
         leased_until = null,

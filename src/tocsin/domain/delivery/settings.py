@@ -1,0 +1,28 @@
+"""Deployment-wide defaults of the policies that a type does not declare."""
+
+from datetime import timedelta
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from tocsin.domain.catalog import Policies, Recovery
+
+
+class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What holds for types that declare nothing else: their time to live, and recovery.
+
+    After the last attempt a delivery that failed by a fault of its provider is tried again every
+    `recover_every_seconds`, for `recover_for_days` or until its time to live ends; 0 days means never.
+    """
+
+    default_ttl_days: Annotated[float, Meta(gt=0, le=28)] = 28.0
+    recover_every_seconds: Annotated[float, Meta(ge=60, le=86_400)] = 300.0
+    recover_for_days: Annotated[float, Meta(ge=0, le=28)] = 28.0
+
+    @property
+    def policies(self) -> Policies:
+        """The policies of a type that declares none."""
+        every, lasts = timedelta(seconds=self.recover_every_seconds), timedelta(days=self.recover_for_days)
+        ttl = timedelta(days=self.default_ttl_days)
+        return Policies(ttl_seconds=int(ttl.total_seconds()), recover=Recovery(every=every, lasts=lasts))
