@@ -130,7 +130,7 @@ class Stage:
         self.pool = pool
         self.clock = clock
         self.catalog = catalog
-        self._worker_pool = worker_pool
+        self.worker_pool = worker_pool
         self.toggles = Toggles()
         self.quiet = QuietHoursSettings(enabled=False)
         self.limits = LimitsSettings()
@@ -182,7 +182,7 @@ class Stage:
             await toggles.load(connection)
         by_name = {provider.name: provider for provider in providers}
         worker = Worker(
-            pool=self._worker_pool,
+            pool=self.worker_pool,
             wake=Wake(self.database_url, SCHEMA, PoolSettings()),
             watch=ToggleWatch(toggles, self.database_url, SCHEMA, PoolSettings()),
             rules=self.rules(*providers, toggles=toggles),
