@@ -18,7 +18,7 @@ from tocsin.domain.timing.quiet_hours import QuietHours
 from tocsin.engine.accept.acceptor import Acceptor
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.catalog_watch import CatalogWatch
-from tocsin.engine.clock import utc_now
+from tocsin.engine.clock import Clock, DatabaseClock, utc_now
 from tocsin.engine.dispatch.rules import DeliveryRules
 from tocsin.engine.duty import Duty
 from tocsin.engine.health.provider_health import ProviderInUse
@@ -163,9 +163,17 @@ def explainer(settings: Settings, catalog: Catalog, toggles: Toggles) -> Explain
     return Explainer(planner(settings, catalog, toggles), delivery_rules(settings, catalog, toggles))
 
 
-def catalog_watch(settings: Settings, catalog: Catalog, pool: Pool, kind: str) -> CatalogWatch:
+async def database_clock(pool: Pool) -> DatabaseClock:
+    """Measure the clock of the database, by which everything stored is compared."""
+    clock = DatabaseClock(pool)
+    async with first_connection(pool) as connection:
+        await clock.measure(connection)
+    return clock
+
+
+def catalog_watch(settings: Settings, catalog: Catalog, pool: Pool, kind: str, clock: Clock) -> CatalogWatch:
     """Build the duty that reloads the catalog of a process."""
-    return CatalogWatch(catalog, catalog_folder(settings), kind=kind, pool=pool, clock=utc_now)
+    return CatalogWatch(catalog, catalog_folder(settings), kind=kind, pool=pool, clock=clock)
 
 
 @asynccontextmanager
@@ -186,11 +194,12 @@ async def open_api(settings: Settings, url: str) -> AsyncIterator[Litestar]:
     catalog = read_catalog(settings)
     async with checked_pool(settings, url) as pool, known_toggles(settings, pool) as toggles:
         vapid_key = (await kept_secrets(settings, pool)).get(WebPushSettings.section)
+        clock = await database_clock(pool)
         services = Services(
             pool=pool,
-            acceptor=Acceptor(pool, planner(settings, catalog, toggles), utc_now),
+            acceptor=Acceptor(pool, planner(settings, catalog, toggles), clock),
             explainer=explainer(settings, catalog, toggles),
-            clock=utc_now,
+            clock=clock,
             schema=settings.schema,
             providers=provider_summaries(settings),
             auth=settings.auth,
@@ -202,7 +211,7 @@ async def open_api(settings: Settings, url: str) -> AsyncIterator[Litestar]:
             webpush_key=public_key_of(vapid_key) if vapid_key else None,
         )
         watch = ToggleWatch(toggles, url, settings.schema, settings.pool)
-        async with duties_running(watch, catalog_watch(settings, catalog, pool, "api")):
+        async with duties_running(watch, clock, catalog_watch(settings, catalog, pool, "api", clock)):
             yield create_app(services, catalog)
 
 
@@ -220,11 +229,12 @@ async def open_worker(
         open_providers(settings, await kept_secrets(settings, pool)) as providers,
         known_toggles(settings, pool) as toggles,
     ):
+        clock = await database_clock(pool)
         run_tools = RunTools(
             pool=accepting,
             planner=planner(settings, catalog, toggles),
             lease_for=timedelta(seconds=settings.periodic.lease_seconds),
-            clock=utc_now,
+            clock=clock,
         )
         yield Worker(
             pool=pool,
@@ -239,9 +249,13 @@ async def open_worker(
                 unsubscribe=settings.unsubscribe,
                 rates=settings.rates,
             ),
-            clock=utc_now,
+            clock=clock,
             lanes=lanes,
-            more=[Scheduler(sources, run_tools), catalog_watch(settings, catalog, pool, "worker")],
+            more=[
+                clock,
+                Scheduler(sources, run_tools),
+                catalog_watch(settings, catalog, pool, "worker", clock),
+            ],
         )
 
 
@@ -250,19 +264,20 @@ async def open_relays(settings: Settings, url: str) -> AsyncIterator[list[Relay]
     """Build the relays that carry what applications put into their outboxes."""
     catalog = read_catalog(settings)
     async with checked_pool(settings, url) as pool, known_toggles(settings, pool) as toggles:
-        acceptor = Acceptor(pool, planner(settings, catalog, toggles), utc_now)
+        clock = await database_clock(pool)
+        acceptor = Acceptor(pool, planner(settings, catalog, toggles), clock)
         relays = [
             Relay(
                 name,
                 outbox,
-                rows=RowAcceptor(name, outbox, catalog=catalog, acceptor=acceptor, pool=pool, clock=utc_now),
+                rows=RowAcceptor(name, outbox, catalog=catalog, acceptor=acceptor, pool=pool, clock=clock),
                 pool=settings.pool,
-                clock=utc_now,
+                clock=clock,
             )
             for name, outbox in settings.outboxes.items()
         ]
         watch = ToggleWatch(toggles, url, settings.schema, settings.pool)
-        async with duties_running(watch, catalog_watch(settings, catalog, pool, "relay")):
+        async with duties_running(watch, clock, catalog_watch(settings, catalog, pool, "relay", clock)):
             yield relays
 
 

@@ -102,7 +102,12 @@ planned as (
             else given.lane
         end,
         given.state, given.reason,
-        case when given.held_by is null then given.due_at else 'infinity' end,
+        -- What is due now is due by the clock of the database, if that of the caller is ahead.
+        case
+            when given.held_by is not null then 'infinity'
+            when given.state = 'pending' then least(given.due_at, clock_timestamp())
+            else given.due_at
+        end,
         given.held_by, $31::timestamptz, case when given.state = 'skipped' then $31 end,
         given.ordering_key, given.collapse_key, given.fallback_for,
         case

@@ -93,7 +93,7 @@ class Sender:
             self._queue.append(attempt)
         elif attempt.circuit != self._provider.name and await self._take_probe(attempt.circuit, now):
             attempt.probe = True
-            self._start([attempt], now)
+            self._start([attempt], self._clock())
         else:
             self._put_back(attempt, now)
 
