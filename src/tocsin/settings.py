@@ -33,7 +33,7 @@ from tocsin.providers.settings import ProviderSettings
 from tocsin.store.pool import PoolSettings, schema_fault, url_fault
 
 PREFIX = "TOCSIN_"
-NOT_SETTINGS = {"TOCSIN_CONFIG", "TOCSIN_TEST_DATABASE_URL"}
+NOT_SETTINGS = {"TOCSIN_CONFIG", "TOCSIN_TEST_DATABASE_URL", "TOCSIN_SERVER", "TOCSIN_KEY"}
 SETTLE_SLACK = 5.0
 
 S = TypeVar("S", bound=ProviderSettings)

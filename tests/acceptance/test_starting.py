@@ -112,6 +112,15 @@ async def test_the_demo_shows_the_whole_way_and_a_second_one_finds_another_port(
     assert "ada (an Android phone): New customer: Grace Hopper just signed up." in shown
     assert "kerem (an iPhone): Yeni müşteri: Grace Hopper az önce kaydoldu." in shown
     assert await _paste(shown) == "accepted"
+    sent_id = re.search(r"new_customer v2  (\S+)", shown)
+    assert sent_id is not None
+    # The address alone chooses among the servers of this machine, and no key is needed.
+    local = {"TOCSIN_SERVER": f"http://127.0.0.1:{environment['TOCSIN_HTTP__PORT']}"}
+    seen = await processes.run("show", sent_id[1], environment=local)
+    assert "push:user:ada" in "\n".join(seen.output), seen.log
+    assert "tocsin: the server that runs on this machine, database" in "\n".join(seen.log)
+    listed = await processes.run("providers", "--json", environment=local)
+    assert {"fcm", "apns"} <= {each["name"] for each in msgspec.json.decode("".join(listed.output))}
 
     second = await processes.start("demo", "--once", environment=environment)
     assert await second.end(within=60) == 0, second.log

@@ -21,11 +21,12 @@ _starting.set_forkserver_preload(["pytest", "tocsin.cli.commands"])
 
 
 class Ran(NamedTuple):
-    """How a command ended and what it said."""
+    """How a command ended and what it said; `server` is its line about the server it talked to."""
 
     code: int | None
     out: str
     err: str
+    server: str = ""
 
     @property
     def json(self) -> Any:
@@ -51,7 +52,9 @@ def run(arguments: Sequence[str], environment: Mapping[str, str], folder: Path) 
             process.join()
         code = process.exitcode
         process.close()
-        return Ran(code, out.read_text(), err.read_text())
+        lines = err.read_text().splitlines(keepends=True)
+        server = lines.pop(0) if lines and lines[0].startswith("tocsin: ") else ""
+        return Ran(code, out.read_text(), "".join(lines), server)
 
 
 def _command(arguments: list[str], environment: dict[str, str], folder: Path, out: Path, err: Path) -> None:

@@ -1,39 +1,68 @@
-"""How a one-off command reaches the database, and in whose name."""
+"""How a one-off command reaches the server, and in whose name."""
 
 import getpass
 import os
 from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 import typer
 import uvloop
 
-from tocsin.cli.output import fail
-from tocsin.compose import checked_pool, database
+from tocsin.cli.output import errors, fail
+from tocsin.cli.server import Database, Remote, Target, find_server
+from tocsin.compose import checked_pool
 from tocsin.domain.toggles import LONGEST_NOTE, Note
 from tocsin.logs import LogSettings, configure_logs
-from tocsin.settings import Settings, load_settings
+from tocsin.settings import Settings
 from tocsin.store.pool import Connection, Pool
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
+_target = Target()
+
 By = Annotated[str | None, typer.Option(help="Who does it; the system's user unless given.")]
 Reason = Annotated[str, typer.Option(help="Why; the next person will want to know.")]
 
 
+def choose_server(url: str | None, key: str | None) -> None:
+    """Remember the server that the options or variables of the command line name."""
+    global _target  # noqa: PLW0603 - one command, one server
+    _target = Target(url, key)
+
+
+def over_http() -> Remote | None:
+    """Return the HTTP API of the server if the command is to use it."""
+    found = _found()
+    return found if isinstance(found, Remote) else None
+
+
 def with_pool(work: Callable[[Settings, Pool], Awaitable[Result]]) -> Result:
-    """Run `work` on the database that the settings name."""
-    settings = load_settings()
+    """Run `work` on the database of the server; it is neither created nor migrated."""
+    found = _found()
+    if isinstance(found, Remote):
+        fail(
+            "This command does not work over HTTP yet. Run it on the server's machine, or with its "
+            "TOCSIN_DATABASE_URL and without --server (TOCSIN_SERVER).",
+            code=2,
+        )
+
+    async def body() -> Result:
+        async with checked_pool(found.settings, found.url) as pool:
+            return await work(found.settings, pool)
+
+    return uvloop.run(body())
+
+
+@cache
+def _found() -> Remote | Database:
+    """Find the server once, and print which one it is."""
     configure_logs(LogSettings(level="warning"))
-
-    async def body(url: str) -> Result:
-        async with checked_pool(settings, url) as pool:
-            return await work(settings, pool)
-
-    with database(settings) as url:
-        return uvloop.run(body(url))
+    found = find_server(_target)
+    errors.print(f"tocsin: {found.label}", style="dim", markup=False, soft_wrap=True)
+    return found
 
 
 def with_connection(
@@ -52,6 +81,8 @@ def with_connection(
 
 def operator(by: str | None) -> str:
     """Return who runs the command: as given by --by, or the system's user."""
+    if by is not None and over_http():
+        fail("--by cannot be given over HTTP: the API key says who it is.", code=2)
     return checked_note("--by", system_user() if by is None else by)
 
 

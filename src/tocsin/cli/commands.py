@@ -3,10 +3,12 @@
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
+from itertools import islice
 from typing import Annotated
 
 import typer
 
+from tocsin.cli.access import choose_server
 from tocsin.cli.notifications import cancel, explain, send, show
 from tocsin.cli.operate import (
     alarms,
@@ -48,11 +50,20 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
+    server: Annotated[
+        str | None,
+        typer.Option(envvar="TOCSIN_SERVER", metavar="URL", help="Talk to this server over HTTP."),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(envvar="TOCSIN_KEY", show_envvar=True, help="The API key for --server."),
+    ] = None,
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """Read settings from tocsin.toml in the current folder and from TOCSIN_* variables."""
+    choose_server(server, key)
 
 
 def _check_arguments(arguments: Sequence[str]) -> None:
@@ -69,7 +80,26 @@ def run() -> None:
     """Run the command line; an error that an operator can fix is printed without a traceback."""
     try:
         _check_arguments(sys.argv[1:])
-        app()
+        app(_options_first(sys.argv[1:]))
     except TocsinError as error:
         complain(str(error))
         sys.exit(2)
+
+
+def _options_first(arguments: list[str]) -> list[str]:
+    """Move --server to the front, and with it --key, so that they may stand after the command too.
+
+    `send` and `explain` have a --key of their own, the idempotency key: theirs stays where it is.
+    """
+    front: list[str] = []
+    rest: list[str] = []
+    wanted = {"--server"} if {"send", "explain"} & set(arguments) else {"--server", "--key"}
+    given = iter(arguments)
+    for argument in given:
+        if argument == "--":
+            rest += [argument, *given]
+        elif argument.partition("=")[0] in wanted:
+            front += [argument] if "=" in argument else [argument, *islice(given, 1)]
+        else:
+            rest.append(argument)
+    return front + rest

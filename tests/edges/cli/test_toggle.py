@@ -47,7 +47,10 @@ class Operator:
             env=self._environ | environ,
         )
         out, err = await process.communicate()
-        return Said(process.returncode or 0, out.decode(), err.decode())
+        server, _, said = err.decode().partition("\n")
+        if not server.startswith("tocsin: "):
+            server, said = "", err.decode()
+        return Said(process.returncode or 0, out.decode(), said)
 
 
 @pytest.fixture

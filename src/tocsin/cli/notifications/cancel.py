@@ -2,18 +2,27 @@
 
 from uuid import UUID
 
-from tocsin.cli.access import with_connection
+from tocsin.cli.access import over_http, with_connection
 from tocsin.cli.notifications.show import Id
 from tocsin.cli.output import AsJson, fail, print_result
+from tocsin.client.errors import NotFoundError
 from tocsin.engine.clock import utc_now
 from tocsin.store import notifications
 from tocsin.store.deliveries import holds
 from tocsin.store.pool import Connection
+from tocsin.wire.notifications import Cancelled
 
 
 def cancel(notification_id: Id, as_json: AsJson = False) -> None:
     """Cancel the deliveries of a notification that have not been sent."""
-    count = with_connection(_cancel, notification_id)
+    try:
+        count = (
+            remote.call(Cancelled, "POST", "notifications", notification_id, "cancel").cancelled
+            if (remote := over_http())
+            else with_connection(_cancel, notification_id)
+        )
+    except NotFoundError:
+        count = None
     if count is None:
         fail(f"There is no notification {notification_id}.")
     print_result(

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from tocsin.cli.access import with_pool
-from tocsin.cli.notifications.intents import Producer, read_intent
+from tocsin.cli.access import over_http, with_pool
+from tocsin.cli.notifications.intents import Producer, check_producer, read_intent
 from tocsin.cli.notifications.timeline import print_steps
 from tocsin.cli.options import with_options_of
 from tocsin.cli.output import AsJson, console, moment, print_json
@@ -41,7 +41,14 @@ def explain(
             asked = explainer(settings, read_catalog(settings), toggles)
             return await asked.explain(connection, producer, intent, now)
 
-    explained = with_pool(work)
+    remote = over_http()
+    explained: Explanation | list[Fault]
+    if remote:
+        check_producer(producer)
+        as_of = now.isoformat() if at else None
+        explained = remote.call(Explanation, "POST", "notifications", "explain", body=intent, at=as_of)
+    else:
+        explained = with_pool(work)
     if isinstance(explained, list):
         raise FaultsError("The intent would be refused:", explained)
     if as_json:

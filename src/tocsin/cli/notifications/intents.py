@@ -6,12 +6,20 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from tocsin.cli.output import fail
 from tocsin.domain.errors import FaultsError
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
 from tocsin.wire.faults import validation_fault
 
-Producer = Annotated[str, typer.Option(help="The producer to accept it for.")]
+OWN_PRODUCER = "cli"
+Producer = Annotated[str, typer.Option(help="The producer to accept it for; over HTTP, that of the API key.")]
+
+
+def check_producer(producer: str) -> None:
+    """Fail if a producer is given over HTTP."""
+    if producer != OWN_PRODUCER:
+        fail("--producer cannot be given over HTTP: the API key says who it is.", code=2)
 
 
 def read_intent(

@@ -2,12 +2,15 @@
 
 from typing import assert_never
 
-from tocsin.cli.access import with_pool
-from tocsin.cli.notifications.intents import Producer, read_intent
+from tocsin.cli.access import over_http, with_pool
+from tocsin.cli.notifications.intents import Producer, check_producer, read_intent
 from tocsin.cli.options import with_options_of
 from tocsin.cli.output import AsJson, errors, fail, print_result
+from tocsin.cli.server import Remote
+from tocsin.client.errors import ConflictError
 from tocsin.compose import known_toggles, planner, providers_by_channel, read_catalog
 from tocsin.domain.errors import FaultsError
+from tocsin.domain.ids import NotificationId
 from tocsin.domain.intent import Intent
 from tocsin.engine.accept.acceptor import Acceptor
 from tocsin.engine.accept.answers import Accepted, Answer, Conflict, Duplicate, Invalid
@@ -18,8 +21,23 @@ from tocsin.store.pool import Pool
 
 @with_options_of(read_intent)
 def send(intent: Intent, producer: Producer = "cli", as_json: AsJson = False) -> None:
-    """Accept one notification directly into the database."""
-    _report(with_pool(lambda settings, pool: _accept(settings, pool, producer, intent)), as_json)
+    """Hand in one notification."""
+    remote = over_http()
+    if remote:
+        check_producer(producer)
+        answer: Answer = _hand_in(remote, intent)
+    else:
+        answer = with_pool(lambda settings, pool: _accept(settings, pool, producer, intent))
+    _report(answer, as_json)
+
+
+def _hand_in(remote: Remote, intent: Intent) -> Answer:
+    try:
+        return remote.call(Accepted | Duplicate, "POST", "notifications", body=intent)  # type: ignore[arg-type]  # a union
+    except ConflictError as error:
+        if error.notification_id is None:
+            raise
+        return Conflict(NotificationId(error.notification_id))
 
 
 async def _accept(settings: Settings, pool: Pool, producer: str, intent: Intent) -> Answer:

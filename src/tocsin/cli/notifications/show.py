@@ -5,18 +5,27 @@ from uuid import UUID
 
 import typer
 
-from tocsin.cli.access import with_connection
+from tocsin.cli.access import over_http, with_connection
 from tocsin.cli.notifications.timeline import print_timeline
 from tocsin.cli.output import AsJson, fail, print_json
+from tocsin.client.errors import NotFoundError
 from tocsin.engine.clock import utc_now
 from tocsin.engine.inspect.show import show as read
+from tocsin.wire.notifications import Notification
 
 Id = Annotated[UUID, typer.Argument(metavar="ID", help="A notification's id.")]
 
 
 def show(notification_id: Id, as_json: AsJson = False) -> None:
     """Show a notification with its deliveries, their states and reasons."""
-    shown = with_connection(read, notification_id, utc_now())
+    try:
+        shown = (
+            remote.call(Notification, "GET", "notifications", notification_id)
+            if (remote := over_http())
+            else with_connection(read, notification_id, utc_now())
+        )
+    except NotFoundError:
+        shown = None
     if shown is None:
         fail(f"There is no notification {notification_id}.")
     if as_json:

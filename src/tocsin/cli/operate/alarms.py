@@ -5,8 +5,10 @@ from uuid import UUID
 
 import typer
 
-from tocsin.cli.access import By, operator, with_connection
+from tocsin.api.operator.alarms import AlarmPage
+from tocsin.cli.access import By, operator, over_http, with_connection
 from tocsin.cli.output import AsJson, fail, print_result, print_rows
+from tocsin.client.errors import NotFoundError
 from tocsin.engine.clock import utc_now
 from tocsin.engine.health.provider_health import NEWEST
 from tocsin.store.health import provider_health as health
@@ -25,8 +27,11 @@ def list_alarms(
     """List the alarms that stand, newest first."""
     if context.invoked_subcommand is not None:
         return
+    remote = over_http()
     print_rows(
-        with_connection(health.list_alarms, cleared=every, before=NEWEST, limit=limit),
+        remote.call(AlarmPage, "GET", "admin", "alarms", cleared=str(every).lower(), limit=limit).alarms
+        if remote
+        else with_connection(health.list_alarms, cleared=every, before=NEWEST, limit=limit),
         as_json,
         empty="There never was an alarm." if every else "No alarm stands.",
         cells=_cells,
@@ -40,7 +45,15 @@ def clear(
     as_json: AsJson = False,
 ) -> None:
     """Clear an alarm; it is raised again if its cause persists."""
-    alarm = with_connection(health.clear_alarm, alarm_id, operator(by), utc_now())
+    who = operator(by)
+    try:
+        alarm = (
+            remote.call(AlarmRecord, "POST", "admin", "alarms", alarm_id, "clear")
+            if (remote := over_http())
+            else with_connection(health.clear_alarm, alarm_id, who, utc_now())
+        )
+    except NotFoundError:
+        alarm = None
     if alarm is None:
         fail(f"No alarm {alarm_id} stands; `tocsin alarms --all` lists those that were cleared.")
     print_result(alarm, as_json, f"Cleared {alarm.code} of {alarm.provider}.")

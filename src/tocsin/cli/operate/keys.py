@@ -7,9 +7,11 @@ import typer
 
 from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
-from tocsin.api.operator.admin import ProducerName
-from tocsin.cli.access import checked, with_connection
+from tocsin.api.http.conversion import copy_fields
+from tocsin.api.operator.admin import ApiKey, ApiKeyList, CreateKey, ProducerName
+from tocsin.cli.access import checked, over_http, with_connection
 from tocsin.cli.output import AsJson, fail, moment, print_result, print_rows
+from tocsin.client.errors import NotFoundError
 from tocsin.engine.clock import utc_now
 from tocsin.store import keys
 from tocsin.store.keys import KeyRow
@@ -26,12 +28,17 @@ def create(
     """Create a key and show it, this once."""
     allowed = "letters, digits, dots, dashes and underscores"
     producer = checked(producer, ProducerName, f"{producer[:80]!r} is no name for a producer: {allowed}.")
-    made = with_connection(create_key, producer, role, utc_now())
+    if remote := over_http():
+        created = remote.call(ApiKey, "POST", "admin", "keys", body=CreateKey(producer=producer, role=role))
+        key_id, secret = created.key_id, str(created.key)
+    else:
+        made = with_connection(create_key, producer, role, utc_now())
+        key_id, secret = made.row.id, made.secret
     print_result(
-        {"id": made.row.id, "producer": producer, "role": role, "key": made.secret},
+        {"id": key_id, "producer": producer, "role": role, "key": secret},
         as_json,
         f"Key for {producer} ({role}), shown only now:",
-        made.secret,
+        secret,
     )
 
 
@@ -39,7 +46,9 @@ def create(
 def list_keys(as_json: AsJson = False) -> None:
     """List the keys, newest first; the secrets are not stored."""
     print_rows(
-        with_connection(keys.list_all),
+        [_row(key) for key in remote.call(ApiKeyList, "GET", "admin", "keys").keys]
+        if (remote := over_http())
+        else with_connection(keys.list_all),
         as_json,
         empty="There are no keys yet: tocsin keys create PRODUCER",
         cells=_cells,
@@ -52,10 +61,21 @@ def revoke(
     as_json: AsJson = False,
 ) -> None:
     """Revoke a key; it stops working within five seconds."""
-    row = with_connection(keys.revoke, key_id, utc_now())
+    try:
+        row = (
+            _row(remote.call(ApiKey, "DELETE", "admin", "keys", key_id))
+            if (remote := over_http())
+            else with_connection(keys.revoke, key_id, utc_now())
+        )
+    except NotFoundError:
+        row = None
     if row is None:
         fail(f"There is no key {key_id}.")
     print_result(row, as_json, f"Revoked the key of {row.producer} that ends in {row.hint}.")
+
+
+def _row(key: ApiKey) -> KeyRow:
+    return copy_fields(KeyRow, key, id=key.key_id)
 
 
 def _cells(row: KeyRow) -> dict[str, object]:

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from tocsin.cli.access import with_connection
+from tocsin.api.operator.progress import ProgressList
+from tocsin.cli.access import over_http, with_connection
 from tocsin.cli.output import AsJson, fail, print_lines, print_result, print_rows
 from tocsin.engine.clock import utc_now
 from tocsin.engine.periodic import progress as periodic_progress
@@ -26,7 +27,11 @@ def list_progress(context: typer.Context, as_json: AsJson = False) -> None:
     """List the periodic producers: state, last success, next run, accepted intents."""
     if context.invoked_subcommand is not None:
         return
-    records = with_connection(periodic_progress.list_records, utc_now())
+    records = (
+        remote.call(ProgressList, "GET", "admin", "progress").producers
+        if (remote := over_http())
+        else with_connection(periodic_progress.list_records, utc_now())
+    )
     print_rows(
         records,
         as_json,
@@ -40,7 +45,11 @@ def list_progress(context: typer.Context, as_json: AsJson = False) -> None:
 @app.command()
 def run(name: Name, as_json: AsJson = False) -> None:
     """Run a producer now; its schedule stays as it is."""
-    record = _changed(periodic_progress.request_run, name, utc_now())
+    record = (
+        remote.call(ProgressRecord, "POST", "admin", "progress", name, "run")
+        if (remote := over_http())
+        else _changed(periodic_progress.request_run, name, utc_now())
+    )
     note = f"A worker runs {name} within a second or so: tocsin progress"
     print_result(record, as_json, note, *_remarks(record))
 

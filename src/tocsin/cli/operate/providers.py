@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from tocsin.cli.access import By, Reason, with_connection
+from tocsin.api.operator.providers import ProviderList
+from tocsin.cli.access import By, Reason, over_http, with_connection, with_pool
 from tocsin.cli.operate import toggle
 from tocsin.cli.operate.toggle import OptionalReason
 from tocsin.cli.output import AsJson, fail, moment, print_lines, print_result, print_rows
@@ -14,12 +15,14 @@ from tocsin.engine.clock import utc_now
 from tocsin.engine.health.provider_health import (
     CircuitHealth,
     ProviderHealth,
+    ProviderInUse,
     Waiting,
     not_in_use,
     providers_health,
 )
-from tocsin.settings import load_settings
+from tocsin.settings import Settings
 from tocsin.store.health.circuit_breakers import end_rests
+from tocsin.store.pool import Pool
 
 app = typer.Typer(
     name="providers",
@@ -46,15 +49,14 @@ def list_providers(context: typer.Context, as_json: AsJson = False) -> None:
 @app.command()
 def show(name: Name, as_json: AsJson = False) -> None:
     """Show one provider with its circuit breakers, outcomes and alarms."""
-    _check_in_use(name)
-    [provider] = _health(name)
+    provider = _in_use(name)
     print_result(provider, as_json, *_lines(provider))
 
 
 @app.command()
 def pause(name: Name, reason: Reason, by: By = None, as_json: AsJson = False) -> None:
     """Pause a provider: within a second nothing is sent by it, and its deliveries wait."""
-    _check_in_use(name)
+    _in_use(name)
     toggle.switch(toggle_of(name), enabled=False, reason=reason, by=by, as_json=as_json)
     if not as_json:
         print_lines(f"What is for {name} waits until: tocsin providers resume {name}")
@@ -63,29 +65,43 @@ def pause(name: Name, reason: Reason, by: By = None, as_json: AsJson = False) ->
 @app.command()
 def resume(name: Name, reason: OptionalReason = None, by: By = None, as_json: AsJson = False) -> None:
     """Resume a paused provider: its deliveries continue."""
-    _check_in_use(name)
+    _in_use(name)
     toggle.switch(toggle_of(name), enabled=True, reason=reason, by=by, as_json=as_json)
 
 
 @app.command("try")
 def try_now(name: Name, as_json: AsJson = False) -> None:
     """Try a provider whose circuit breaker is open now, once its fault is fixed."""
-    _check_in_use(name)
-    tried = with_connection(end_rests, name, utc_now())
+    open_before = [circuit.name for circuit in _in_use(name).circuits if circuit.state == "open"]
+    if remote := over_http():
+        remote.call(ProviderHealth, "POST", "admin", "providers", name, "try")
+        tried = open_before
+    else:
+        tried = with_connection(end_rests, name, utc_now())
     names = ", ".join(tried)
     line = f"Tried with the next message: {names}" if tried else f"No circuit of {name} is open."
     print_result({"provider": name, "circuits": tried}, as_json, line)
 
 
-def _health(name: str | None = None) -> list[ProviderHealth]:
-    """Load the health of one provider in use, or of all."""
-    wanted = [one for one in provider_summaries(load_settings()) if name is None or one.name == name]
-    return with_connection(providers_health, wanted, utc_now())
+def _health() -> list[ProviderHealth]:
+    """Load the health of the providers in use."""
+    if remote := over_http():
+        return remote.call(ProviderList, "GET", "admin", "providers").providers
+
+    async def work(settings: Settings, pool: Pool) -> list[ProviderHealth]:
+        async with pool.acquire() as connection:
+            return await providers_health(connection, provider_summaries(settings), utc_now())
+
+    return with_pool(work)
 
 
-def _check_in_use(name: str) -> None:
-    if unknown := not_in_use(name, provider_summaries(load_settings())):
+def _in_use(name: str) -> ProviderHealth:
+    """Return a provider in use, or fail with those that are."""
+    providers = {provider.name: provider for provider in _health()}
+    known = [ProviderInUse(name=each.name, channel=each.channel, rate=None) for each in providers.values()]
+    if unknown := not_in_use(name, known):
         fail(unknown)
+    return providers[name]
 
 
 def _cells(provider: ProviderHealth) -> dict[str, object]:

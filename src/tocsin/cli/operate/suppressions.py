@@ -4,8 +4,10 @@ from typing import Annotated
 
 import typer
 
-from tocsin.cli.access import Reason, checked, checked_note, with_connection
+from tocsin.api.operator.suppressions import RemovedSuppression, SuppressionPage
+from tocsin.cli.access import Reason, checked, checked_note, over_http, with_connection
 from tocsin.cli.output import AsJson, fail, print_result, print_rows
+from tocsin.client.errors import NotFoundError
 from tocsin.domain.intent import EmailAddress
 from tocsin.engine.clock import utc_now
 from tocsin.store.people import suppressions
@@ -23,7 +25,9 @@ def list_suppressions(
 ) -> None:
     """List suppressed addresses and why, newest first."""
     print_rows(
-        with_connection(suppressions.page, limit=limit),
+        remote.call(SuppressionPage, "GET", "admin", "suppressions", limit=limit).suppressions
+        if (remote := over_http())
+        else with_connection(suppressions.page, limit=limit),
         as_json,
         empty="No address is suppressed.",
         cells=_cells,
@@ -34,7 +38,11 @@ def list_suppressions(
 def add(address: Address, reason: Reason = "manual", as_json: AsJson = False) -> None:
     """Suppress an address: send it no mail from now on."""
     wanted, why = _address(address), checked_note("--reason", reason)
-    row = with_connection(suppressions.suppress, wanted, reason=why, now=utc_now())
+    row = (
+        remote.call(Suppression, "PUT", "admin", "suppressions", wanted, body={"reason": why})
+        if (remote := over_http())
+        else with_connection(suppressions.suppress, wanted, reason=why, now=utc_now())
+    )
     print_result(row, as_json, f"{row.address} is sent no mail.")
 
 
@@ -42,7 +50,15 @@ def add(address: Address, reason: Reason = "manual", as_json: AsJson = False) ->
 def remove(address: Address, as_json: AsJson = False) -> None:
     """Send an address mail again."""
     wanted = _address(address)
-    if not with_connection(suppressions.remove, wanted):
+    try:
+        removed = (
+            bool(remote.call(RemovedSuppression, "DELETE", "admin", "suppressions", wanted))
+            if (remote := over_http())
+            else with_connection(suppressions.remove, wanted)
+        )
+    except NotFoundError:
+        removed = False
+    if not removed:
         fail(f"{wanted} is not suppressed.")
     print_result({"address": wanted.lower()}, as_json, f"{wanted.lower()} is sent mail again.")
 

@@ -5,7 +5,9 @@ from typing import Annotated
 import msgspec
 import typer
 
-from tocsin.cli.access import By, Reason, checked_note, operator, with_connection
+from tocsin.api.http.conversion import copy_fields
+from tocsin.api.operator.toggles import SwitchedToggle, ToggleHistory, ToggleList
+from tocsin.cli.access import By, Reason, checked_note, operator, over_http, with_connection
 from tocsin.cli.output import AsJson, errors, fail, print_result, print_rows
 from tocsin.compose import read_catalog
 from tocsin.domain.errors import CatalogError
@@ -31,7 +33,9 @@ OptionalReason = Annotated[str | None, typer.Option(help="Why.")]
 def list_toggles(as_json: AsJson = False) -> None:
     """List every toggle that was ever switched, those that are off first; all others are on."""
     print_rows(
-        with_connection(toggles.list_all),
+        remote.call(ToggleList, "GET", "admin", "toggles").toggles
+        if (remote := over_http())
+        else with_connection(toggles.list_all),
         as_json,
         empty="Nothing was ever switched off: everything is on.",
         cells=_toggle_cells,
@@ -59,21 +63,33 @@ def history(
     """List who switched what and why, newest first."""
     wanted = None if name is None else str(_read(name))
     print_rows(
-        with_connection(toggles.history, wanted, limit=limit),
+        _history(wanted, limit),
         as_json,
         empty=f"{wanted} was never switched." if wanted else "Nothing was ever switched.",
         cells=_change_cells,
     )
 
 
+def _history(name: str | None, limit: int) -> list[ToggleChange]:
+    if (remote := over_http()) is None:
+        return with_connection(toggles.history, name, limit=limit)
+    if name is None:
+        fail("Over HTTP, give the name of one toggle: tocsin toggle history NAME.", code=2)
+    return remote.call(ToggleHistory, "GET", "admin", "toggles", name, "history", limit=limit).changes
+
+
 def switch(name: str, *, enabled: bool, reason: str | None, by: str | None, as_json: bool) -> None:
     """Switch a toggle and print its state; a name that the catalog does not have is a warning."""
     toggle, who = _read(name), operator(by)
     why = None if reason is None else checked_note("--reason", reason)
-    row = with_connection(toggles.change, str(toggle), enabled=enabled, reason=why, by=who, now=utc_now())
-    warnings = _warnings(toggle)
-    fields = msgspec.structs.asdict(row) | {"warnings": warnings}
-    print_result(fields, as_json, f"{row.name} is {_state(row.enabled)}.")
+    if remote := over_http():
+        body = {"enabled": enabled, "reason": why}
+        switched = remote.call(SwitchedToggle, "PUT", "admin", "toggles", str(toggle), body=body)
+    else:
+        row = with_connection(toggles.change, str(toggle), enabled=enabled, reason=why, by=who, now=utc_now())
+        switched = copy_fields(SwitchedToggle, row, warnings=_warnings(toggle))
+    fields, warnings = msgspec.structs.asdict(switched), switched.warnings
+    print_result(fields, as_json, f"{switched.name} is {_state(switched.enabled)}.")
     for warning in () if as_json else warnings:
         errors.print(f"warning: {warning}", markup=False, soft_wrap=True)
 

@@ -4,8 +4,8 @@ import asyncio
 from contextlib import AsyncExitStack
 
 from tocsin.cli.run.process import prepared_settings, run_until_stopped, when_started
-from tocsin.cli.run.serve import Tied
-from tocsin.compose import database, open_relays, tune_gc
+from tocsin.cli.run.serve import Tied, running_database
+from tocsin.compose import open_relays, tune_gc
 from tocsin.domain.errors import SettingsError
 from tocsin.domain.faults import Fault
 from tocsin.settings import Settings, setting_name
@@ -18,8 +18,8 @@ def relay(tied: Tied = False) -> None:
         example = setting_name(("outboxes", "shop", "url"))
         fault = Fault(field="outboxes", code="missing", message=f"none is set; set {example}, for example")
         raise SettingsError("There is nothing to relay:", [fault])
-    with database(settings) as url:
-        run_until_stopped(lambda stop: _run_relays(settings, url, stop, tied=tied), tied=tied)
+    url = running_database(settings)
+    run_until_stopped(lambda stop: _run_relays(settings, url, stop, tied=tied), tied=tied)
 
 
 async def _run_relays(settings: Settings, url: str, stop: asyncio.Event, *, tied: bool) -> None:

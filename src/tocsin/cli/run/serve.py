@@ -15,8 +15,9 @@ from tocsin.api.starting import StartingApp
 from tocsin.cli.output import AsJson, print_result
 from tocsin.cli.run.process import prepared_settings, run_until_stopped, when_available, when_started
 from tocsin.cli.run.supervisor import Child, run_tree
+from tocsin.cli.server import configured_database
 from tocsin.compose import data_dir, database, open_api, open_worker, tune_gc
-from tocsin.domain.errors import DatabaseUnavailableError
+from tocsin.domain.errors import DatabaseError, DatabaseUnavailableError
 from tocsin.domain.plan import FAN_OUT
 from tocsin.settings import Settings, providers_in_use
 from tocsin.store.embedded import EmbeddedPostgres
@@ -70,11 +71,21 @@ def grace(settings: Settings) -> float:
     return max(settings.dispatch.stop_seconds, settings.http.drain_seconds) + GRACE_BEYOND
 
 
+def running_database(settings: Settings) -> str:
+    """Return the address of the database, or raise DatabaseError: only `serve` starts one."""
+    if found := configured_database(settings):
+        return found.url
+    raise DatabaseError(
+        f"No database is set, and none runs in {data_dir(settings)}. Set TOCSIN_DATABASE_URL, or start "
+        "`tocsin serve`, which runs one."
+    )
+
+
 def api(tied: Tied = False) -> None:
     """Run the HTTP API alone."""
     settings = prepared_settings()
-    with database(settings) as url:
-        run_until_stopped(lambda stop: _run_api(settings, url, stop, tied=tied), tied=tied)
+    url = running_database(settings)
+    run_until_stopped(lambda stop: _run_api(settings, url, stop, tied=tied), tied=tied)
 
 
 async def _run_api(settings: Settings, url: str, stop: asyncio.Event, *, tied: bool) -> None:
@@ -108,8 +119,8 @@ def worker(lanes: Lanes = None, tied: Tied = False) -> None:
             detail="everything will be skipped as channel_unavailable; set TOCSIN_FCM__CREDENTIALS_FILE, "
             "or the settings of another provider",
         )
-    with database(settings) as url:
-        run_until_stopped(lambda stop: _run_worker(settings, url, stop, served, tied=tied), tied=tied)
+    url = running_database(settings)
+    run_until_stopped(lambda stop: _run_worker(settings, url, stop, served, tied=tied), tied=tied)
 
 
 async def _run_worker(

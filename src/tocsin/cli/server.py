@@ -1,0 +1,172 @@
+"""Finding the server that a command talks to: over HTTP, or by its database."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import parse_qs, quote, urlsplit
+
+import msgspec
+import psutil
+
+from tocsin.client.address import checked_base_url, checked_secret
+from tocsin.client.blocking import Blocking
+from tocsin.client.exchange import CallOptions, RetryPolicy
+from tocsin.client.replies import call
+from tocsin.client.transport import HttpTransport, ServerAddress
+from tocsin.compose import data_dir
+from tocsin.domain.errors import TocsinError
+from tocsin.settings import PREFIX, Settings, load_settings
+from tocsin.store.embedded import EmbeddedPostgres
+
+T = TypeVar("T")
+
+_API_OF_A_TREE = ["-m", "tocsin.cli", "api", "--tied"]
+_WHAT_TO_DO = (
+    "Start one by `tocsin serve`, or name one: its address by --server URL --key KEY (TOCSIN_SERVER, "
+    "TOCSIN_KEY), or its database by TOCSIN_DATABASE_URL."
+)
+_PATIENCE = RetryPolicy(deadline=15.0, retries=2)
+
+
+class NoServerError(TocsinError):
+    """There is no server to talk to, or there are several."""
+
+
+class Target(msgspec.Struct, frozen=True):
+    """The server that was asked for by options or variables."""
+
+    url: str | None = None
+    key: str | None = None
+
+    def __repr__(self) -> str:
+        """Hide the key."""
+        return f"Target({self.url!r}, …)"
+
+
+class Database(msgspec.Struct, frozen=True):
+    """A server that is reached by its database, and how to describe it."""
+
+    settings: Settings
+    url: str
+    label: str
+
+
+class Instance(msgspec.Struct, frozen=True):
+    """A server of `tocsin serve` or `tocsin demo` that runs on this machine."""
+
+    pid: int
+    folder: Path
+    environment: Mapping[str, str]
+
+    def settings(self) -> Settings:
+        """Load the settings that the server has: paths in them are relative to its folder."""
+        os.chdir(self.folder)
+        for name in [name for name in os.environ if name.startswith(PREFIX)]:
+            del os.environ[name]
+        os.environ.update(self.environment)
+        return load_settings()
+
+    @property
+    def port(self) -> int:
+        """Return the port of its API; 0 if it took a free one."""
+        file = Path(self.environment.get("TOCSIN_CONFIG", "tocsin.toml"))
+        found = self.folder / file
+        settings = load_settings(self.environment, found if found.exists() else Path(os.devnull))
+        return settings.http.port
+
+
+class Remote(Blocking):
+    """The HTTP API of a server, with an API key."""
+
+    def __init__(self, url: str, key: str) -> None:
+        self.label = f"server {url}"
+        options = CallOptions(checked_secret("--key (TOCSIN_KEY)", key), _PATIENCE)
+        super().__init__(HttpTransport(ServerAddress(url)), options)
+
+    def call(self, answer: type[T], method: str, *path: object, body: object = None, **query: object) -> T:
+        """Make a call; the parts of its path are quoted."""
+        joined = "/v1/" + "/".join(quote(str(part), safe="") for part in path)
+        given = tuple((name, str(value)) for name, value in query.items() if value is not None)
+        return self._run(call(answer, method, joined, body, query=given))
+
+
+def find_server(target: Target) -> Remote | Database:
+    """Return the server to talk to, or raise NoServerError; nothing is started or created."""
+    if target.url is None:
+        return find_database()
+    try:
+        url = checked_base_url(target.url)
+        if target.key is not None:
+            return Remote(url, target.key)
+    except ValueError as error:
+        raise NoServerError(str(error)) from error
+    parts = urlsplit(url)
+    if parts.hostname in {"127.0.0.1", "localhost", "::1"}:
+        for instance in running_instances():
+            if instance.port == (parts.port or 80):
+                return _of_instance(instance)
+    raise NoServerError(
+        f"{url} needs an API key: give --key before the command, or set TOCSIN_KEY. "
+        "On the server's machine, `tocsin keys create NAME --role operator` creates one."
+    )
+
+
+def find_database() -> Database:
+    """Return the database of the settings, or of a server that runs on this machine."""
+    settings = load_settings()
+    if found := configured_database(settings):
+        return found
+    if settings.data_dir:
+        raise NoServerError(f"No server runs in {settings.data_dir} (TOCSIN_DATA_DIR). {_WHAT_TO_DO}")
+    instances = list(running_instances())
+    if len(instances) == 1:
+        return _of_instance(instances[0])
+    if instances:
+        ports = ", ".join(f"http://127.0.0.1:{instance.port}" for instance in instances)
+        raise NoServerError(f"Several servers run on this machine: {ports}. Choose one by --server URL.")
+    raise NoServerError(f"No server is set, and none runs on this machine. {_WHAT_TO_DO}")
+
+
+def configured_database(settings: Settings) -> Database | None:
+    """Return the database that the settings name, or the embedded one of their folder if it runs."""
+    if settings.database_url:
+        return Database(settings, settings.database_url, _label(settings, settings.database_url))
+    folder = data_dir(settings)
+    url = EmbeddedPostgres(folder).running_url()
+    return Database(settings, url, f"embedded database in {folder}") if url else None
+
+
+def running_instances() -> Iterator[Instance]:
+    """List the servers on this machine whose settings this user may read."""
+    user = os.geteuid()
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if process.uids().effective != user and user != 0:
+                continue
+            if process.cmdline()[-len(_API_OF_A_TREE) :] != _API_OF_A_TREE:
+                continue
+            given = {name: value for name, value in process.environ().items() if name.startswith(PREFIX)}
+            yield Instance(process.pid, Path(process.cwd()), given)
+
+
+def _of_instance(instance: Instance) -> Database:
+    settings = instance.settings()
+    url = str(settings.database_url)
+    return Database(settings, url, f"the server that runs on this machine, {_label(settings, url)}")
+
+
+def _label(settings: Settings, url: str) -> str:
+    """Describe a database without its password."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or parse_qs(parts.query).get("host", ["this machine"])[0]
+        name = parts.path.lstrip("/")
+    except ValueError:
+        host = name = ""
+    # An address that cannot be split may have its password anywhere.
+    if not (re.fullmatch(r"[\w./:-]+", host) and re.fullmatch(r"[\w.$-]*", name)):
+        return "the database of TOCSIN_DATABASE_URL"
+    return f"database {name or 'of the default name'} on {host}, schema {settings.schema}"

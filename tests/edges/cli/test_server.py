@@ -1,0 +1,219 @@
+"""A command talks to the server that it says, and never creates one."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.edges.command_line import Ran, run
+from tests.edges.edge import Edge, running, services
+from tests.rows import add_delivery, add_device
+from tocsin.api.auth.roles import Role
+from tocsin.cli.commands import _options_first
+from tocsin.engine.clock import utc_now
+from tocsin.engine.health.provider_health import ProviderInUse
+from tocsin.store.health import provider_health
+from tocsin.store.health.provider_health import Alarm
+from tocsin.store.pool import Pool
+
+SEND = ["send", "new_customer", "--user", "ada", "--payload", '{"customer_name": "Ali"}', "--key", "k"]
+EXPLAIN = ["explain", *SEND[1:], "--at", "2030-01-31T12:00:00Z"]
+ALARM = Alarm(provider="fcm", code="auth", detail="refused")
+COMMANDS = [
+    ["show", str(uuid4())],
+    ["cancel", str(uuid4())],
+    SEND,
+    EXPLAIN,
+    ["toggle", "list"],
+    ["toggle", "off", "channel:push", "--reason", "test"],
+    ["keys", "list"],
+    ["keys", "create", "shop"],
+    ["providers"],
+    ["alarms"],
+    ["progress"],
+    ["suppressions", "list"],
+    ["devices", "list", "ada"],
+    ["api"],
+    ["worker"],
+]
+
+
+class OverHttp:
+    """The command line with the address and an API key of a server, and nothing else."""
+
+    def __init__(self, edge: Edge, key: str, database_url: str, folder: Path) -> None:
+        self.url = str(edge.http.base_url).rstrip("/")
+        self.key = key
+        self._database_url = database_url
+        self._folder = folder
+
+    async def __call__(self, *arguments: str) -> Ran:
+        return await self.bare(*arguments, TOCSIN_SERVER=self.url, TOCSIN_KEY=self.key)
+
+    async def direct(self, *arguments: str) -> Ran:
+        """Run a command on the same server by its database."""
+        account = self._folder / "account.json"
+        account.write_text("{}")
+        variables = {
+            "TOCSIN_DATABASE_URL": self._database_url,
+            "TOCSIN_FCM__CREDENTIALS_FILE": str(account),
+            "TOCSIN_RATES__FCM": "0",
+        }
+        return await self.bare(*arguments, **variables)
+
+    async def bare(self, *arguments: str, **variables: str) -> Ran:
+        return await asyncio.to_thread(run, arguments, variables, self._folder)
+
+
+@pytest.fixture
+async def remote(pool: Pool, database_url: str, tmp_path: Path) -> Any:
+    in_use = ProviderInUse(name="fcm", channel="push", rate=None)
+    async with running(services(pool, providers=(in_use,))) as edge:
+        header = (await edge.key(Role.ADMIN))["Authorization"]
+        yield OverHttp(edge, header.removeprefix("Bearer "), database_url, tmp_path)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_no_command_creates_a_server(command: list[str], tmp_path: Path) -> None:
+    ran = run(command, {"TOCSIN_DATA_DIR": str(tmp_path / "data")}, tmp_path)
+
+    assert ran.code == 2
+    assert "TOCSIN_DATABASE_URL" in ran.said
+    assert "`tocsin serve`" in ran.said
+    assert not (tmp_path / "data").exists()
+
+
+async def test_a_command_says_which_database_it_uses(remote: OverHttp) -> None:
+    ran = await remote.direct("toggle", "list")
+
+    assert ran.code == 0
+    assert ran.server.startswith("tocsin: database t")
+    assert "schema tocsin" in ran.server
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://tocsin:s3/cret@db.example/x", "postgresql://tocsin:s3?cret@db.example/x"]
+)
+async def test_the_name_of_a_database_has_no_password_in_it(remote: OverHttp, url: str) -> None:
+    ran = await remote.bare("toggle", "list", TOCSIN_DATABASE_URL=url)
+
+    assert ran.code == 2
+    assert ran.server.startswith("tocsin: ")
+    assert "cret" not in ran.server
+
+
+async def test_the_same_is_answered_over_http(remote: OverHttp, pool: Pool) -> None:
+    """Every listing is equal to that of the database."""
+    sent = await remote(*SEND, "--json")
+    assert (sent.code, sent.json["status"]) == (0, "accepted")
+    assert (sent.server, sent.err) == (f"tocsin: server {remote.url}\n", "")
+    await remote("toggle", "off", "channel:email", "--reason", "test")
+    await remote("suppressions", "add", "ada@example.org", "--reason", "asked")
+    async with pool.acquire() as connection:
+        await provider_health.raise_alarms(connection, {ALARM: 1}, utc_now())
+        await add_delivery(connection)
+
+    for command in (
+        ["show", sent.json["notification_id"]],
+        ["toggle", "list"],
+        ["toggle", "history", "channel:email"],
+        ["suppressions", "list"],
+        ["alarms"],
+        ["progress"],
+        ["keys", "list"],
+        ["providers"],
+        ["providers", "show", "fcm"],
+    ):
+        over_http, direct = await remote(*command, "--json"), await remote.direct(*command, "--json")
+        assert (over_http.code, direct.code) == (0, 0), over_http.err + direct.err
+        assert over_http.json == direct.json, command
+        assert (await remote(*command)).out == (await remote.direct(*command)).out
+
+
+async def test_changes_over_http_are_those_of_the_key(remote: OverHttp, pool: Pool) -> None:
+    sent = await remote(*SEND, "--json")
+    again = await remote(*SEND)
+    other = await remote(*SEND[:-2], "--key", "k", "--collapse-key", "c")
+    explained = await remote(*EXPLAIN, "--json")
+    cancelled = await remote("cancel", sent.json["notification_id"])
+    switched = await remote("toggle", "off", "channel:push", "--reason", "test", "--json")
+    by = await remote("toggle", "on", "channel:push", "--by", "ada")
+    producer = await remote(*SEND, "--producer", "shop")
+    made = await remote("keys", "create", "shop", "--json")
+    revoked = await remote("keys", "revoke", made.json["id"])
+    async with pool.acquire() as connection:
+        await provider_health.raise_alarms(connection, {ALARM: 1}, utc_now())
+        alarm_id = await connection.fetchval("select id from alarms")
+    cleared = await remote("alarms", "clear", str(alarm_id))
+    paused = await remote("providers", "pause", "fcm", "--reason", "test")
+    tried = await remote("providers", "try", "fcm")
+    unknown = await remote("providers", "pause", "pigeon", "--reason", "test")
+    added = await remote("suppressions", "add", "ada@example.org")
+    removed = await remote("suppressions", "remove", "ada@example.org")
+    missing = await remote("suppressions", "remove", "ada@example.org")
+
+    assert again.out.startswith("duplicate ")
+    assert (other.code, "belongs to other content" in other.said) == (1, True)
+    assert explained.json["type"] == "new_customer"
+    assert cancelled.out == "Cancelled 1 delivery.\n"
+    assert switched.json["enabled"] is False
+    assert switched.json["updated_by"].startswith("billing (key ")
+    assert (by.code, "--by cannot be given over HTTP" in by.said) == (2, True)
+    assert (producer.code, "--producer cannot be given over HTTP" in producer.said) == (2, True)
+    assert revoked.out.startswith("Revoked the key of shop")
+    assert cleared.out == "Cleared auth of fcm.\n"
+    assert paused.out.startswith("provider:fcm is off.")
+    assert tried.out == "No circuit of fcm is open.\n"
+    assert (unknown.code, "fcm" in unknown.said) == (1, True)
+    assert [added.code, removed.code, missing.code] == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "command", [["show", str(uuid4())], ["cancel", str(uuid4())], ["alarms", "clear", str(uuid4())]], ids=str
+)
+async def test_what_is_not_there_is_said_likewise(remote: OverHttp, command: list[str]) -> None:
+    over_http, direct = await remote(*command), await remote.direct(*command)
+
+    assert (over_http.code, direct.code) == (1, 1)
+    assert over_http.err == direct.err
+
+
+async def test_what_does_not_work_over_http_says_so(remote: OverHttp, pool: Pool) -> None:
+    async with pool.acquire() as connection:
+        await add_device(connection, "ada")
+
+    ran = await remote("devices", "list", "ada")
+
+    assert ran.code == 2
+    assert "This command does not work over HTTP yet." in ran.said
+    assert "TOCSIN_DATABASE_URL" in ran.said
+
+
+async def test_a_server_needs_a_key_and_is_reached(remote: OverHttp) -> None:
+    keyless = await remote.bare("toggle", "list", "--server", remote.url)
+    wrong = await remote.bare("toggle", "list", "--server", remote.url, "--key", "tk_wrong")
+    right = await remote.bare("toggle", "list", "--server", remote.url, "--key", remote.key)
+    before = await remote.bare("--server", remote.url, "--key", remote.key, *SEND)
+    away = await remote.bare("toggle", "list", "--server", "http://127.0.0.1:1", "--key", "k")
+
+    assert (keyless.code, "TOCSIN_KEY" in keyless.said) == (2, True)
+    assert (wrong.code, "Tocsin does not know who is asking" in wrong.said) == (2, True)
+    assert right.code == 0
+    assert before.code == 0
+    assert away.code == 2
+    assert "Traceback" not in keyless.err + wrong.err + away.err
+
+
+@pytest.mark.parametrize(
+    ("given", "first"),
+    [
+        (["show", "x", "--server", "u", "--key", "k"], ["--server", "u", "--key", "k", "show", "x"]),
+        (["send", "t", "--server=u", "--key", "k"], ["--server=u", "send", "t", "--key", "k"]),
+        (["show", "--", "--server"], ["show", "--", "--server"]),
+        (["show", "--server"], ["--server", "show"]),
+    ],
+)
+def test_the_server_may_be_named_anywhere(given: list[str], first: list[str]) -> None:
+    assert _options_first(given) == first
