@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from tests.engine.stage import Stage, StubProvider, a_provider
+from tests.rows import NOW, add_held, add_notification
 from tests.waiting import found, until
 from tocsin.domain.delivery.message import Message
 from tocsin.domain.delivery.outcome import Outcome
@@ -148,6 +149,18 @@ async def test_what_a_toggle_holds_expires_in_time(stage: Stage, monkeypatch: py
         await found(is_held)
         stage.clock.advance(timedelta(hours=2))
         await stage.settled(held, "expired")
+
+
+async def test_a_backlog_that_expires_together_does_so_without_pauses(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tocsin.engine.settle.expiry.EVERY_SECONDS", 3_600.0)
+    monkeypatch.setattr("tocsin.engine.settle.expiry.AT_ONCE", 2)
+    notification_id = await add_notification(stage.pool, expires_at=NOW)
+    for _ in range(9):
+        await add_held(stage.pool, "digest", notification_id=notification_id)
+    async with stage.working(StubProvider()):
+        await stage.settled(notification_id, "expired")
 
 
 async def switch_off(stage: Stage, name: str) -> None:

@@ -184,14 +184,15 @@ async def test_what_is_urgent_does_not_wait_for_the_morning_but_can_be_refused(
     assert {row["user_id"]: row["reason"] for row in rows} == {"ada": None, "bob": "opted_out"}
 
 
-async def test_what_ends_its_time_to_live_in_the_night_has_expired_by_the_morning(
+async def test_what_ends_its_time_to_live_in_the_night_expires_then_and_not_in_the_morning(
     stage: Stage, provider: StubProvider
 ) -> None:
     await stage.device("ada")
     async with stage.working(provider):
         notification_id = await news(stage, "ada", kind="fleeting")
-        await waiting(stage, notification_id)
-        stage.clock.move_to(MORNING)
+        held = await waiting(stage, notification_id)
+        assert held["due_at"] == await stage.pool.fetchval("select expires_at from notifications") < MORNING
+        stage.clock.move_to(held["due_at"] + SECOND)
         (row,) = await stage.settled(notification_id, "expired")
 
     assert steps_of(row) == ["quiet_hours hold", "time_to_live skip"]

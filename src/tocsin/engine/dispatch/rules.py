@@ -48,9 +48,9 @@ class DeliveryRules(msgspec.Struct, frozen=True, kw_only=True):
         warn_of_malformed(delivery.user_id, facts, self.quiet)
         verdict = self.decide(facts)
         attempt.steps = verdict.steps
+        attempt.expires_at = expiry_of(facts, zone_of(facts, self.quiet))
         if isinstance(verdict, Go):
             attempt.destinations = verdict.destinations
-            attempt.expires_at = expiry_of(facts, zone_of(facts, self.quiet))
             if not attempt.reserved:
                 attempt.allowances = self.person_allowances(facts, delivery.user_id)
                 attempt.limited = bool(attempt.allowances) or self.limits.per_device_per_day is not None

@@ -45,25 +45,29 @@ class ExpirySweep:
         """Sweep until cancelled."""
         await repeat(self._sweep, name="expiry", every=EVERY_SECONDS)
 
-    async def _sweep(self) -> None:
+    async def _sweep(self) -> bool:
+        """Walk a stretch of each lane; return whether more may have to expire right behind one."""
+        more = False
         async with self._pool.acquire() as connection:
             for lane in await waiting_lanes(connection):
                 if lane != FAN_OUT and lane not in self._providers:
                     await self._empty(connection, lane)
                     continue
-                await self._expire(connection, lane, held=True)
+                more |= await self._expire(connection, lane, held=True)
                 if not self._is_claimed_for(lane):
-                    await self._expire(connection, lane, held=False)
+                    more |= await self._expire(connection, lane, held=False)
+        return more
 
     def _is_claimed_for(self, lane: str) -> bool:
         return self._toggles.provider_on(lane) and self._breakers.is_closed(lane)
 
-    async def _expire(self, connection: Connection, lane: str, *, held: bool) -> None:
+    async def _expire(self, connection: Connection, lane: str, *, held: bool) -> bool:
         after = self._cursors.get((lane, held), START)
         walked = await expire(connection, lane, self._clock(), held=held, after=after, limit=AT_ONCE)
         self._cursors[lane, held] = walked.next or START
         if walked.expired:
             _log.info("deliveries expired", lane=lane, held=held, deliveries=walked.expired)
+        return walked.expired > 0 and walked.next is not None
 
     async def _empty(self, connection: Connection, lane: str) -> None:
         moved = await leave_lane(connection, lane, self._clock(), AT_ONCE)

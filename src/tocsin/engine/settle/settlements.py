@@ -47,7 +47,7 @@ def settle_outcome(
             return _retry(attempt, outcome, now, random)
         case Defer(after=after):
             # A random share of the wait spreads out what was deferred together.
-            due_at = now + after + after * 0.1 * random
+            due_at = _in_time(attempt, now + after + after * 0.1 * random)
             return _tried(attempt, outcome, State.RETRYING, now, spent=0, due_at=due_at)
         case Rejected(code=code, quarantine=quarantine):
             if quarantine:
@@ -71,7 +71,7 @@ def settle_refusal(attempt: LeasedDelivery, refusal: Refusal, now: datetime) -> 
     """Settle an attempt that a rule or a limit stopped."""
     match refusal:
         case Wait(until=until):
-            return _untried(attempt, _waiting(attempt), now, due_at=until)
+            return _untried(attempt, _waiting(attempt), now, due_at=_in_time(attempt, until))
         case Hold(held_by=held_by):
             return _untried(attempt, _waiting(attempt), now, held_by=stored_held_by(held_by))
         case Skip(reason=reason):
