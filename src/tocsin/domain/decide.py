@@ -27,13 +27,14 @@ WEBHOOK = "webhook"
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The result of one rule for one delivery."""
+    """The result of one rule for one delivery; `count` is how many times in a row, the last of them `at`."""
 
     rule: Rule
     result: Literal["pass", "hold", "skip"]
     detail: str
     at: datetime
     until: datetime | None = None
+    count: int = 1
 
 
 class Go(msgspec.Struct, frozen=True):

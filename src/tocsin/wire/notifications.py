@@ -12,13 +12,14 @@ from tocsin.wire.open_values import EXPLAINED_OUTCOMES, RULE_RESULTS, RULES, STA
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The result of one rule that was applied to a delivery."""
+    """The result of one rule for a delivery; `count` is how many times in a row, the last of them `at`."""
 
     rule: Annotated[str, RULES]
     result: Annotated[str, RULE_RESULTS]
     detail: str
     at: datetime
     until: datetime | None = None
+    count: int = 1
 
 
 class FailedAttempt(msgspec.Struct, frozen=True, kw_only=True):

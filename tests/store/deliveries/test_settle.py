@@ -265,6 +265,45 @@ async def test_the_way_of_a_delivery_grows_with_each_settlement(pool: Pool) -> N
     assert row.decisions == steps
 
 
+async def held_again(pool: Pool, made: UUID, *steps: Step) -> list[Step]:
+    """Claim a delivery, hold it with these decisions and return what is stored."""
+    lease = new_lease_id()
+    assert await take(pool, lease=lease)
+    await settle_unsent(pool, [unsent(made, lease, due_at=NOW, decisions=written(list(steps)))], LATER)
+    notification_id = (await delivery(pool, made))["notification_id"]
+    async with pool.acquire() as connection:
+        (row,) = await of_notification(connection, notification_id, 1)
+    return row.decisions
+
+
+def a_step(detail: str, number: int = 0, **changes: Any) -> Step:
+    at = NOW + number * SECOND
+    return Step(rule="toggle", result="hold", detail=detail, at=at, until=at + SECOND, **changes)
+
+
+async def test_decisions_that_repeat_are_counted_and_not_stored_again(pool: Pool) -> None:
+    made, lease, _ = await claimed(pool)
+    await settle_unsent(pool, [unsent(made, lease, due_at=NOW, decisions=written([a_step("z")]))], LATER)
+    for number in range(1, 200):
+        decisions = await held_again(pool, made, a_step("a", number), a_step("b", number))
+
+    assert decisions == [a_step("z"), a_step("a", 199, count=199), a_step("b", 199, count=199)]
+    assert await held_again(pool, made, a_step("b", 200)) == [
+        *decisions[:2],
+        a_step("b", 200, count=200),
+    ]
+    assert (await held_again(pool, made, a_step("a", 201)))[3:] == [a_step("a", 201)]
+
+
+async def test_of_many_decisions_the_newest_are_kept(pool: Pool) -> None:
+    made, lease, _ = await claimed(pool)
+    await settle_unsent(pool, [unsent(made, lease, due_at=NOW, decisions=written([a_step("0")]))], LATER)
+    for number in range(1, 60):
+        decisions = await held_again(pool, made, a_step(str(number)))
+
+    assert [step.detail for step in decisions] == [str(number) for number in range(10, 60)]
+
+
 def written(steps: list[Step]) -> str:
     return msgspec.json.encode(steps).decode()
 

@@ -57,7 +57,8 @@ def print_steps(steps: Sequence[Step], *, passed: bool) -> None:
         if step.result == "pass" and not passed:
             continue
         until = f", until {moment(step.until)}" if step.until else ""
-        text = f"    {clock_time(step.at)}  {step.result:<4}  {step.rule}: {step.detail}{until}"
+        times = f", {step.count} times" if step.count > 1 else ""
+        text = f"    {clock_time(step.at)}  {step.result:<4}  {step.rule}: {step.detail}{until}{times}"
         console.print(text, markup=False, soft_wrap=True)
 
 

@@ -127,7 +127,7 @@ with settled as (
         provider = given.provider,
         provider_message_id = given.message_id,
         device_id = coalesce(d.device_id, given.device_id),
-        decisions = coalesce(d.decisions || given.decisions, given.decisions, d.decisions),
+        decisions = coalesce(merge_decisions(d.decisions, given.decisions), given.decisions, d.decisions),
         settled_at = $8
     from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::uuid[], $6::jsonb[], $7::timestamptz[])
         as given (id, lease, provider, message_id, device_id, decisions, ask_at)
@@ -178,7 +178,7 @@ with settled as (
         held_by = given.held_by,
         reserved = given.reserved,
         device_id = coalesce(d.device_id, given.device_id),
-        decisions = coalesce(d.decisions || given.decisions, given.decisions, d.decisions),
+        decisions = coalesce(merge_decisions(d.decisions, given.decisions), given.decisions, d.decisions),
         lease = null,
         leased_until = null,
         provider = coalesce(given.provider, d.provider),
