@@ -13,7 +13,7 @@ FIND_BROWSER := command -v $(BROWSERS) >/dev/null
 COMPILE = $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate \
 	--python-version 3.11 --universal --upgrade pyproject.toml --group build
 
-.PHONY: help run test browser check format bench lock clean
+.PHONY: help run test browser soak check format bench lock clean
 
 help: ## Show what can be made.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,10 @@ run: $(VENV)/sandbox.done ## Start everything on embedded defaults and send a fi
 
 test: $(VENV)/dev.done browser ## Run every test against real parts that it starts itself.
 	@$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal
+
+SECONDS ?= 300
+soak: $(VENV)/dev.done ## Kill processes and the database for five minutes, and count what is lost; SEED=… repeats.
+	@$(BIN)/python -m tests.soak --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 browser:
 	@if ! $(FIND_BROWSER) && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \

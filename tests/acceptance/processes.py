@@ -113,7 +113,7 @@ class Processes:
             "tocsin.cli",
             *arguments,
             cwd=self._folder,
-            env={**_bare_environment(), **environment},
+            env={**bare_environment(), **environment},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -151,7 +151,8 @@ def free_port() -> int:
         return port
 
 
-def _bare_environment() -> dict[str, str]:
+def bare_environment() -> dict[str, str]:
+    """Return the environment without Tocsin's settings."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TOCSIN_")}
     return kept | {"COLUMNS": "80"}
 
