@@ -11,8 +11,9 @@ import structlog
 from msgspec.structs import replace
 
 from tests.engine.stage import QUICK, BatchProvider, Stage, StubProvider, an_intent
-from tests.rows import add_delivery, add_notification, device
+from tests.rows import device
 from tests.waiting import found, until
+from tocsin.catalog.catalog import Catalog
 from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
 from tocsin.domain.ids import new_lease_id
 from tocsin.engine.accept.answers import Accepted
@@ -437,17 +438,54 @@ async def test_a_delivery_that_kills_its_workers_is_given_up(stage: Stage, provi
     assert provider.arrived == []
 
 
-async def test_a_type_no_longer_declared_is_rejected_and_keeps_the_device(
+async def test_a_type_that_a_worker_does_not_know_is_held_until_one_knows_it(
     stage: Stage, provider: StubProvider
 ) -> None:
-    device_id = await stage.device("ada")
-    notification_id = await add_notification(stage.pool, type="forgotten")
-    await add_delivery(stage.pool, notification_id=notification_id)
-    async with stage.working(provider):
-        (row,) = await stage.settled(notification_id, "rejected")
+    await stage.device("ada")
+    notification_id = await stage.accept("ada", type="plain", payload={})
+    known = stage.catalog
+    stage.catalog = Catalog(each for each in known.compiled.values() if each.type.name != "plain")
 
-    assert row["last_error_code"] == "type_unknown"
-    assert (await device(stage.pool, device_id))["retired_at"] is None
+    async def held() -> bool:
+        (row,) = await stage.deliveries(notification_id)
+        return row["held_by"] == "type_unknown:plain@1" and bool(await alarms(stage))
+
+    with structlog.testing.capture_logs() as lines:
+        async with stage.working(provider):
+            other = await stage.accept("ada", type="urgent", payload={}, idempotency_key="other")
+            await stage.settled(other, "sent")
+            await found(held)
+            assert len(provider.arrived) == 1
+            # The worker loads a catalog that has the type.
+            stage.catalog.replace(known)
+            (row,) = await stage.settled(notification_id, "sent")
+
+            async def cleared() -> bool:
+                return not await alarms(stage)
+
+            await found(cleared)
+
+    assert (row["attempts"], row["held_by"]) == (1, None)
+    assert [(line["log_level"], line["types"]) for line in lines if line["event"] == "type unknown"] == [
+        ("error", ["plain v1"])
+    ]
+
+
+async def test_another_worker_that_knows_the_type_releases_what_one_without_it_held(
+    stage: Stage, provider: StubProvider
+) -> None:
+    await stage.device("ada")
+    notification_id = await stage.accept("ada", type="plain", payload={})
+    await stage.pool.execute(
+        "update deliveries set state = 'scheduled', due_at = 'infinity', held_by = 'type_unknown:plain@1'"
+    )
+    async with stage.working(provider):
+        await stage.settled(notification_id, "sent")
+
+
+async def alarms(stage: Stage) -> list[str]:
+    rows = await stage.pool.fetch("select code from alarms where cleared_at is null")
+    return [row["code"] for row in rows]
 
 
 async def test_a_worker_survives_the_loss_of_its_connections(stage: Stage, provider: StubProvider) -> None:

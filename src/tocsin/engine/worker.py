@@ -104,7 +104,7 @@ class Worker:
         self._duties: list[Duty] = [
             wake,
             watch,
-            Releaser(pool, rules.toggles, self._breakers, wake, clock),
+            Releaser(pool, rules.catalog, rules.toggles, self._breakers, wake, clock),
             ExpirySweep(pool, rules.providers, rules.toggles, self._breakers, clock),
             Pruner(pool, clock, settings.devices),
             Sweep(pool, rules.providers, clock),

@@ -8,7 +8,9 @@ from tocsin.domain.delivery.held_by import (
     HeldByDigest,
     HeldByHost,
     HeldByOrder,
+    HeldByRecovery,
     HeldByToggle,
+    HeldByUnknownType,
     parse_held_by,
     stored_held_by,
 )
@@ -24,6 +26,8 @@ holders: st.SearchStrategy[HeldBy] = st.one_of(
     st.just(HeldByOrder()),
     st.just(HeldByDigest()),
     st.builds(HeldByHost, st.text()),
+    st.just(HeldByRecovery()),
+    st.builds(HeldByUnknownType, names, st.integers(1, 999_999)),
 )
 
 
@@ -45,6 +49,8 @@ def test_two_holders_are_never_stored_alike(one: HeldBy, other: HeldBy) -> None:
         (HeldByToggle(ChannelToggle("email")), "channel:email"),
         (HeldByOrder(), "order"),
         (HeldByDigest(), "digest"),
+        (HeldByRecovery(), "recovery"),
+        (HeldByUnknownType("shop.order", 3), "type_unknown:shop.order@3"),
         (HeldByHost("webhook/shop.example:8443"), "host:webhook/shop.example:8443"),
     ],
 )

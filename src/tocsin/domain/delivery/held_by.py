@@ -11,6 +11,7 @@ ORDER = "order"
 DIGEST = "digest"
 RECOVERY = "recovery"
 _HOST = "host:"
+_UNKNOWN_TYPE = "type_unknown:"
 
 
 class HeldByToggle(msgspec.Struct, frozen=True):
@@ -37,7 +38,16 @@ class HeldByRecovery(msgspec.Struct, frozen=True):
     """Waits for its provider to recover; unlike others it has a due time, and it blocks no later delivery."""
 
 
-HeldBy: TypeAlias = HeldByToggle | HeldByOrder | HeldByDigest | HeldByHost | HeldByRecovery
+class HeldByUnknownType(msgspec.Struct, frozen=True):
+    """Held until some worker's catalog has this version of its type."""
+
+    type: str
+    version: int
+
+
+HeldBy: TypeAlias = (
+    HeldByToggle | HeldByOrder | HeldByDigest | HeldByHost | HeldByRecovery | HeldByUnknownType
+)
 
 
 def stored_held_by(held_by: HeldBy) -> str:
@@ -53,6 +63,8 @@ def stored_held_by(held_by: HeldBy) -> str:
             return RECOVERY
         case HeldByHost(circuit=circuit):
             return f"{_HOST}{circuit}"
+        case HeldByUnknownType(type=type_name, version=version):
+            return f"{_UNKNOWN_TYPE}{type_name}@{version}"
         case _:
             assert_never(held_by)
 
@@ -67,5 +79,8 @@ def parse_held_by(text: str) -> HeldBy | None:
         return HeldByRecovery()
     if text.startswith(_HOST):
         return HeldByHost(text.removeprefix(_HOST))
+    if text.startswith(_UNKNOWN_TYPE):
+        type_name, _, version = text.removeprefix(_UNKNOWN_TYPE).rpartition("@")
+        return HeldByUnknownType(type_name, int(version)) if version.isdecimal() else None
     toggle = read_toggle(text)
     return None if isinstance(toggle, Fault) else HeldByToggle(toggle)

@@ -31,7 +31,7 @@ HINTS: Mapping[str, str] = {
     "registered_again": "The provider's answer is older than the app's registration. It is retried.",
     "provider_failed": "A bug in Tocsin; look for `provider failed` in the log. It is retried automatically.",
     "internal_error": "A bug in Tocsin; look for the correlation id in the log. Fix it, then replay.",
-    "type_unknown": "Restore the version in the catalog; submit it again with a new key.",
+    "type_unknown": "Deploy a catalog that has the type to the workers; what they hold is then sent.",
     "render_failed": "Fix the templates (`tocsin catalog check`); submit it again with a new key.",
     "lease_expired": "Workers died while they held its lease. Look for crashes or memory limits.",
     **dict.fromkeys(("UNREGISTERED", "ExpiredToken", "Unregistered", "DeviceNotRegistered"), _REMOVED),

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 # The rules that decide on a delivery, in no particular order.
 Rule: TypeAlias = Literal[
     "cancelled",
+    "type",
     "time_to_live",
     "collapse_key",
     "preference",

@@ -230,10 +230,6 @@ class Lane:
                 self._writer.put(settle_dead(attempt, now))
                 return False
         verdict = self._rules.decide_attempt(attempt, now)
-        if attempt.type is None or verdict is None:
-            unknown = f"{delivery.type} v{delivery.version} is no longer in the catalog"
-            self._settle_unsent(attempt, Rejected("type_unknown", unknown), now)
-            return False
         if not isinstance(verdict, Go):
             self._writer.put(settle_refusal(attempt, verdict, now))
             return False

@@ -9,7 +9,8 @@ import msgspec
 
 from tocsin.catalog.catalog import Catalog
 from tocsin.domain.catalog import Channel, NotificationType
-from tocsin.domain.decide import Facts, FailoverState, Go, Verdict, decide, expiry_of, zone_of
+from tocsin.domain.decide import Facts, FailoverState, Go, Hold, Step, Verdict, decide, expiry_of, zone_of
+from tocsin.domain.delivery.held_by import HeldByUnknownType
 from tocsin.domain.faults import Fault
 from tocsin.domain.limits import Allowance, LimitsSettings, device_allowances, person_allowances
 from tocsin.domain.people.profile import Destination
@@ -36,11 +37,13 @@ class DeliveryRules(msgspec.Struct, frozen=True, kw_only=True):
         """Apply the rules to the facts of one delivery."""
         return decide(facts, self.quiet, self.providers)
 
-    def decide_attempt(self, attempt: Attempt, now: datetime) -> Verdict | None:
-        """Decide about a claimed delivery and prepare it; None if its type is not in the catalog."""
+    def decide_attempt(self, attempt: Attempt, now: datetime) -> Verdict:
+        """Decide about a claimed delivery and prepare it; one of an unknown type is held."""
         delivery = attempt.delivery
         if self.catalog.find(delivery.type, delivery.version) is None:
-            return None
+            detail = f"{delivery.type} v{delivery.version} is not in the catalog of this worker"
+            attempt.add_step(Step(rule="type", result="hold", detail=detail, at=now))
+            return Hold(attempt.steps, HeldByUnknownType(delivery.type, delivery.version))
         attempt.type, attempt.payload = self.catalog.resolve(
             delivery.type, delivery.version, _payload_decoder.decode(delivery.payload)
         )

@@ -1,4 +1,4 @@
-"""Releases held deliveries: when a toggle is on, a host is back, or the one before is settled."""
+"""Releases held deliveries: when a toggle is on, a host is back, a type known, or the one before settled."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from typing import assert_never
 
 import structlog
 
+from tocsin.catalog.catalog import Catalog
 from tocsin.domain.catalog import CHANNELS, Channel
 from tocsin.domain.delivery.held_by import (
     HeldByDigest,
@@ -14,18 +15,24 @@ from tocsin.domain.delivery.held_by import (
     HeldByOrder,
     HeldByRecovery,
     HeldByToggle,
+    HeldByUnknownType,
     parse_held_by,
 )
 from tocsin.domain.toggles import ChannelToggle, ProviderToggle, Toggle, TypeToggle
 from tocsin.engine.clock import Clock
 from tocsin.engine.duty import repeat
 from tocsin.engine.health.circuit_breakers import CircuitBreakers
+from tocsin.engine.settle.settlements import LONGEST_DETAIL
 from tocsin.engine.toggles.toggles import Toggles
 from tocsin.engine.wake import Wake
 from tocsin.store.deliveries.holds import MOST_AT_ONCE, held_by, keys_in_order, release, release_next
+from tocsin.store.health.provider_health import Alarm, raise_alarms
 from tocsin.store.pool import Connection, Pool
+from tocsin.store.progress import clear_alarms
 
 SWEEP_SECONDS = 1.0
+CATALOG = "catalog"
+TYPE_UNKNOWN = "type_unknown"
 PROBES = 20
 """How many are released to probe a host; the first may be too old to be sent."""
 
@@ -39,9 +46,17 @@ class Releaser:
     """
 
     def __init__(
-        self, pool: Pool, toggles: Toggles, breakers: CircuitBreakers, wake: Wake, clock: Clock
+        self,
+        pool: Pool,
+        catalog: Catalog,
+        toggles: Toggles,
+        breakers: CircuitBreakers,
+        wake: Wake,
+        clock: Clock,
     ) -> None:
         self._pool = pool
+        self._catalog = catalog
+        self._unknown: list[str] | None = None
         self._toggles = toggles
         self._breakers = breakers
         self._wake = wake
@@ -62,11 +77,28 @@ class Releaser:
     async def _sweep(self) -> None:
         async with self._pool.acquire() as connection:
             released = 0
-            for holder in await held_by(connection):
+            holders = await held_by(connection)
+            for holder in holders:
                 released += await self._release(connection, holder)
+            await self._alert(connection, holders)
         if released:
             _log.info("deliveries released", deliveries=released)
             self._wake.set()
+
+    async def _alert(self, connection: Connection, holders: Sequence[str]) -> None:
+        """Raise an alarm while deliveries are held because no worker that claimed them knows their type."""
+        held = [each for each in map(parse_held_by, holders) if isinstance(each, HeldByUnknownType)]
+        unknown = [f"{each.type} v{each.version}" for each in held]
+        if unknown == self._unknown:
+            return
+        if unknown:
+            detail = f"deliveries are held until a worker has {', '.join(unknown)}"
+            alarm = Alarm(CATALOG, TYPE_UNKNOWN, detail[:LONGEST_DETAIL])
+            await raise_alarms(connection, {alarm: 1}, self._clock())
+            _log.error("type unknown", types=unknown, code=TYPE_UNKNOWN, alarm=True)
+        else:
+            await clear_alarms(connection, [CATALOG], [TYPE_UNKNOWN], self._clock())
+        self._unknown = unknown
 
     async def _release(self, connection: Connection, holder: str) -> int:
         now = self._clock()
@@ -81,7 +113,9 @@ class Releaser:
                 return await release(connection, holder, now, limit=PROBES) if self._probe_due(circuit) else 0
             case HeldByToggle(toggle=toggle):
                 return await self._release_all(connection, holder, now, self._channels_on(toggle))
-            case HeldByHost() | None:
+            case HeldByUnknownType(type=name, version=version) if self._catalog.find(name, version) is None:
+                return 0
+            case HeldByHost() | HeldByUnknownType() | None:
                 return await self._release_all(connection, holder, now, CHANNELS)
 
     async def _release_all(
