@@ -68,6 +68,10 @@ class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             raise ProviderSetupError("; ".join(map(str, faults)))
 
 
+HOST_SHARE = 4
+"""A host may have a quarter of what may be in flight."""
+
+
 class HttpProviderSettings(ProviderSettings, frozen=True, kw_only=True):
     """The settings of a provider that is called over HTTP."""
 
@@ -89,3 +93,20 @@ class OptInSettings(HttpProviderSettings, frozen=True, kw_only=True):
 
     enabled: bool = False
     """Whether this provider is used."""
+
+
+class ManyHostsSettings(OptInSettings, frozen=True, kw_only=True):
+    """The settings of a provider that calls hosts which somebody outside chose."""
+
+    max_concurrency: Annotated[int, Meta(ge=1, le=10_000)] = 200
+    max_per_host: Annotated[int, Meta(ge=1, le=10_000)] | None = None
+    """Messages in flight at once to one host in each worker, so that a host that hangs holds up no other.
+    Left out: a quarter of `max_concurrency`.
+    """
+    allow_private_addresses: bool = False
+    """Switches the SSRF guard off: hosts may be in a private network."""
+
+    @property
+    def per_host(self) -> int:
+        """How many messages may be in flight at once to one host."""
+        return self.max_per_host or max(1, self.max_concurrency // HOST_SHARE)

@@ -19,6 +19,7 @@ class Hosts(StubProvider):
     """Reaches targets on hosts of their own."""
 
     name = "webhook"
+    concurrency_per_host = 10
 
     def host_of(self, target: str) -> str:
         return target.split("/")[2]

@@ -108,6 +108,11 @@ class Provider(Protocol):
 class ManyHosts(Protocol):
     """A provider whose targets are on many hosts, each with a circuit breaker of its own."""
 
+    @property
+    def concurrency_per_host(self) -> int:
+        """How many messages may be in flight at once to one host."""
+        ...
+
     def host_of(self, target: str) -> str:
         """Return the host of a target; empty if it cannot be parsed."""
         ...

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -54,6 +54,10 @@ class Sender:
         self._clock = clock
         self._on_free = on_free
         self._host_of = provider.host_of if isinstance(provider, ManyHosts) else None
+        self._per_host = provider.concurrency_per_host if isinstance(provider, ManyHosts) else 0
+        self._at_host: Counter[str] = Counter()
+        if self._host_of is not None:
+            breakers.count_room(provider.name, self._room_at)
         self._receipts_after = provider.receipts_after if isinstance(provider, GivesReceipts) else None
         self._batch = provider.limits.batch
         self.room = max(provider.concurrency, self._batch)
@@ -80,15 +84,18 @@ class Sender:
             try:
                 await self._enqueue(attempt, now)
             except Exception as error:  # noqa: BLE001 - one message must not take the others with it
-                self._attempts.pop(attempt.id, None)
+                self._forget(attempt)
                 self._writer.fail(attempt, error)
         self._pump()
 
     async def _enqueue(self, attempt: Attempt, now: datetime) -> None:
         attempt.circuit = self._circuit(attempt)
         self._attempts[attempt.id] = attempt
+        self._at_host[attempt.circuit] += 1
         if self._stopped:
             self._release(attempt, now)
+        elif self._is_crowded(attempt):
+            self._hold(attempt, f"{attempt.circuit} has {self._per_host} messages in flight", now)
         elif attempt.probe or self._breakers.is_closed(attempt.circuit):
             self._queue.append(attempt)
         elif attempt.circuit != self._provider.name and await self._take_probe(attempt.circuit, now):
@@ -198,7 +205,19 @@ class Sender:
         if attempt.circuit == self._provider.name or not self._toggles.provider_on(self._provider.name):
             self._release(attempt, now)
             return
-        detail = self._breakers.describe(attempt.circuit)
+        self._hold(attempt, self._breakers.describe(attempt.circuit), now)
+
+    def _is_crowded(self, attempt: Attempt) -> bool:
+        """Return whether a host has as many messages in flight as one may have, so that it fills no lane."""
+        if self._host_of is None or self._at_host[attempt.circuit] <= self._per_host:
+            return False
+        self._breakers.crowded.add(attempt.circuit)
+        return True
+
+    def _room_at(self, circuit: str) -> int:
+        return self._per_host - self._at_host[circuit]
+
+    def _hold(self, attempt: Attempt, detail: str, now: datetime) -> None:
         attempt.add_step(Step(rule="provider", result="hold", detail=detail, at=now))
         held = Hold(attempt.steps, HeldByHost(attempt.circuit))
         self._leave(attempt, lambda: settle_refusal(attempt, held, now))
@@ -208,8 +227,18 @@ class Sender:
         self._leave(attempt, lambda: settle_untried(attempt, now))
 
     def _leave(self, attempt: Attempt, build: Callable[[], Settlement]) -> None:
-        self._attempts.pop(attempt.id, None)
+        self._forget(attempt)
         self._writer.settle(attempt, build)
+
+    def _forget(self, attempt: Attempt) -> None:
+        if self._attempts.pop(attempt.id, None) is None:
+            return
+        circuit = attempt.circuit
+        self._at_host[circuit] -= 1
+        if circuit in self._breakers.crowded and self._at_host[circuit] <= self._per_host // 2:
+            self._breakers.has_room()
+        if not self._at_host[circuit]:
+            del self._at_host[circuit]
 
     def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
@@ -220,7 +249,7 @@ class Sender:
         answered_at = self._clock()
         for attempt, outcome in zip(batch, outcomes, strict=True):
             attempt.tried_at = now
-            self._attempts.pop(attempt.id, None)
+            self._forget(attempt)
             try:
                 settlement = self._settle(attempt, outcome, answered_at)
             except Exception as error:  # noqa: BLE001 - one outcome must not keep the others from being settled

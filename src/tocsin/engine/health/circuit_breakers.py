@@ -101,6 +101,10 @@ class CircuitBreakers:
         self._openings: dict[str, Opening] = {}
         self._closings: set[str] = set()
         self._news = asyncio.Event()
+        self._room_at: dict[str, Callable[[str], int]] = {}
+        self._on_room: list[Callable[[], None]] = []
+        self.crowded: set[str] = set()
+        """Hosts that had no room for a message, which is held since."""
 
     def is_closed(self, name: str) -> bool:
         """Return whether messages may pass."""
@@ -118,6 +122,24 @@ class CircuitBreakers:
         row = self._open.get(name)
         state = f"open: {row.code}" if row else "closed"
         return f"circuit breaker of {name} is {state}"
+
+    def room_at(self, name: str) -> int | None:
+        """Return how many more messages of this worker a host takes; None if the worker sends it none."""
+        room_at = self._room_at.get(name.partition("/")[0])
+        return None if room_at is None else room_at(name)
+
+    def count_room(self, provider: str, room_at: Callable[[str], int]) -> None:
+        """Set how the room at the hosts of a provider is counted."""
+        self._room_at[provider] = room_at
+
+    def on_room(self, call: Callable[[], None]) -> None:
+        """Call back when a host that had no room has room again."""
+        self._on_room.append(call)
+
+    def has_room(self) -> None:
+        """Call those who wait for room at a host."""
+        for call in self._on_room:
+            call()
 
     async def take_probe(self, name: str, now: datetime) -> bool:
         """Take the permission to send one message, if the rest is over and no other worker has it."""

@@ -64,6 +64,7 @@ class Releaser:
         self._changed = asyncio.Event()
         self._after_key = ""
         toggles.on_change(self._on_change)
+        breakers.on_room(self._changed.set)
 
     async def run(self) -> None:
         """Release until cancelled."""
@@ -115,7 +116,15 @@ class Releaser:
                 return await self._release_all(connection, holder, now, self._channels_on(toggle))
             case HeldByUnknownType(type=name, version=version) if self._catalog.find(name, version) is None:
                 return 0
-            case HeldByHost() | HeldByUnknownType() | None:
+            case HeldByHost(circuit=circuit):
+                room = self._breakers.room_at(circuit)
+                # What the host cannot take would only be held again.
+                limit = MOST_AT_ONCE if room is None else room
+                released = await release(connection, holder, now, limit=limit) if limit > 0 else 0
+                if released < limit:
+                    self._breakers.crowded.discard(circuit)
+                return released
+            case HeldByUnknownType() | None:
                 return await self._release_all(connection, holder, now, CHANNELS)
 
     async def _release_all(

@@ -12,7 +12,7 @@ from pyreqwest.response import Response
 
 from tocsin.providers.http.client import Connections, Reply, post_request, read_ca_file
 from tocsin.providers.http.ssrf_guard import Guard, HostRefusedError, HostUnknownError
-from tocsin.providers.settings import HttpProviderSettings
+from tocsin.providers.settings import HttpProviderSettings, ManyHostsSettings
 
 ADDRESS_SECONDS = 60.0
 MOST_HOSTS = 256
@@ -39,6 +39,7 @@ class GuardedConnections:
     def __init__(self, guard: Guard, settings: HttpProviderSettings) -> None:
         self._guard = guard
         self._settings = settings
+        self._per_host = settings.per_host if isinstance(settings, ManyHostsSettings) else None
         self._hosts: OrderedDict[str, _Pinned] = OrderedDict()
         # A name is resolved once for all who wait for it, and all of them wait no longer than one deadline.
         self._pinning: dict[str, asyncio.Task[_Pinned]] = {}
@@ -119,7 +120,9 @@ class GuardedConnections:
             last = present.address if present else None
             address = next((address for address in addresses if address != last), addresses[0])
             # Building a client reads every trusted certificate, which takes milliseconds.
-            connections = await asyncio.to_thread(Connections, self._settings, pin=(host, address))
+            connections = await asyncio.to_thread(
+                Connections, self._settings, requests=self._per_host, pin=(host, address)
+            )
             pinned = _Pinned(connections, address)
         pinned.failed = False
         pinned.fresh_until = time.monotonic() + ADDRESS_SECONDS

@@ -25,6 +25,7 @@ class WebhookProvider(HttpProvider):
     def __init__(self, settings: WebhookSettings) -> None:
         self._user_agent = settings.user_agent
         self._guard = Guard(allow_private=settings.allow_private_addresses)
+        self.concurrency_per_host = settings.per_host
         super().__init__(settings, GuardedConnections(self._guard, settings))
 
     def host_of(self, target: str) -> str:

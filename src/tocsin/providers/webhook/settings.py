@@ -6,18 +6,15 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from tocsin.domain.faults import Fault
-from tocsin.providers.settings import OptInSettings
+from tocsin.providers.settings import ManyHostsSettings
 
 
-class WebhookSettings(OptInSettings, frozen=True, kw_only=True):
+class WebhookSettings(ManyHostsSettings, frozen=True, kw_only=True):
     """The settings section `webhook`."""
 
     section: ClassVar[str] = "webhook"
 
-    max_concurrency: Annotated[int, Meta(ge=1, le=10_000)] = 50
     timeout: Annotated[float, Meta(gt=0, le=300)] = 15.0
-    allow_private_addresses: bool = False
-    """Switches the SSRF guard off: endpoints may be in a private network."""
     user_agent: str = "Tocsin"
     """The `User-Agent` of requests."""
 

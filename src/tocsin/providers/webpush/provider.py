@@ -44,6 +44,7 @@ class WebPushProvider(HttpProvider):
     def __init__(self, settings: WebPushSettings, private_key_pem: str) -> None:
         self._vapid = Vapid(private_key_pem, settings.required("subject"))
         self._guard = Guard(allow_private=settings.allow_private_addresses)
+        self.concurrency_per_host = settings.per_host
         super().__init__(settings, GuardedConnections(self._guard, settings))
 
     def host_of(self, target: str) -> str:

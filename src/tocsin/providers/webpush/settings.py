@@ -3,18 +3,16 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, ClassVar
-
-from msgspec import Meta
+from typing import ClassVar
 
 from tocsin.domain.errors import ProviderSetupError
 from tocsin.domain.faults import Fault
-from tocsin.providers.settings import OptInSettings, read_file
+from tocsin.providers.settings import ManyHostsSettings, read_file
 
 _SUBJECT = re.compile(r"mailto:[^@\s]+@[^@\s]+\.[^@\s]+|https://[^\s/]+\.[^\s]+")
 
 
-class WebPushSettings(OptInSettings, frozen=True, kw_only=True):
+class WebPushSettings(ManyHostsSettings, frozen=True, kw_only=True):
     """The settings section `webpush`. Without a key file, one is generated on the first start and stored."""
 
     section: ClassVar[str] = "webpush"
@@ -25,9 +23,6 @@ class WebPushSettings(OptInSettings, frozen=True, kw_only=True):
     """A P-256 private key in PEM form. Left out, one is generated on the first start and stored in the
     database.
     """
-    max_concurrency: Annotated[int, Meta(ge=1, le=10_000)] = 50
-    allow_private_addresses: bool = False
-    """Switches the SSRF guard off, for a sandbox in a private network."""
 
     def faults(self) -> Iterator[Fault]:
         """List what is missing or wrong once Web Push is enabled."""
