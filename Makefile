@@ -8,12 +8,15 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_WORKERS ?= 2
+TESTS ?=
+# What does not depend on the version of Python, such as pace and browsers, is left out.
+TESTS_OF_OLDEST := tests/unit tests/store tests/ingress tests/edges tests/acceptance/test_envelopes.py tests/acceptance/test_starting.py
 BROWSERS := chromium chromium-browser google-chrome
 FIND_BROWSER := command -v $(BROWSERS) >/dev/null
 COMPILE = $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate \
 	--python-version 3.11 --universal --upgrade pyproject.toml --group build
 
-.PHONY: help run test browser soak check format bench lock clean
+.PHONY: help run test oldest browser soak check format bench lock clean
 
 help: ## Show what can be made.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,7 +25,19 @@ run: $(VENV)/sandbox.done ## Start everything on embedded defaults and send a fi
 	@$(BIN)/tocsin demo
 
 test: $(VENV)/dev.done browser ## Run every test against real parts that it starts itself.
-	@$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal
+	@$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal $(TESTS)
+
+oldest: ## Run most tests with the oldest supported Python of this machine, unless `test` did so.
+	@oldest=$$(for each in /usr/bin/python3 python3.11 $(PYTHON); do \
+		$$each -c 'import ensurepip, sys; v = sys.version_info; v < (3, 11) or print(*v[:3], sys.executable)' 2>/dev/null || true; \
+	done | sort -n -k1 -k2 -k3 | head -n 1); \
+	version="$${oldest% *}"; \
+	if [ -z "$$oldest" ] || [ "$$version" = "$$($(BIN)/python -c 'import sys; print(*sys.version_info[:3])')" ]; then \
+		echo "The tests ran with the oldest supported Python of this machine ($${version// /.})."; \
+	else \
+		echo "Testing with Python $${version// /.} …"; \
+		$(MAKE) VENV=.venv-oldest PYTHON="$${oldest##* }" TESTS="$(TESTS_OF_OLDEST)" test; \
+	fi
 
 SECONDS ?= 300
 soak: $(VENV)/dev.done ## Kill processes and the database for five minutes, and count what is lost; SEED=… repeats.
@@ -63,7 +78,7 @@ lock: $(VENV)/server.done ## Pin the newest packages that pyproject.toml allows,
 		--constraint requirements/sandbox.txt --output-file requirements/$$group.txt; done
 
 clean: ## Remove everything that was made here.
-	rm -rf $(VENV) site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .tocsin bench/out bench/bullmq/node_modules
+	rm -rf $(VENV) .venv-oldest site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .tocsin bench/out bench/bullmq/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
