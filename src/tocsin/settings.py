@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from tocsin.api.auth.tokens import AuthSettings, auth_settings_faults
-from tocsin.api.server import HttpSettings
+from tocsin.api.server import HttpSettings, ProbesSettings
 from tocsin.domain.delivery.settings import DeliverySettings
 from tocsin.domain.errors import SettingsError
 from tocsin.domain.faults import Fault
@@ -54,6 +54,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     workers: Annotated[int, Meta(ge=1, le=64)] = 1
     admin_emails: dict[str, list[EmailAddress]] = {}
     http: HttpSettings = HttpSettings()
+    probes: ProbesSettings = ProbesSettings()
     auth: AuthSettings = AuthSettings()
     devices: DeviceSettings = DeviceSettings()
     pool: PoolSettings = PoolSettings()

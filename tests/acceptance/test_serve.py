@@ -140,7 +140,7 @@ async def test_the_children_end_with_their_parent_and_the_next_one_takes_over(se
 async def test_a_database_that_is_away_ends_nothing(served: Served, second_folder: Path) -> None:
     """The worker and the API die while the database is away: they are restarted and wait for it."""
     own = EmbeddedPostgres(second_folder)
-    served.environment["TOCSIN_DATABASE_URL"] = own.start()
+    served.environment |= {"TOCSIN_DATABASE_URL": own.start(), "TOCSIN_PROBES__PORT": str(free_port())}
     try:
         server = await served.start()
         key = await served.make_key()
@@ -153,8 +153,13 @@ async def test_a_database_that_is_away_ends_nothing(served: Served, second_folde
         await until(lambda: all(_is_new(server, name, first) for name in first), within=LONGEST_RECOVERY)
         second = await found(lambda: _both(server))
 
+        # The worker has probes of its own.
+        worker = httpx.AsyncClient(base_url=f"http://127.0.0.1:{served.environment['TOCSIN_PROBES__PORT']}")
+        async with worker:
+            assert (await found(partial(_answered, worker, "/healthz", key))).status_code == 200
+            assert (await worker.get("/readyz")).status_code == 503
         for path, status in (("/healthz", 200), ("/readyz", 503), ("/v1/notifications", 503)):
-            answer = await found(partial(_answered, served, path, key))
+            answer = await found(partial(_answered, served.http, path, key))
             assert answer.status_code == status
             assert (answer.headers.get("retry-after") == "1") == (status == 503)
         assert answer.json()["code"] == "unavailable"
@@ -169,9 +174,9 @@ async def test_a_database_that_is_away_ends_nothing(served: Served, second_folde
         own.stop()
 
 
-async def _answered(served: Served, path: str, key: dict[str, str]) -> httpx.Response | None:
+async def _answered(http: httpx.AsyncClient, path: str, key: dict[str, str]) -> httpx.Response | None:
     try:
-        return await served.http.get(path, headers=key)
+        return await http.get(path, headers=key)
     except httpx.TransportError:
         return None
 

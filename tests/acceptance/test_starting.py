@@ -17,6 +17,7 @@ from tests.acceptance.postgres import mortal_folder
 from tests.acceptance.processes import Processes, free_port, processes_in
 from tests.databases import fresh_database
 from tests.waiting import found
+from tocsin.catalog.load import shipped_catalog
 from tocsin.store.migrate import MIGRATIONS
 
 EVERY_MIGRATION = sorted(path.stem for path in MIGRATIONS.glob("*.sql"))
@@ -99,6 +100,36 @@ async def test_a_taken_port_is_named(processes: Processes, database_url: str) ->
     assert f"Port {port} on 127.0.0.1 is taken by another process." in said
     assert "TOCSIN_HTTP__PORT" in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("command", ["worker", "relay"])
+async def test_a_process_without_an_api_says_what_it_serves_and_has_probes(
+    processes: Processes, database_url: str, command: str
+) -> None:
+    environment = {
+        "TOCSIN_DATABASE_URL": database_url,
+        "TOCSIN_PROBES__PORT": "0",
+        "TOCSIN_OUTBOXES__SHOP__URL": database_url,
+    }
+    process = await processes.start(command, environment=environment)
+    address = (await process.logged("probes started"))["address"]
+    said = await process.logged(f"{command} started")
+
+    assert said["lanes" if command == "worker" else "outboxes"] == (
+        ["fanout"] if command == "worker" else ["shop"]
+    )
+    assert re.fullmatch(r"database t\d+_\d+ on \S+, schema tocsin", said["database"])
+    assert said["catalog"] == str(shipped_catalog())
+    async with httpx.AsyncClient(base_url=address) as http:
+        assert (await http.get("/healthz")).json() == {"status": "ok"}
+        assert (await http.get("/readyz")).json() == {"status": "ready"}
+        assert (await http.get("/v1/notifications")).status_code == 404
+        connection = await asyncpg.connect(database_url)
+        await connection.execute("delete from tocsin.schema_migrations where id = '0007_lanes'")
+        await connection.close()
+        answer = await http.get("/readyz")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert "0007_lanes" in answer.json()["detail"]
 
 
 async def test_the_demo_shows_the_whole_way_and_a_second_one_finds_another_port(

@@ -19,6 +19,7 @@ from tools.docs.markdown import NONE, code, codes, page, table
 SECTIONS: Mapping[str, str] = {
     "": "Everything",
     "http": "The HTTP listener",
+    "probes": "Probes of a worker or relay",
     "auth": "People's tokens",
     "devices": "Devices",
     "pool": "Database connections",
@@ -54,6 +55,9 @@ MEANING: dict[str, str] = {
     "http.max_deliveries": "The most deliveries of one request: recipients times channels, over a batch.",
     "http.backlog": "How many connections may wait to be accepted.",
     "http.drain_seconds": "How long open requests may take after a stop signal.",
+    "probes.host": "The address on which a worker or relay answers `/healthz` and `/readyz`.",
+    "probes.port": "The port for it; 0 chooses a free one. With `tocsin serve`, the first worker has it, and "
+    "each further process the next.",
     "auth.jwt_secret": "Accepts HS256 tokens signed with this secret, at least 32 bytes.",
     "auth.jwks_url": "Accepts RS256 and ES256 tokens signed by a key of this key set.",
     "auth.issuer": "The `iss` that tokens must have.",

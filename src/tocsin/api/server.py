@@ -34,6 +34,16 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     drain_seconds: Annotated[float, Meta(gt=0)] = 20.0
 
 
+class ProbesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The address of `/healthz` and `/readyz` of a worker or relay; off unless `port` is set.
+
+    With `tocsin serve`, the first worker has the port, and each further process the next one.
+    """
+
+    host: Annotated[str, Meta(min_length=1)] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65_535)] | None = None
+
+
 class PortTakenError(TocsinError):
     """Another process listens on the port."""
 

@@ -1,12 +1,12 @@
-"""The app that stands before the API: it answers while the API waits for its database."""
+"""The apps of a process that has no API, or none yet."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from litestar import Litestar
 from litestar.types import ASGIApp
 
-from tocsin.api.http.problems import NOT_READY, RETRY_SOON, UNAVAILABLE, ProblemError
+from tocsin.api.http.problems import NOT_FOUND, NOT_READY, RETRY_SOON, UNAVAILABLE, ProblemError
 from tocsin.api.http.replies import problem_reply, reply
 from tocsin.api.probes import Health
 
@@ -24,27 +24,60 @@ class StartingApp:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Handle a request, or the lifespan of the server."""
         if scope["type"] == "lifespan":
-            await self._complete_lifespan(receive, send)
+            await _complete_lifespan(receive, send, self._close)
         elif self._app is not None:
             await self._app(scope, receive, send)
         else:
-            await _answer(scope["path"])(scope, receive, send)
+            await self._answer(scope["path"])(scope, receive, send)
 
-    async def _complete_lifespan(self, receive: Any, send: Any) -> None:
-        await receive()
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
+    async def _close(self) -> None:
         if self._app is not None:
             # The app has hooks for the end of its lifespan alone.
             async with self._app.lifespan():
                 pass
-        await send({"type": "lifespan.shutdown.complete"})
+
+    def _answer(self, path: str) -> ASGIApp:
+        if path == "/healthz":
+            return reply(Health("ok"), 200)
+        problem_type = NOT_READY if path == "/readyz" else UNAVAILABLE
+        detail = "The database does not answer; retry."
+        return problem_reply(ProblemError(problem_type, detail, headers=RETRY_SOON))
 
 
-def _answer(path: str) -> ASGIApp:
-    if path == "/healthz":
-        return reply(Health("ok"), 200)
-    problem_type = NOT_READY if path == "/readyz" else UNAVAILABLE
-    return problem_reply(
-        ProblemError(problem_type, "The database does not answer; retry.", headers=RETRY_SOON)
-    )
+class ProbeApp:
+    """Answers liveness and readiness; a process is ready once `started` is set and `fault` finds nothing."""
+
+    def __init__(self, fault: Callable[[], Awaitable[str | None]]) -> None:
+        self.started = False
+        self._fault = fault
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Handle a request, or the lifespan of the server."""
+        if scope["type"] == "lifespan":
+            await _complete_lifespan(receive, send)
+        else:
+            await (await self._answer(scope["path"]))(scope, receive, send)
+
+    async def _answer(self, path: str) -> ASGIApp:
+        match path:
+            case "/healthz":
+                return reply(Health("ok"), 200)
+            case "/readyz":
+                fault = await self._fault() or (None if self.started else "The process starts.")
+                if fault is None:
+                    return reply(Health("ready"), 200)
+                return problem_reply(ProblemError(NOT_READY, fault, headers=RETRY_SOON))
+            case _:
+                detail = "This process answers /healthz and /readyz alone."
+                return problem_reply(ProblemError(NOT_FOUND, detail))
+
+
+async def _complete_lifespan(
+    receive: Any, send: Any, close: Callable[[], Awaitable[None]] | None = None
+) -> None:
+    await receive()
+    await send({"type": "lifespan.startup.complete"})
+    await receive()
+    if close is not None:
+        await close()
+    await send({"type": "lifespan.shutdown.complete"})

@@ -133,7 +133,7 @@ def find_database() -> Database:
 def configured_database(settings: Settings) -> Database | None:
     """Return the database that the settings name, or the embedded one of their folder if it runs."""
     if settings.database_url:
-        return Database(settings, settings.database_url, _label(settings, settings.database_url))
+        return Database(settings, settings.database_url, database_label(settings, settings.database_url))
     folder = data_dir(settings)
     url = EmbeddedPostgres(folder).running_url()
     return Database(settings, url, f"embedded database in {folder}") if url else None
@@ -155,10 +155,10 @@ def running_instances() -> Iterator[Instance]:
 def _of_instance(instance: Instance) -> Database:
     settings = instance.settings()
     url = str(settings.database_url)
-    return Database(settings, url, f"the server that runs on this machine, {_label(settings, url)}")
+    return Database(settings, url, f"the server that runs on this machine, {database_label(settings, url)}")
 
 
-def _label(settings: Settings, url: str) -> str:
+def database_label(settings: Settings, url: str) -> str:
     """Describe a database without its password."""
     try:
         parts = urlsplit(url)

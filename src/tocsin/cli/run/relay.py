@@ -3,12 +3,18 @@
 import asyncio
 from contextlib import AsyncExitStack
 
+import structlog
+
+from tocsin.cli.run.probes import answered_probes
 from tocsin.cli.run.process import prepared_settings, run_until_stopped, when_started
 from tocsin.cli.run.serve import Tied, running_database
-from tocsin.compose import open_relays, tune_gc
+from tocsin.cli.server import database_label
+from tocsin.compose import catalog_folder, open_relays, tune_gc
 from tocsin.domain.errors import SettingsError
 from tocsin.domain.faults import Fault
 from tocsin.settings import Settings, setting_name
+
+_log = structlog.stdlib.get_logger(__name__)
 
 
 def relay(tied: Tied = False) -> None:
@@ -23,11 +29,20 @@ def relay(tied: Tied = False) -> None:
 
 
 async def _run_relays(settings: Settings, url: str, stop: asyncio.Event, *, tied: bool) -> None:
-    async with AsyncExitStack() as exits:
+    async with answered_probes(settings, url) as probes, AsyncExitStack() as exits:
         opened = await when_started(
             lambda: exits.enter_async_context(open_relays(settings, url)), stop, tied=tied
         )
+        if opened is None:
+            return
         tune_gc()
+        probes.started = True
+        _log.info(
+            "relay started",
+            outboxes=sorted(settings.outboxes),
+            database=database_label(settings, url),
+            catalog=str(catalog_folder(settings)),
+        )
         async with asyncio.TaskGroup() as running:
-            for each in opened or ():
+            for each in opened:
                 running.create_task(each.run(stop))

@@ -13,10 +13,11 @@ from litestar.types import ASGIApp
 from tocsin.api.server import serve_api
 from tocsin.api.starting import StartingApp
 from tocsin.cli.output import AsJson, print_result
+from tocsin.cli.run.probes import answered_probes
 from tocsin.cli.run.process import prepared_settings, run_until_stopped, when_available, when_started
 from tocsin.cli.run.supervisor import Child, run_tree
-from tocsin.cli.server import configured_database
-from tocsin.compose import data_dir, database, open_api, open_worker, tune_gc
+from tocsin.cli.server import configured_database, database_label
+from tocsin.compose import catalog_folder, data_dir, database, open_api, open_worker, tune_gc
 from tocsin.domain.errors import DatabaseError, DatabaseUnavailableError
 from tocsin.domain.plan import FAN_OUT
 from tocsin.settings import Settings, providers_in_use
@@ -61,9 +62,21 @@ async def started(embedded: EmbeddedPostgres, exits: AsyncExitStack) -> str:
 def server_children(settings: Settings, url: str, **environment: str) -> list[Child]:
     """List the processes of a server."""
     environment = {"TOCSIN_DATABASE_URL": url, **environment}
-    workers = [Child(f"worker-{number + 1}", ["worker"], environment) for number in range(settings.workers)]
-    relays = [Child("relay", ["relay"], environment)] if settings.outboxes else []
-    return [Child("api", ["api"], environment), *workers, *relays]
+    names = [f"worker-{number + 1}" for number in range(settings.workers)]
+    others = [*names, "relay"] if settings.outboxes else names
+    return [
+        Child("api", ["api"], environment),
+        *(
+            Child(name, [name.partition("-")[0]], environment | _probes_port(settings, number))
+            for number, name in enumerate(others)
+        ),
+    ]
+
+
+def _probes_port(settings: Settings, number: int) -> dict[str, str]:
+    """Return the setting that gives each process without an API a port of its own for its probes."""
+    port = settings.probes.port
+    return {"TOCSIN_PROBES__PORT": str(port + number)} if port else {}
 
 
 def grace(settings: Settings) -> float:
@@ -126,12 +139,19 @@ def worker(lanes: Lanes = None, tied: Tied = False) -> None:
 async def _run_worker(
     settings: Settings, url: str, stop: asyncio.Event, lanes: frozenset[str] | None, *, tied: bool
 ) -> None:
-    async with AsyncExitStack() as exits:
+    async with answered_probes(settings, url) as probes, AsyncExitStack() as exits:
         opened = await when_started(
             lambda: exits.enter_async_context(open_worker(settings, url, lanes)), stop, tied=tied
         )
         if opened:
             tune_gc()
+            probes.started = True
+            _log.info(
+                "worker started",
+                lanes=sorted(lanes or (FAN_OUT, *providers_in_use(settings))),
+                database=database_label(settings, url),
+                catalog=str(catalog_folder(settings)),
+            )
             await opened.run(stop)
 
 
