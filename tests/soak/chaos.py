@@ -10,6 +10,8 @@ import msgspec
 from tests.soak.site import Site
 
 LONGEST_OUTAGE = 90.0
+MOST_AWAY = 0.3
+"""No outage begins once the database was away for this share of the time."""
 _TARGETS = ("worker-1", "worker-2", "worker-1", "worker-2", "api", "relay")
 
 
@@ -27,7 +29,8 @@ def schedule(seed: int, seconds: float) -> list[Event]:
     events = [Event(seconds * chance.uniform(0.2, 0.4), "database", _outage(chance, seconds))]
     at = 4.0
     while (at := at + chance.uniform(1, 8)) < seconds - 2:
-        if chance.random() < 0.12:
+        away = sum(event.seconds for event in events)
+        if chance.random() < 0.12 and away < seconds * MOST_AWAY:
             events.append(Event(at, "database", _outage(chance, seconds)))
         else:
             events.append(Event(at, chance.choice(_TARGETS)))
