@@ -11,7 +11,7 @@ from tocsin.api.http.access_log import AccessLog
 from tocsin.api.http.failures import FAILURES
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.openapi import openapi_document
-from tocsin.api.operator import admin, alarms, progress, providers, suppressions, toggles
+from tocsin.api.operator import admin, alarms, catalog, progress, providers, suppressions, toggles
 from tocsin.api.person import devices, preferences, unsubscribe, webpush
 from tocsin.api.producer import decisions, notifications, users, webhooks
 from tocsin.api.services import Services
@@ -20,7 +20,7 @@ from tocsin.wire.people import RegisterDevice
 
 PERSON = (devices, webpush, preferences, unsubscribe)
 PRODUCER = (notifications, decisions, users, webhooks)
-OPERATOR = (admin, toggles, providers, progress, alarms, suppressions)
+OPERATOR = (admin, toggles, providers, progress, alarms, suppressions, catalog)
 ROUTES = tuple(
     handler for module in (*PERSON, *PRODUCER, *OPERATOR, probes) for handler in module.routes.handlers
 )

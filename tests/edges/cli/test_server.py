@@ -12,11 +12,14 @@ from tests.edges.edge import Edge, running, services
 from tests.rows import add_delivery, add_device
 from tocsin.api.auth.roles import Role
 from tocsin.cli.commands import _options_first
+from tocsin.domain.ids import uuid7
 from tocsin.engine.clock import utc_now
 from tocsin.engine.health.provider_health import ProviderInUse
+from tocsin.store import processes
 from tocsin.store.health import provider_health
 from tocsin.store.health.provider_health import Alarm
 from tocsin.store.pool import Pool
+from tocsin.store.processes import ProcessReport
 
 SEND = ["send", "new_customer", "--user", "ada", "--payload", '{"customer_name": "Ali"}', "--key", "k"]
 EXPLAIN = ["explain", *SEND[1:], "--at", "2030-01-31T12:00:00Z"]
@@ -114,6 +117,8 @@ async def test_the_same_is_answered_over_http(remote: OverHttp, pool: Pool) -> N
     async with pool.acquire() as connection:
         await provider_health.raise_alarms(connection, {ALARM: 1}, utc_now())
         await add_delivery(connection)
+    process = ProcessReport(id=uuid7(), kind="worker", host="a", pid=7, catalog="aaa")
+    await processes.report(pool, process, read=True)
 
     for command in (
         ["show", sent.json["notification_id"]],
@@ -122,6 +127,7 @@ async def test_the_same_is_answered_over_http(remote: OverHttp, pool: Pool) -> N
         ["suppressions", "list"],
         ["alarms"],
         ["progress"],
+        ["catalog", "status"],
         ["keys", "list"],
         ["providers"],
         ["providers", "show", "fcm"],
@@ -168,6 +174,19 @@ async def test_changes_over_http_are_those_of_the_key(remote: OverHttp, pool: Po
     assert tried.out == "No circuit of fcm is open.\n"
     assert (unknown.code, "fcm" in unknown.said) == (1, True)
     assert [added.code, removed.code, missing.code] == [0, 0, 1]
+
+
+async def test_a_reload_waits_for_every_process_over_http_too(remote: OverHttp, pool: Pool) -> None:
+    nobody = await remote("catalog", "reload")
+    process = ProcessReport(id=uuid7(), kind="worker", host="a", pid=7, catalog="aaa")
+    await processes.report(pool, process, read=True)
+    late = await remote("catalog", "reload", "--wait", "0")
+    asked = await processes.report(pool, process, read=True)
+    read = await remote("catalog", "status")
+
+    assert (nobody.code, "No process runs" in nobody.said) == (1, True)
+    assert (late.code, "Not every process" in late.said, asked) == (1, True, False)
+    assert (read.code, "worker a/7" in read.out) == (0, True)
 
 
 @pytest.mark.parametrize(

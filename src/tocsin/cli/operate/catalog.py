@@ -1,20 +1,20 @@
 """`tocsin catalog`."""
 
-import asyncio
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tocsin.api.operator.catalog import CatalogStatus, ReloadRequest
 from tocsin.catalog.check import Report, TypeReport
 from tocsin.catalog.check import check as check_folder
-from tocsin.cli.access import with_connection, with_pool
+from tocsin.cli.access import over_http, with_connection
 from tocsin.cli.output import AsJson, console, errors, fail, print_json, print_rows
 from tocsin.compose import catalog_folder
 from tocsin.engine.catalog_watch import problems
-from tocsin.settings import Settings, load_settings
+from tocsin.settings import load_settings
 from tocsin.store import processes
-from tocsin.store.pool import Pool
 from tocsin.store.processes import ProcessRow
 
 _POLL_SECONDS = 0.25
@@ -45,7 +45,7 @@ def check(
 @app.command()
 def status(as_json: AsJson = False) -> None:
     """List the processes that run with the fingerprint of the catalog each uses; exit 1 if they differ."""
-    _print_status(with_connection(processes.alive), as_json=as_json)
+    _print_status(_alive(), as_json=as_json)
 
 
 @app.command()
@@ -54,22 +54,29 @@ def reload(
     as_json: AsJson = False,
 ) -> None:
     """Have every process read its catalog again; one with faults keeps the catalog it has."""
-
-    async def work(_: Settings, pool: Pool) -> list[ProcessRow] | None:
-        asked_at = await processes.ask_reload(pool)
-        deadline = asyncio.get_running_loop().time() + wait
-        while asked_at is not None:
-            alive = await processes.alive(pool)
-            late = any(row.catalog_read_at < asked_at and row.started_at < asked_at for row in alive)
-            if not late or asyncio.get_running_loop().time() > deadline:
-                return alive
-            await asyncio.sleep(_POLL_SECONDS)
-        return None
-
-    alive = with_pool(work)
-    if alive is None:
+    asked_at = (
+        remote.call(ReloadRequest, "POST", "admin", "catalog", "reload").asked_at
+        if (remote := over_http())
+        else with_connection(processes.ask_reload)
+    )
+    if asked_at is None:
         fail("No process runs that could reload its catalog.")
+    deadline = time.monotonic() + wait
+    alive = _alive()
+    while late := any(max(row.catalog_read_at, row.started_at) < asked_at for row in alive):
+        if time.monotonic() > deadline:
+            break
+        time.sleep(_POLL_SECONDS)
+        alive = _alive()
     _print_status(alive, as_json=as_json)
+    if late:
+        fail(f"Not every process has read its catalog within {wait:g} s.")
+
+
+def _alive() -> list[ProcessRow]:
+    if remote := over_http():
+        return remote.call(CatalogStatus, "GET", "admin", "catalog").processes
+    return with_connection(processes.alive)
 
 
 def _print_status(alive: list[ProcessRow], *, as_json: bool) -> None:
