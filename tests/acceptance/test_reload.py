@@ -58,6 +58,29 @@ async def test_a_running_installation_learns_a_type_and_survives_a_broken_one(
         assert (await api.http.get("/healthz")).status_code == 200
 
 
+async def test_what_waits_for_a_type_is_sent_once_the_worker_learns_it(
+    database_url: str, tmp_path: Path
+) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    for folder in (old, new):
+        shutil.copytree(shipped_catalog(), folder)
+    add_type(new, "alert", ALERT, TEXTS)
+    async with installed(database_url, tmp_path) as made:
+        api = await made.start_api(TOCSIN_CATALOG=str(new))
+        worker = await made.start_worker(TOCSIN_CATALOG=str(old))
+        await api.register("ada", "phone-of-ada")
+        notification_id = await api.notify("ada", type="alert", payload={"text": "Fire"})
+        await worker.logged("type unknown")
+        await worker.logged("catalogs differ")
+        await api.delivery_in(await api.notify("ada"), "sent")
+
+        add_type(old, "alert", ALERT, TEXTS)
+        await worker.logged("catalog reloaded")
+        deliveries = await api.deliveries_in(notification_id, "sent", "skipped")
+
+        assert {each["channel"]: each["state"] for each in deliveries}["push"] == "sent"
+
+
 async def reloads_at_hangup(process: Process) -> None:
     before = reloads(process)
     process.signal(signal.SIGHUP)

@@ -123,23 +123,6 @@ async def test_an_operator_has_every_process_read_its_catalog_again(pool: Pool, 
         await found(read_again)
 
 
-async def test_what_waits_for_a_type_is_released_after_each_reload_even_if_the_first_try_fails(
-    pool: Pool, folder: Path
-) -> None:
-    calls: list[int] = []
-
-    async def release() -> None:
-        calls.append(len(calls))
-        if len(calls) == 2:
-            raise OSError("the database went away")
-
-    async with watching(pool, folder, on_reload=release) as catalog:
-        await until(lambda: len(calls) == 1)
-        add_type(folder, "alert", ALERT, TEXTS)
-        await until(lambda: len(calls) == 3)
-        assert catalog.find("alert") is not None
-
-
 async def test_files_are_watched_while_the_database_is_away(folder: Path, pool: Pool) -> None:
     async with watching(pool, folder) as catalog:
         await found(lambda: processes.alive(pool))

@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeAlias
 
@@ -49,7 +48,6 @@ class CatalogWatch:
         kind: str,
         pool: Pool,
         clock: Clock,
-        on_reload: Callable[[], Awaitable[None]] | None = None,
         look_seconds: float = LOOK_SECONDS,
     ) -> None:
         self._catalog = catalog
@@ -57,14 +55,12 @@ class CatalogWatch:
         self._kind = kind
         self._pool = pool
         self._clock = clock
-        self._on_reload = on_reload
         self._look_seconds = look_seconds
         self._id = uuid7()
         self._file_times: _FileTimes | None = _file_times(folder)
         self._fault: str | None = None
         self._asked = asyncio.Event()
         self._unreported = True
-        self._released = on_reload is None
         self._suspected: dict[str, str] = {}
         self._alarms: dict[str, str] | None = None
 
@@ -97,10 +93,6 @@ class CatalogWatch:
             # Remembered before the files are read: a change meanwhile leads to another reload.
             self._file_times = found
             await self._reload()
-        # Also for the catalog of the start, which may know types that other processes held deliveries of.
-        if self._on_reload is not None and not self._released:
-            await self._on_reload()
-            self._released = True
         return await self._report()
 
     async def _reload(self) -> None:
@@ -127,7 +119,6 @@ class CatalogWatch:
             fingerprint=loaded.fingerprint,
             types=len(loaded.types),
         )
-        self._released = False
 
     async def _report(self) -> bool:
         process = ProcessReport(
