@@ -118,6 +118,8 @@ async def test_a_message_without_an_id_is_given_one(apple: Apple) -> None:
     [
         ({"path": "/3/device/"}, (400, "MissingDeviceToken")),
         ({"path": "/3/device/a/b"}, (400, "BadDeviceToken")),
+        ({"path": "/3/device/adas-phone"}, (400, "BadDeviceToken")),
+        ({"path": "/3/device/00FC13adff785122"}, (200, "OK")),
         ({"path": "/3/phones/a1"}, (404, "BadPath")),
         ({"method": "GET"}, (405, "MethodNotAllowed")),
         ({"apns_id": "7"}, (400, "BadMessageId")),

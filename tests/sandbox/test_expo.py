@@ -256,6 +256,21 @@ async def test_a_receipt_takes_its_time(expo: Expo, caller: Caller) -> None:
     assert (await ask(caller, ticket, "unknown")).body == {"data": {}}
 
 
+async def test_the_delay_of_receipts_is_set_over_http_and_by_the_settings(sandbox: Sandbox) -> None:
+    async with calling(sandbox) as caller:
+        assert (await caller.json("PUT", "/_sandbox/receipts", {"after_seconds": 900})).status == 204
+        late = (await send(caller, {"to": token("a")})).body["data"]["id"]
+        assert (await caller.json("PUT", "/_sandbox/receipts", {"after_seconds": 0})).status == 204
+        quick = (await send(caller, {"to": token("a")})).body["data"]["id"]
+        assert list((await ask(caller, late, quick)).body["data"]) == [quick]
+        assert (await caller.json("PUT", "/_sandbox/receipts", {"after_seconds": -1})).status == 422
+
+    async with Sandbox(SandboxSettings(receipts_after_seconds=900)) as slow, calling(slow) as caller:
+        slow.reset()
+        late = (await send(caller, {"to": token("a")})).body["data"]["id"]
+        assert (await ask(caller, late)).body == {"data": {}}
+
+
 def test_a_receipt_is_there_when_its_time_has_come() -> None:
     now = 100.0
     tickets = Tickets(clock=lambda: now)

@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import smtplib
 import socket
 import sys
 from collections.abc import AsyncIterator
@@ -112,3 +113,38 @@ async def test_a_sandbox_serves_until_its_block_ends() -> None:
     for host, port in addresses:
         with pytest.raises(OSError, match=r"refused|Connect call failed"):
             await asyncio.open_connection(host, int(port))
+
+
+async def test_an_outage_of_mail_answers_421_in_a_process_of_its_own(tmp_path: Path) -> None:
+    """The process runs on uvloop, whose transports are of no class of asyncio."""
+    async with _process({"folder": str(tmp_path)}) as process:
+        assert process.stdout is not None
+        addresses = msgspec.json.decode(await process.stdout.readline())
+        async with ClientBuilder().build() as client:
+            caller = Caller(client, addresses["http_url"])
+            assert (await caller.json("PUT", "/_sandbox/faults/outage?provider=smtp", {})).status == 200
+            reader, writer = await asyncio.open_connection("127.0.0.1", addresses["smtp_port"])
+            greeting = await asyncio.wait_for(reader.read(), 10)
+            writer.close()
+            stats = (await caller.json("GET", "/_sandbox/stats?provider=smtp")).body
+    assert greeting.startswith(b"421 4.3.2")
+    assert stats["answers"] == {"421 4.3.2": 1}
+
+
+async def test_a_connection_that_is_cut_ends_in_a_process_of_its_own(tmp_path: Path) -> None:
+    async with _process({"folder": str(tmp_path)}) as process:
+        assert process.stdout is not None
+        addresses = msgspec.json.decode(await process.stdout.readline())
+        async with ClientBuilder().build() as client:
+            caller = Caller(client, addresses["http_url"])
+            script = {"steps": [{"kind": "cut"}]}
+            path = "/_sandbox/faults/targets/ada@example.org?provider=smtp"
+            assert (await caller.json("PUT", path, script)).status == 200
+
+        def session() -> None:
+            with smtplib.SMTP("127.0.0.1", addresses["smtp_port"], timeout=5) as server:
+                server.sendmail("notify@acme.example", ["ada@example.org"], b"Subject: Hello\r\n\r\nHi.\r\n")
+
+        with pytest.raises((smtplib.SMTPServerDisconnected, ConnectionError)) as raised:
+            await asyncio.to_thread(session)
+    assert "timed out" not in str(raised.value)

@@ -142,7 +142,6 @@ async def test_the_signature_of_one_key_is_not_taken_for_another(caller: Caller,
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (b"", "not one aes128gcm record"),
         (b"x" * 200, "not one aes128gcm record"),
         (b"\0" * 20 + b"\x41" + b"\x04" + b"\x01" * 64 + b"x" * 40, "no point"),
         (
@@ -158,6 +157,17 @@ async def test_what_the_browser_cannot_read_is_refused(
 
     assert reply.status == 400
     assert words in reply.body.decode()
+
+
+@pytest.mark.parametrize("encoding", [None, "aes128gcm"])
+async def test_a_message_without_a_body_is_legal(
+    caller: Caller, sandbox: Sandbox, encoding: str | None
+) -> None:
+    reply = await push(caller, sandbox, "firefox", body=b"", content_encoding=encoding)
+
+    assert reply.status == 201
+    (received,) = sandbox.phones.messages(after=0, limit=10)
+    assert (received.message["content"], received.delivery_id) == (None, None)
 
 
 async def test_a_body_over_the_limit_is_refused(caller: Caller, sandbox: Sandbox) -> None:

@@ -7,8 +7,9 @@ from urllib.parse import parse_qs
 import msgspec
 
 from tocsin.sandbox.cross_origin import is_cross_origin_write
+from tocsin.sandbox.expo.service import Expo
 from tocsin.sandbox.faults.injector import FaultInjector, UnknownFaultCodeError
-from tocsin.sandbox.faults.rules import Chance, Latency, Outage, Quota, Script
+from tocsin.sandbox.faults.rules import Chance, Latency, Outage, Quota, Script, Seconds
 from tocsin.sandbox.fcm.service import Fcm
 from tocsin.sandbox.page import page_file
 from tocsin.sandbox.page.feed import PageFeed
@@ -32,12 +33,19 @@ _FAULTS: Mapping[str, tuple[type, Callable[[FaultInjector, Any], None]]] = {
 }
 
 
+class ReceiptsDelay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long after a message its receipt is available."""
+
+    after_seconds: Seconds
+
+
 class Control(msgspec.Struct, kw_only=True):
     """Handles every path under `/_sandbox/`."""
 
     phones: Phones
     stand_ins: Mapping[str, StandIn]
     fcm: Fcm
+    expo: Expo
     ca_pem: bytes
     subscribe: Callable[[str], Subscription]
     reset: Callable[[], None]
@@ -63,7 +71,7 @@ class Control(msgspec.Struct, kw_only=True):
             return _fault(self._stand_in(query).faults, request.method, rest, request.body)
         if request.method == "GET":
             return self._show(section, rest, query, request.origin)
-        return self._change(request.method, section, rest)
+        return self._change(request.method, section, rest, request.body)
 
     def _show(self, section: str, rest: str, query: Mapping[str, str], origin: str) -> Response | None:
         match section, rest:
@@ -87,7 +95,7 @@ class Control(msgspec.Struct, kw_only=True):
                 return json_response(self.fcm.accounts.account(project_id, f"{origin}/token"))
         return None
 
-    def _change(self, method: str, section: str, rest: str) -> Response | None:
+    def _change(self, method: str, section: str, rest: str, body: bytes) -> Response | None:
         match method, section, rest:
             case "POST", "browsers", name if name:
                 return json_response(self.subscribe(name))
@@ -97,6 +105,9 @@ class Control(msgspec.Struct, kw_only=True):
                 self.phones.unregister(token)
             case "DELETE", "access_tokens", "":
                 self.fcm.tokens.revoke_all()
+            case "PUT", "receipts", "":
+                delay = msgspec.json.decode(body, type=ReceiptsDelay)
+                self.expo.tickets.receipts_after_seconds = delay.after_seconds
             case "POST", "reset", "":
                 self.reset()
             case _:

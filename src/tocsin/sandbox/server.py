@@ -106,6 +106,7 @@ class Sandbox:
             phones=self.phones,
             stand_ins=self._stand_ins,
             fcm=self.fcm,
+            expo=self.expo,
             ca_pem=certificates.ca.read_bytes(),
             subscribe=self.subscription,
             reset=self.reset,

@@ -3,7 +3,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from tocsin.sandbox.faults.rules import Latency
+from tocsin.sandbox.faults.rules import Latency, Seconds
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
@@ -30,4 +30,5 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     messages_kept: Count = 10_000
     phones_kept: Count = 200_000
     latency: Latency | None = None
+    receipts_after_seconds: Seconds = 0.0
     seed: int = 0

@@ -22,6 +22,9 @@ def sandbox(
     ),
     smtp_port: Annotated[int, typer.Option(help="Mail with STARTTLS; 0 takes a free port.")] = 8425,
     latency_ms: Annotated[float, typer.Option(min=0, help="How long every answer takes.")] = 0.0,
+    receipts_after: Annotated[
+        float, typer.Option(min=0, help="Seconds until Expo has the receipt of a message.")
+    ] = 0.0,
     record: Annotated[Literal["messages", "counts"], typer.Option(help="What to remember.")] = "messages",
     as_json: AsJson = False,
 ) -> None:
@@ -38,6 +41,7 @@ def sandbox(
         smtp_port=smtp_port,
         folder=folder.resolve(),
         latency=Latency(latency_ms / 1000) if latency_ms else None,
+        receipts_after_seconds=receipts_after,
         record=record,
     )
 

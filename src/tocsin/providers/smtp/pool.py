@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from typing import cast
 
 import msgspec
 from aiosmtplib import SMTP, SMTPException, SMTPNotSupported, SMTPResponseException
@@ -36,9 +37,10 @@ class SmtpConnection(SMTP):
 
     def close(self) -> None:
         """Abort the transport, whatever is under way."""
-        transport = self.transport
+        transport = cast("asyncio.WriteTransport | None", self.transport)
         super().close()
-        if isinstance(transport, asyncio.WriteTransport):
+        # Those of uvloop are of no class of asyncio.
+        if transport is not None:
             transport.abort()
 
 

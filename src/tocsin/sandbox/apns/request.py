@@ -11,7 +11,7 @@ from tocsin.sandbox.stand_in import ReceivedRequest
 HEADERS = ("apns-topic", "apns-push-type", "apns-priority", "apns-expiration", "apns-id", "apns-collapse-id")
 
 _TOPIC = re.compile(r"[A-Za-z0-9.-]{1,255}")
-_TOKEN = re.compile(r"[A-Za-z0-9_-]+")
+_TOKEN = re.compile(r"[0-9A-Fa-f]+")
 _PUSH_TYPE = re.compile(
     "alert|background|complication|controls|fileprovider|liveactivity|location|mdm|pushtotalk|voip|widgets"
 )

@@ -34,7 +34,7 @@ class Expo(HttpStandIn):
 
     def __init__(self, context: SandboxContext) -> None:
         super().__init__(context)
-        self.tickets = Tickets()
+        self.tickets = Tickets(receipts_after_seconds=context.settings.receipts_after_seconds)
         self.access_token: str | None = None
         self.projects: dict[str, str] = {}
         """The project of each token that does not belong to the default one."""

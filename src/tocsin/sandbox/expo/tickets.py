@@ -22,8 +22,10 @@ class IssuedTicket(msgspec.Struct):
 class Tickets:
     """Tickets by their id; the oldest are forgotten past a bound."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.receipts_after_seconds = 0.0
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, *, receipts_after_seconds: float = 0.0
+    ) -> None:
+        self.receipts_after_seconds = self._usual = receipts_after_seconds
         self._clock = clock
         self._tickets: dict[str, IssuedTicket] = {}
 
@@ -42,6 +44,6 @@ class Tickets:
         return ticket if ticket and ticket.ready_at <= self._clock() else None
 
     def clear(self) -> None:
-        """Forget every ticket, and make receipts available at once."""
+        """Forget every ticket, and make receipts available after the usual time."""
         self._tickets.clear()
-        self.receipts_after_seconds = 0.0
+        self.receipts_after_seconds = self._usual

@@ -45,7 +45,8 @@ def parse_headers(request: ReceivedRequest) -> dict[str, int | str | None]:
     if topic is not None and not _TOPIC.fullmatch(topic):
         text = "The Topic header is not 1 to 32 characters of the URL-safe base64 alphabet."
         raise refused("BAD_REQUEST", text)
-    if request.header("content-encoding") != "aes128gcm":
+    # A message without a body is legal and has nothing to decrypt.
+    if request.body and request.header("content-encoding") != "aes128gcm":
         raise refused("BAD_REQUEST", "The Content-Encoding header is not aes128gcm.")
     if len(request.body) > LARGEST_BODY:
         raise refused("PAYLOAD_TOO_LARGE")

@@ -77,7 +77,12 @@ class WebPush(SinglePushStandIn):
 
 
 def _decrypted(browser: Browser, body: bytes) -> Any:
-    """Return decrypted JSON decoded, and anything else as text, as a service worker may read it."""
+    """Return decrypted JSON decoded, and anything else as text, as a service worker may read it.
+
+    A message without a body has no data: None.
+    """
+    if not body:
+        return None
     try:
         plaintext = browser.decrypt(body)
     except DecryptionError as error:
