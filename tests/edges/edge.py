@@ -59,7 +59,7 @@ def services(pool: Pool, **changes: Any) -> Services:
         catalog=catalog,
         providers=frozenset({"fcm"}),
         toggles=toggles,
-        quiet=QuietHours.compile(QuietHoursSettings()),
+        quiet=QuietHours.compile(QuietHoursSettings(default_timezone="UTC")),
         limits=LimitsSettings(),
     )
     parts = Services(

@@ -98,7 +98,8 @@ MEANING: dict[str, str] = {
     "quiet_hours.start": "When the window opens, in the person's own time.",
     "quiet_hours.end": "When the window closes.",
     "quiet_hours.spread_seconds": "Held deliveries are spread over this time after the window opens.",
-    "quiet_hours.default_timezone": "The time zone of people without one.",
+    "quiet_hours.default_timezone": "The time zone of people without one; unless set, they do not wait.",
+    "quiet_hours.channels": "The channels that wait for the window.",
     "quiet_hours.categories": "A window for a category, `08:00-23:00` or `always`. As a variable: "
     "`TOCSIN_QUIET_HOURS__CATEGORIES__ALERTS=always`.",
     "limits.per_person_per_day": "The most a person gets in their own day.",

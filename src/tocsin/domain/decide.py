@@ -148,7 +148,8 @@ def zone_of(facts: Facts, quiet: QuietHours) -> ZoneChoice:
     phones = (device for device in profile.devices if device.provider != WEBHOOK)
     last_used = next(phones, None)
     device_timezone = last_used.timezone if last_used else profile.device_timezone
-    return choose_zone(device_timezone, profile.timezone, profile.gmt_offset_seconds, quiet.default_timezone)
+    default = quiet.default_timezone or "UTC"
+    return choose_zone(device_timezone, profile.timezone, profile.gmt_offset_seconds, default)
 
 
 def expiry_of(facts: Facts, zone: ZoneChoice) -> datetime | None:
@@ -240,6 +241,12 @@ def _local_time(facts: Facts, zone: ZoneChoice, wall: datetime) -> tuple[Step, W
 def _quiet_hours(facts: Facts, quiet: QuietHours, zone: ZoneChoice) -> tuple[Step, Wait | None]:
     if facts.type.policies.urgent:
         detail = "urgent: quiet hours do not count"
+        return Step(rule="quiet_hours", result="pass", detail=detail, at=facts.now), None
+    if facts.channel not in quiet.channels:
+        detail = f"quiet hours do not hold {facts.channel}"
+        return Step(rule="quiet_hours", result="pass", detail=detail, at=facts.now), None
+    if zone.source == "default" and quiet.default_timezone is None:
+        detail = "the person's time zone is unknown, and quiet_hours.default_timezone is not set"
         return Step(rule="quiet_hours", result="pass", detail=detail, at=facts.now), None
     choice = quiet.window_for(facts.type.category, facts.profile.allowed_window)
     until = hold_until(facts.now, zone.zone, choice.window, spread=quiet.spread, random=facts.random)

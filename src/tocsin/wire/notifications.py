@@ -34,7 +34,8 @@ class FailedAttempt(msgspec.Struct, frozen=True, kw_only=True):
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     """A delivery with its state, the reason for it, and a hint what to do about an error.
 
-    `waiting_for` is why a due delivery is not sent: its provider is down or switched off.
+    `waiting_for` is why it is not sent yet: quiet hours or another rule until a time, or a provider that is
+    down or switched off.
     """
 
     delivery_id: UUID

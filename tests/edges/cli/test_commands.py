@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
 from uuid import uuid4
@@ -305,3 +306,18 @@ async def test_a_time_out_of_range_cannot_be_explained(tocsin: Tocsin, at: str) 
 
     assert ran.code == 2
     assert "lies outside the years 1900 to 9998" in ran.said
+
+
+async def test_what_waits_for_the_morning_is_told_when_it_is_sent(tocsin: Tocsin, pool: Pool) -> None:
+    await pool.execute("insert into users (user_id, timezone, updated_at) values ('42', 'UTC', now())")
+    await add_device(pool, "42")
+    # A window that is closed now, whatever the hour.
+    closed = {"TOCSIN_QUIET_HOURS__START": f"{(datetime.now(UTC) + timedelta(hours=2)):%H}:00"}
+    closed["TOCSIN_QUIET_HOURS__END"] = f"{(datetime.now(UTC) + timedelta(hours=3)):%H}:00"
+
+    waits = await tocsin("send", "new_customer", "--user", "42", "--payload", PAYLOAD, **closed)
+    leaves = await tocsin("send", "new_customer", "--user", "43", "--payload", PAYLOAD, **closed)
+
+    assert "push:user:42 waits until" in waits.said
+    assert "quiet hours" in waits.said
+    assert "waits" not in leaves.said

@@ -11,6 +11,7 @@ from tests.waiting import found, until
 from tocsin.domain.decide import Step
 from tocsin.domain.delivery.outcome import Retry
 from tocsin.domain.timing.quiet_hours import QuietHoursSettings
+from tocsin.engine.inspect.show import show
 
 EVENING = datetime(2026, 1, 15, 20, 0, tzinfo=UTC)
 NIGHT = datetime(2026, 1, 15, 23, 30, tzinfo=UTC)
@@ -26,7 +27,7 @@ def provider() -> StubProvider:
 
 @pytest.fixture(autouse=True)
 def _at_night(stage: Stage) -> None:
-    stage.quiet = QuietHoursSettings()
+    stage.quiet = QuietHoursSettings(default_timezone="UTC")
     stage.clock.move_to(NIGHT)
 
 
@@ -305,3 +306,26 @@ async def test_one_person_does_not_collapse_for_another(stage: Stage, provider: 
     async with stage.working(provider):
         for each in made:
             await stage.settled(each, "sent")
+
+
+async def test_by_default_only_a_person_whose_zone_is_known_waits_at_night(
+    stage: Stage, provider: StubProvider
+) -> None:
+    """What the guides send goes to people without a time zone: it leaves at three in the morning too."""
+    stage.quiet = QuietHoursSettings()
+    stage.clock.move_to(datetime(2026, 1, 15, 3, 0, tzinfo=UTC))
+    for user_id in ("ada", "bob"):
+        await stage.device(user_id)
+    await live_in(stage, "bob", "UTC")
+    async with stage.working(provider):
+        guided = await news(stage, "ada")
+        await stage.settled(guided, "sent")
+        held = await waiting(stage, await news(stage, "bob", idempotency_key="2"))
+
+    assert [message.target for message in provider.arrived] == ["ada"]
+    shown = await show(stage.pool, held["notification_id"], stage.clock())
+    assert shown is not None
+    (delivery,) = shown.deliveries
+    assert delivery.waiting_for == (
+        "quiet hours 22:00-09:00 UTC (from the person), of the deployment, until 2026-01-15 09:01:00 UTC"
+    )

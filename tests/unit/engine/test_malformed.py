@@ -10,7 +10,7 @@ from tocsin.domain.people.profile import Destination, RecipientProfile
 from tocsin.domain.timing.quiet_hours import QuietHours, QuietHoursSettings
 from tocsin.engine.dispatch.malformed import warn_of_malformed
 
-QUIET = QuietHours.compile(QuietHoursSettings())
+QUIET = QuietHours.compile(QuietHoursSettings(default_timezone="UTC"))
 NEWS = NotificationType(
     name="news", version=1, category="news", channels=("push",), default_locale="en", payload_schema={}
 )

@@ -34,21 +34,7 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Explain what would happen to a notification, and why; nothing is sent."""
-    now = _parse_moment(at) if at else utc_now()
-
-    async def work(settings: Settings, pool: Pool) -> Explanation | list[Fault]:
-        async with known_toggles(settings, pool) as toggles, pool.acquire() as connection:
-            asked = explainer(settings, read_catalog(settings), toggles)
-            return await asked.explain(connection, producer, intent, now)
-
-    remote = over_http()
-    explained: Explanation | list[Fault]
-    if remote:
-        check_producer(producer)
-        as_of = now.isoformat() if at else None
-        explained = remote.call(Explanation, "POST", "notifications", "explain", body=intent, at=as_of)
-    else:
-        explained = with_pool(work)
+    explained = explanation(intent, producer, _parse_moment(at) if at else None)
     if isinstance(explained, list):
         raise FaultsError("The intent would be refused:", explained)
     if as_json:
@@ -57,6 +43,21 @@ def explain(
     console.print(f"[bold]{escape(explained.type)}[/] v{explained.version}, as of {moment(explained.now)}")
     for route in explained.routes:
         _print(route)
+
+
+def explanation(intent: Intent, producer: str, at: datetime | None) -> Explanation | list[Fault]:
+    """Return what would happen to an intent at a time, or now, or what is wrong with it."""
+
+    async def work(settings: Settings, pool: Pool) -> Explanation | list[Fault]:
+        async with known_toggles(settings, pool) as toggles, pool.acquire() as connection:
+            asked = explainer(settings, read_catalog(settings), toggles)
+            return await asked.explain(connection, producer, intent, at or utc_now())
+
+    if remote := over_http():
+        check_producer(producer)
+        as_of = at.isoformat() if at else None
+        return remote.call(Explanation, "POST", "notifications", "explain", body=intent, at=as_of)
+    return with_pool(work)
 
 
 def _print(route: ExplainedRoute) -> None:

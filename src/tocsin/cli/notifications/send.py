@@ -1,11 +1,13 @@
 """`tocsin send`."""
 
+from collections.abc import Sequence
 from typing import assert_never
 
 from tocsin.cli.access import over_http, with_pool
+from tocsin.cli.notifications.explain import explanation
 from tocsin.cli.notifications.intents import Producer, check_producer, read_intent
 from tocsin.cli.options import with_options_of
-from tocsin.cli.output import AsJson, errors, fail, print_result
+from tocsin.cli.output import AsJson, errors, fail, moment, print_result
 from tocsin.cli.server import Remote
 from tocsin.client.errors import ConflictError
 from tocsin.compose import known_toggles, planner, providers_by_channel, read_catalog
@@ -17,18 +19,44 @@ from tocsin.engine.accept.answers import Accepted, Answer, Conflict, Duplicate, 
 from tocsin.engine.clock import utc_now
 from tocsin.settings import Settings
 from tocsin.store.pool import Pool
+from tocsin.wire.notifications import ExplainedRoute, Explanation
+
+MOST_SHOWN = 10
 
 
 @with_options_of(read_intent)
 def send(intent: Intent, producer: Producer = "cli", as_json: AsJson = False) -> None:
-    """Hand in one notification."""
+    """Hand in one notification; if it waits, for quiet hours for example, tell until when."""
     remote = over_http()
     if remote:
         check_producer(producer)
         answer: Answer = _hand_in(remote, intent)
     else:
         answer = with_pool(lambda settings, pool: _accept(settings, pool, producer, intent))
-    _report(answer, as_json)
+    waiting = _waiting(intent, producer) if isinstance(answer, Accepted) else []
+    _report(answer, waiting, as_json)
+
+
+def _waiting(intent: Intent, producer: str) -> list[str]:
+    """Describe which deliveries of an intent wait, until when and why."""
+    explained = explanation(intent, producer, None)
+    if isinstance(explained, list):
+        return []
+    waiting = [route for route in explained.routes if route.outcome == "sent" and _waits(route, explained)]
+    shown = [
+        f"{route.route_id} waits until {moment(route.at)}{_why(route)}" for route in waiting[:MOST_SHOWN]
+    ]
+    more = len(waiting) - len(shown)
+    return [*shown, f"… and {more} more"] if more else shown
+
+
+def _waits(route: ExplainedRoute, explained: Explanation) -> bool:
+    return route.at is not None and route.at > explained.now
+
+
+def _why(route: ExplainedRoute) -> str:
+    holds = [step.detail for step in route.steps if step.result == "hold"]
+    return f": {holds[-1]}" if holds else ""
 
 
 def _hand_in(remote: Remote, intent: Intent) -> Answer:
@@ -52,13 +80,14 @@ async def _accept(settings: Settings, pool: Pool, producer: str, intent: Intent)
         return (await accepting.accept(producer, [intent], source="cli"))[0]
 
 
-def _report(answer: Answer, as_json: bool) -> None:
+def _report(answer: Answer, waiting: Sequence[str], as_json: bool) -> None:
     match answer:
         case Accepted(notification_id=accepted_as) | Duplicate(notification_id=accepted_as):
             print_result(
-                {"notification_id": accepted_as, "status": answer.status},
+                {"notification_id": accepted_as, "status": answer.status, "waiting": waiting},
                 as_json,
                 f"{answer.status} {accepted_as}",
+                *waiting,
                 f"See its deliveries: tocsin show {accepted_as}",
             )
         case Conflict(notification_id=accepted_as):

@@ -94,7 +94,8 @@ def _explanation(delivery: Delivery) -> str:
     if state in WAITING:
         held = f"held by {delivery.held_by}" if delivery.held_by else None
         due = f"due {moment(delivery.due_at)}" if delivery.due_at else None
-        return "; ".join(filter(None, (MEANING[state], held, due)))
+        waiting_for = f"waits for {delivery.waiting_for}" if delivery.waiting_for else None
+        return "; ".join(filter(None, (MEANING[state], held, due, waiting_for)))
     if state is State.SENT:
         return f"accepted by {delivery.provider} as {delivery.provider_message_id}"
     text = f"{MEANING[state]}: {delivery.last_error_code or 'no code'}"

@@ -20,6 +20,7 @@ from tocsin.cli.server import configured_database, database_label
 from tocsin.compose import catalog_folder, data_dir, database, open_api, open_worker, tune_gc
 from tocsin.domain.errors import DatabaseError, DatabaseUnavailableError
 from tocsin.domain.plan import FAN_OUT
+from tocsin.domain.timing.quiet_hours import quiet_hours_rule
 from tocsin.settings import Settings, providers_in_use
 from tocsin.store.embedded import EmbeddedPostgres
 from tocsin.store.migrate import migrate as migrate_schema
@@ -45,6 +46,7 @@ def serve() -> None:
 
 
 async def _serve(settings: Settings, stop: asyncio.Event) -> None:
+    _log.info("quiet hours configured", rule=quiet_hours_rule(settings.quiet_hours))
     async with AsyncExitStack() as exits:
         embedded = None if settings.database_url else EmbeddedPostgres(data_dir(settings))
         url = await started(embedded, exits) if embedded else str(settings.database_url)

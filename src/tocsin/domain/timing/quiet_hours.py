@@ -7,6 +7,7 @@ from typing import Literal, Self
 
 import msgspec
 
+from tocsin.domain.catalog import Channel
 from tocsin.domain.faults import Fault
 from tocsin.domain.timing.windows import ALWAYS, Window, parse_clock
 from tocsin.domain.timing.zones import is_known_timezone
@@ -19,6 +20,7 @@ WIDEST_SPREAD = 24 * 60 * 60
 class QuietHoursSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When people may be notified: from `start` to `end` in their own time zone.
 
+    It applies to `channels`, and to people whose time zone is known, or to all with a `default_timezone`.
     `categories` sets a window per category, such as `08:00-23:00` or `always`. Deliveries held during
     quiet hours are spread over `spread_seconds` after the window opens.
     """
@@ -27,7 +29,8 @@ class QuietHoursSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     start: str = "09:00"
     end: str = "22:00"
     spread_seconds: int = 0
-    default_timezone: str = "UTC"
+    default_timezone: str | None = None
+    channels: list[Channel] = msgspec.field(default_factory=lambda: ["push"])
     categories: dict[str, str] = {}
 
 
@@ -46,7 +49,8 @@ class QuietHours(msgspec.Struct, frozen=True, kw_only=True):
     window: Window
     categories: Mapping[str, Window]
     spread: timedelta
-    default_timezone: str
+    default_timezone: str | None
+    channels: frozenset[Channel]
 
     @classmethod
     def compile(cls, settings: QuietHoursSettings) -> Self:
@@ -57,6 +61,7 @@ class QuietHours(msgspec.Struct, frozen=True, kw_only=True):
             categories={category: Window.parse(text) for category, text in settings.categories.items()},
             spread=timedelta(seconds=settings.spread_seconds),
             default_timezone=settings.default_timezone,
+            channels=frozenset(settings.channels),
         )
 
     def window_for(self, category: str, person_window: str | None) -> WindowChoice:
@@ -71,6 +76,17 @@ class QuietHours(msgspec.Struct, frozen=True, kw_only=True):
         return WindowChoice(window=self.window, source="deployment", malformed=own)
 
 
+def quiet_hours_rule(settings: QuietHoursSettings) -> str:
+    """Describe the rule in force, for an operator."""
+    if not settings.enabled or not settings.channels:
+        return "no quiet hours: everything is sent when it is due"
+    channels = " and ".join(settings.channels)
+    zone = settings.default_timezone
+    others = f", others in {zone}" if zone else " if that is known; others are not held"
+    verb = "waits" if len(settings.channels) == 1 else "wait"
+    return f"{channels} {verb} from {settings.end} to {settings.start} in the person's time zone{others}"
+
+
 def quiet_hours_faults(settings: QuietHoursSettings) -> Iterator[Fault]:
     """List what is wrong with the settings of quiet hours."""
     windows = {f"categories.{category}": text for category, text in settings.categories.items()}
@@ -81,7 +97,7 @@ def quiet_hours_faults(settings: QuietHoursSettings) -> Iterator[Fault]:
     if not 0 <= settings.spread_seconds <= WIDEST_SPREAD:
         message = f"must be from 0 to {WIDEST_SPREAD}, not {settings.spread_seconds}"
         yield Fault(field="quiet_hours.spread_seconds", code="out_of_range", message=message)
-    if not is_known_timezone(settings.default_timezone):
+    if settings.default_timezone is not None and not is_known_timezone(settings.default_timezone):
         message = f"{settings.default_timezone!r} is not a time zone: write a name such as Europe/Istanbul"
         yield Fault(field="quiet_hours.default_timezone", code="unknown_timezone", message=message)
     for name, text in windows.items():

@@ -62,9 +62,13 @@ async def _blocked_lanes(connection: Connection) -> dict[str, str]:
 
 
 def _waiting_for(row: DeliveryRow, blocked: Mapping[str, str], now: datetime) -> str | None:
-    """Return why a due delivery is not sent: the state of its provider, which no row records."""
-    is_due = row.state in WAITING and row.due_at is not None and row.due_at <= now
-    return blocked.get(row.lane) if is_due else None
+    """Return why a delivery is not sent yet: the rule that makes it wait, or the state of its provider."""
+    if row.state not in WAITING or row.due_at is None:
+        return None
+    if row.due_at <= now:
+        return blocked.get(row.lane)
+    holds = [step for step in row.decisions if step.result == "hold" and step.until == row.due_at]
+    return f"{holds[-1].detail}, until {row.due_at:%Y-%m-%d %H:%M:%S %Z}" if holds else None
 
 
 def _delivery(

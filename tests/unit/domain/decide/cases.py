@@ -14,7 +14,7 @@ NIGHT = datetime(2026, 1, 15, 23, 30, tzinfo=UTC)
 MORNING = datetime(2026, 1, 16, 9, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
-QUIET = QuietHours.compile(QuietHoursSettings())
+QUIET = QuietHours.compile(QuietHoursSettings(default_timezone="UTC"))
 
 PROVIDERS = frozenset({"fcm", "apns", "webhook", "smtp"})
 PHONE = Destination(UUID(int=1), "token-1", "fcm", "android")

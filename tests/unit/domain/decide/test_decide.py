@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 
 from tests.unit.domain.decide.cases import (
     DAY,
+    ENDPOINT,
     HOUR,
     MINUTE,
     MORNING,
     NIGHT,
     PHONE,
+    QUIET,
     TABLET,
     deciding,
     described,
@@ -23,6 +25,7 @@ from tests.unit.domain.decide.cases import (
     verdict_on,
     wall,
 )
+from tocsin.domain.catalog import Channel
 from tocsin.domain.decide import (
     Cancel,
     Expire,
@@ -43,6 +46,7 @@ from tocsin.domain.toggles import ChannelToggle, TypeToggle
 
 REFUSED = RecipientProfile(choices={"comments": {"push": False}})
 UNREACHABLE = RecipientProfile()
+DEFAULT = QuietHours.compile(QuietHoursSettings())
 
 
 def test_nothing_against_it_sends_it_and_records_every_rule_it_passed() -> None:
@@ -296,7 +300,9 @@ def test_an_unknown_zone_is_recorded_when_it_waits_too() -> None:
 
 
 def test_a_category_has_its_own_hours() -> None:
-    quiet = QuietHours.compile(QuietHoursSettings(categories={"comments": "13:00-14:00"}))
+    quiet = QuietHours.compile(
+        QuietHoursSettings(default_timezone="UTC", categories={"comments": "13:00-14:00"})
+    )
     verdict = verdict_on(facts(), quiet)
 
     assert isinstance(verdict, Wait)
@@ -311,7 +317,7 @@ def test_without_quiet_hours_nothing_waits() -> None:
 
 
 def test_what_waits_for_the_morning_is_spread_over_it() -> None:
-    quiet = QuietHours.compile(QuietHoursSettings(spread_seconds=600))
+    quiet = QuietHours.compile(QuietHoursSettings(default_timezone="UTC", spread_seconds=600))
     verdicts = [verdict_on(facts(NIGHT, random=random), quiet) for random in (0.0, 0.5)]
 
     assert [each.until for each in verdicts if isinstance(each, Wait)] == [MORNING, MORNING + 5 * MINUTE]
@@ -371,3 +377,30 @@ def test_the_time_to_live_of_a_wall_time_begins_with_it(
 
     assert isinstance(verdict_on(asked), Go)
     assert isinstance(verdict_on(msgspec.structs.replace(asked, now=ends_at)), Expire)
+
+
+@pytest.mark.parametrize("channel", ["email", "webhook", "inbox"])
+def test_quiet_hours_hold_only_push_unless_set(channel: Channel) -> None:
+    given = facts(
+        NIGHT,
+        channel=channel,
+        profile=profile(timezone="UTC", mailbox="a@example.org", devices=(PHONE, ENDPOINT)),
+    )
+
+    waiting = QuietHours.compile(QuietHoursSettings(channels=["push", channel]))
+
+    passed = [step for step in verdict_on(given, DEFAULT).steps if step.rule == "quiet_hours"]
+    assert [step.detail for step in passed] == [f"quiet hours do not hold {channel}"]
+    assert isinstance(verdict_on(given, waiting), Wait)
+
+
+@pytest.mark.parametrize(
+    "known", [{"timezone": "UTC"}, {"gmt_offset_seconds": 0}, {"device_timezone": "UTC", "devices": ()}]
+)
+def test_quiet_hours_hold_only_people_whose_zone_is_known(known: dict[str, Any]) -> None:
+    unknown = verdict_on(facts(NIGHT), DEFAULT)
+
+    assert isinstance(unknown, Go)
+    assert "quiet_hours.default_timezone is not set" in deciding(unknown).detail
+    assert isinstance(verdict_on(facts(NIGHT, profile=profile(**known)), DEFAULT), Wait)
+    assert isinstance(verdict_on(facts(NIGHT), QUIET), Wait)

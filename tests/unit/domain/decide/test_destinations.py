@@ -12,7 +12,7 @@ from tocsin.domain.delivery.reasons import MEANING, Reason
 from tocsin.domain.people.profile import Destination, RecipientProfile
 from tocsin.domain.timing.quiet_hours import QuietHours, QuietHoursSettings
 
-QUIET = QuietHours.compile(QuietHoursSettings())
+QUIET = QuietHours.compile(QuietHoursSettings(default_timezone="UTC"))
 ADDRESS = "ada@example.org"
 MAILBOX = Destination(None, ADDRESS, "smtp", "email")
 ALL_DEVICES = (TABLET, ENDPOINT, PHONE)

@@ -2,7 +2,12 @@ from datetime import timedelta
 
 import pytest
 
-from tocsin.domain.timing.quiet_hours import QuietHours, QuietHoursSettings, quiet_hours_faults
+from tocsin.domain.timing.quiet_hours import (
+    QuietHours,
+    QuietHoursSettings,
+    quiet_hours_faults,
+    quiet_hours_rule,
+)
 from tocsin.domain.timing.windows import ALWAYS, Window
 
 QUIET = QuietHours.compile(
@@ -25,7 +30,7 @@ def test_the_settings_as_they_come_are_nine_to_ten() -> None:
     assert faults(settings) == {}
     compiled = QuietHours.compile(settings)
     assert compiled.window == Window.parse("09:00-22:00")
-    assert (compiled.spread, compiled.default_timezone) == (timedelta(0), "UTC")
+    assert (compiled.spread, compiled.default_timezone) == (timedelta(0), None)
 
 
 def test_the_settings_are_compiled() -> None:
@@ -107,3 +112,21 @@ def test_every_fault_is_named(settings: QuietHoursSettings, expected: dict[str, 
 def test_a_fault_says_what_to_write() -> None:
     (fault,) = quiet_hours_faults(QuietHoursSettings(start="22:00"))
     assert str(fault) == "quiet_hours.start: 22:00-22:00 is an empty window: the whole day is 00:00-24:00"
+
+
+@pytest.mark.parametrize(
+    ("settings", "rule"),
+    [
+        (
+            QuietHoursSettings(),
+            "push waits from 22:00 to 09:00 in the person's time zone if that is known; others are not held",
+        ),
+        (
+            QuietHoursSettings(channels=["push", "email"], default_timezone="Europe/Istanbul"),
+            "push and email wait from 22:00 to 09:00 in the person's time zone, others in Europe/Istanbul",
+        ),
+        (QuietHoursSettings(enabled=False), "no quiet hours: everything is sent when it is due"),
+    ],
+)
+def test_the_rule_in_force_is_described(settings: QuietHoursSettings, rule: str) -> None:
+    assert quiet_hours_rule(settings) == rule
