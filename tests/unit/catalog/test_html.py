@@ -1,11 +1,13 @@
 """HTML parts: checked through CSS inlining, and payload values only where escaping protects."""
 
+import time
 from pathlib import Path
 
 import pytest
 
 from tocsin.catalog.check import check
 from tocsin.catalog.load import load_catalog
+from tocsin.catalog.templates import css
 from tocsin.catalog.templates.jinja import RenderError
 
 TYPE = """\
@@ -178,3 +180,52 @@ def test_css_that_breaks_at_send_time_is_an_error_of_that_message(tmp_path: Path
         RenderError, match=r"offer v1 cannot be rendered: html in en: InlineError at templates/"
     ):
         catalog.render(catalog.types["offer"], "email", "en", stored)
+
+
+class PanicException(BaseException):
+    pass
+
+
+class Panicking:
+    def inline(self, html: str) -> str:
+        raise PanicException(html)
+
+
+LOOPS = {
+    "deep": "{% for item in lines %}<div>{% endfor %}{{ name }}",
+    "mismatched": "{% for item in lines %}<div></span>{% endfor %}{{ name }}",
+    "large": "{% for item in lines %}<p>" + "x" * 1_000 + "</p>{% endfor %}{{ name }}",
+    "many rules": "<style>" + "p { x: 1 } " * 500 + "</style>"
+    "{% for item in lines %}<p>x</p>{% endfor %}{{ name }}",
+}
+
+
+@pytest.mark.parametrize("html", LOOPS.values(), ids=LOOPS)
+def test_html_beyond_all_bounds_is_an_error_of_that_message(tmp_path: Path, html: str) -> None:
+    catalog = load_catalog(catalog_with(tmp_path, f"<style>p {{ color: red }}</style>{html}"))
+    stored = {**PAYLOAD, "lines": [{"url": "", "page": "https://x/"}] * 30_000}
+
+    started = time.monotonic()
+    with pytest.raises(RenderError, match="HtmlUnfitError"):
+        catalog.render(catalog.types["offer"], "email", "en", stored)
+    assert time.monotonic() - started < 5
+
+    assert catalog.render(
+        catalog.types["offer"], "email", "en", {**PAYLOAD, "lines": PAYLOAD["lines"]}
+    ).parts["html"]
+
+
+def test_a_panic_of_the_inliner_is_an_error_of_that_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = load_catalog(catalog_with(tmp_path, "<style>p { color: red }</style><p>{{ name }}</p>"))
+    monkeypatch.setattr(css, "_inliner", Panicking())
+
+    with pytest.raises(RenderError, match="HtmlUnfitError"):
+        catalog.render(catalog.types["offer"], "email", "en", PAYLOAD)
+
+
+def test_a_long_table_is_not_deep() -> None:
+    rows = "<tr><td><p>x<br><b>y</b>" * 5_000
+
+    assert css.inline_css(f"<table>{rows}</table>").count("<td>") == 5_000
