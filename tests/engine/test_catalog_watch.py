@@ -76,6 +76,27 @@ async def test_a_catalog_with_faults_is_not_used_and_raises_an_alarm(pool: Pool,
         assert catalog.fingerprint != before
 
 
+async def test_a_catalog_that_cannot_even_be_checked_does_not_end_the_process(
+    pool: Pool, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with watching(pool, folder) as catalog:
+        before = catalog.fingerprint
+        with monkeypatch.context() as broken, capture_logs() as lines:
+            broken.setattr("tocsin.engine.catalog_watch.load_catalog", _fail)
+            add_type(folder, "alert", ALERT, TEXTS)
+            await found(lambda: _has(pool, {"catalog_faulty"}))
+        assert catalog.fingerprint == before
+        assert {line["fault"] for line in lines if line["event"] == "catalog reload failed"} == {
+            "the catalog cannot be loaded: RecursionError: too deep"
+        }
+        (folder / "types/alert.yaml").touch()
+        await until(lambda: catalog.find("alert") is not None)
+
+
+def _fail(*_: object) -> Catalog:
+    raise RecursionError("too deep")
+
+
 async def _has(pool: Pool, codes: set[str]) -> bool:
     return await alarms(pool) == codes
 

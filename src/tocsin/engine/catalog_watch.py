@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import structlog
 
@@ -27,6 +27,7 @@ LOOK_SECONDS = 2.0
 SUBJECT = "catalog"
 FAULTY = "catalog_faulty"
 DIFFERENT = "catalogs_differ"
+SHOWN_FAULTS = 10
 
 _FileTimes: TypeAlias = tuple[tuple[str, int, int], ...]
 
@@ -100,15 +101,11 @@ class CatalogWatch:
         try:
             loaded = await asyncio.to_thread(load_catalog, self._folder, self._catalog.defaults)
         except CatalogError as error:
-            self._fault = f"{error.summary} {error.faults[0].field}: {error.faults[0].message}"
-            _log.error(
-                "catalog reload failed",
-                process=self._kind,
-                fingerprint=self._catalog.fingerprint,
-                detail="the catalog in use is kept",
-                faults=[f"{fault.field}: {fault.message}" for fault in error.faults[:10]],
-                alarm=True,
-            )
+            faults = [f"{fault.field}: {fault.message}" for fault in error.faults]
+            self._keep(f"{error.summary} {faults[0]}", faults=faults[:SHOWN_FAULTS])
+            return
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with the files, the process goes on
+            self._keep(f"the catalog cannot be loaded: {type(error).__name__}: {error}", exc_info=True)
             return
         before, self._fault = self._catalog.fingerprint, None
         self._catalog.replace(loaded)
@@ -118,6 +115,18 @@ class CatalogWatch:
             before=before,
             fingerprint=loaded.fingerprint,
             types=len(loaded.types),
+        )
+
+    def _keep(self, fault: str, **fields: Any) -> None:
+        self._fault = fault
+        _log.error(
+            "catalog reload failed",
+            process=self._kind,
+            fingerprint=self._catalog.fingerprint,
+            detail="the catalog in use is kept",
+            fault=fault,
+            alarm=True,
+            **fields,
         )
 
     async def _report(self) -> bool:

@@ -40,7 +40,7 @@ _ALWAYS_REFUSED: Mapping[Place, str] = {
     "handler": "is in an event handler, where it can become script; remove the handler",
     "script": "is in a script, where escaping does not help; remove the script",
     "tag": "is within a tag but outside of an attribute's value; write the attribute's name in the template",
-    "comment": "is in a comment, which it can end; remove it",
+    "comment": "is in a comment, which some mail programs read as markup; move it out",
 }
 # Values that a schema must refuse for a field that is used in such a place.
 _PROBES: Mapping[Place, Sequence[str]] = {
