@@ -8,6 +8,7 @@ import os
 import random
 import time
 import uuid
+from datetime import UTC, datetime, timedelta
 from typing import NewType
 
 NotificationId = NewType("NotificationId", uuid.UUID)
@@ -17,7 +18,9 @@ LeaseId = NewType("LeaseId", uuid.UUID)
 AlarmId = NewType("AlarmId", uuid.UUID)
 
 _COUNTER_BITS = 12
-_VERSION_7 = 0x7 << 76
+_MILLISECONDS_SHIFT = 80
+_VERSION = 7
+_VERSION_7 = _VERSION << 76
 _VARIANT = 0x2 << 62
 
 
@@ -45,7 +48,14 @@ def uuid7() -> uuid.UUID:
     moment = _sequence.next()
     milliseconds, counter = moment >> _COUNTER_BITS, moment & 0xFFF
     tail = _random.getrandbits(62)
-    return uuid.UUID(int=milliseconds << 80 | _VERSION_7 | counter << 64 | _VARIANT | tail)
+    return uuid.UUID(int=milliseconds << _MILLISECONDS_SHIFT | _VERSION_7 | counter << 64 | _VARIANT | tail)
+
+
+def created_at(identifier: uuid.UUID) -> datetime | None:
+    """Return when a UUIDv7 was made, to the millisecond; None for any other UUID."""
+    if identifier.version != _VERSION:
+        return None
+    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=identifier.int >> _MILLISECONDS_SHIFT)
 
 
 def new_notification_id() -> NotificationId:

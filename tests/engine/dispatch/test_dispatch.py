@@ -1,5 +1,6 @@
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import partial
 
 import asyncpg
 import pytest
@@ -8,9 +9,9 @@ import structlog
 from tests.engine.stage import Stage, StubProvider, an_intent
 from tests.engine.test_worker import accept_many, alert, all_in, push_in
 from tests.rows import device
-from tests.waiting import until
+from tests.waiting import found, until
 from tocsin.domain.delivery.message import Message
-from tocsin.domain.delivery.outcome import Gone, Outcome, Rejected
+from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Rejected
 from tocsin.store.deliveries import claim as claims
 
 
@@ -94,3 +95,27 @@ async def test_a_claim_that_meets_a_closing_connection_is_tried_again(
     await stage.device("ada")
     async with stage.working(StubProvider()):
         await stage.settled(await stage.accept("ada"), "sent")
+
+
+async def test_what_is_deferred_for_its_device_alone_comes_to_an_end(stage: Stage) -> None:
+    provider = StubProvider()
+    await stage.device("ada")
+    provider.script("ada", *[Defer("forbidden", timedelta(minutes=5), pauses=False, alarm=True)] * 200)
+    async with stage.working(provider):
+        accepted = await stage.accept("ada", type="plain", payload={})
+        tried = 0
+        while (await stage.deliveries(accepted))[0]["state"] != "dead":
+            tried += 1
+            assert tried < 60
+            await until(lambda: len(provider.arrived) >= tried)  # noqa: B023 - awaited before the next round
+            await found(partial(released, stage, tried))
+            stage.clock.advance(timedelta(hours=1))
+
+    assert tried > 24
+    assert {outcome for outcome, _ in await stage.attempts()} == {"defer", "retry"}
+
+
+async def released(stage: Stage, attempts: int) -> bool:
+    """Return whether so many attempts of the only delivery are settled."""
+    statement = "select count(*) >= $1 and bool_and(lease is null) from attempts, deliveries"
+    return bool(await stage.pool.fetchval(statement, attempts))

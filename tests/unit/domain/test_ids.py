@@ -1,11 +1,19 @@
 import threading
 import time
 import uuid
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
 
-from tocsin.domain.ids import new_delivery_id, new_device_id, new_lease_id, new_notification_id, uuid7
+from tocsin.domain.ids import (
+    created_at,
+    new_delivery_id,
+    new_device_id,
+    new_lease_id,
+    new_notification_id,
+    uuid7,
+)
 
 
 def milliseconds_of(made: uuid.UUID) -> int:
@@ -57,3 +65,13 @@ def test_ids_made_by_several_threads_are_distinct() -> None:
 def test_every_kind_of_id_is_one() -> None:
     for make in (new_notification_id, new_delivery_id, new_device_id, new_lease_id):
         assert make().version == 7
+
+
+def test_the_time_of_an_id_is_read_from_it() -> None:
+    before = datetime.now(UTC) - timedelta(milliseconds=1)
+
+    made_at = created_at(uuid7())
+
+    assert made_at is not None
+    assert before <= made_at <= datetime.now(UTC) + timedelta(seconds=1)
+    assert created_at(uuid.uuid4()) is None

@@ -249,6 +249,36 @@ def test_a_deferral_spends_no_attempt(attempts: int) -> None:
     assert (settled.outcome, settled.code, settled.tried_at) == ("defer", "QUOTA_EXCEEDED", NOW)
 
 
+def made(ago: timedelta) -> UUID:
+    """Return the id of a delivery that was made some time before NOW."""
+    return UUID(int=int((NOW - ago).timestamp() * 1_000) << 80 | 0x7 << 76 | 0x2 << 62)
+
+
+@pytest.mark.parametrize(
+    ("ago", "pauses", "spent"),
+    [
+        (timedelta(hours=23), False, 0),
+        (timedelta(hours=25), False, 1),
+        (timedelta(hours=25), True, 0),
+        (timedelta(days=20), True, 0),
+    ],
+)
+def test_a_deferral_about_one_device_spends_attempts_after_a_day(
+    ago: timedelta, spent: int, *, pauses: bool
+) -> None:
+    settled = unsent(Defer("forbidden", 60 * SECOND, pauses=pauses), 0, id=made(ago))
+
+    assert (settled.state, settled.spent, settled.code) == (State.RETRYING, spent, "forbidden")
+    assert settled.due_at is not None
+    assert settled.due_at >= NOW + 60 * SECOND
+
+
+def test_a_deferral_about_one_device_ends_with_the_last_attempt() -> None:
+    settled = unsent(Defer("forbidden", 60 * SECOND, pauses=False), 2, id=made(timedelta(days=2)))
+
+    assert (settled.state, settled.outcome) == (State.DEAD, "retry")
+
+
 @given(randoms)
 def test_deferred_deliveries_come_back_spread_out_and_never_early(random: float) -> None:
     due_at = unsent(Defer("c", 60 * SECOND), random=random).due_at

@@ -29,6 +29,7 @@ class Defer(msgspec.Struct, frozen=True, tag="defer"):
     """The message has to wait for a reason other than itself, such as a quota: no attempt is spent.
 
     With `pauses` the whole provider pauses, not this device alone; with `alarm` an operator has to act.
+    Without `pauses` a delivery is deferred for a day at most; then it spends attempts, as with Retry.
     """
 
     code: str

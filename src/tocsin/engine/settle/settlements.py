@@ -13,10 +13,13 @@ from tocsin.domain.delivery.backoff import delay
 from tocsin.domain.delivery.held_by import RECOVERY, stored_held_by
 from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
 from tocsin.domain.delivery.states import WAITING, State
+from tocsin.domain.ids import created_at
 from tocsin.engine.dispatch.attempt import LeasedDelivery
 from tocsin.store.deliveries.settle import SentDelivery, Settlement, UnsentDelivery, encode_steps
 
 LONGEST_DETAIL = 500
+LONGEST_DEFERRAL = timedelta(days=1)
+"""How long a delivery may be deferred for the sake of its own device, while the provider goes on."""
 LONGEST_CODE = 100
 LEASE_EXPIRED = "lease_expired"
 PROVIDER_FAILED = "provider_failed"
@@ -45,6 +48,9 @@ def settle_outcome(
             )
         case Retry():
             return _retry(attempt, outcome, now, random)
+        case Defer(code=code, after=after, detail=detail, pauses=False) if _is_deferred_long(attempt, now):
+            late = Retry(code, detail, after, speaks_against="target")
+            return _retry(attempt, late, now, random)
         case Defer(after=after):
             # A random share of the wait spreads out what was deferred together.
             due_at = _in_time(attempt, now + after + after * 0.1 * random)
@@ -145,6 +151,12 @@ def settle_sent_barely(delivery: LeasedDelivery | Settlement) -> SentDelivery:
 
 def _waiting(attempt: LeasedDelivery) -> State:
     return State.RETRYING if attempt.retrying else State.SCHEDULED
+
+
+def _is_deferred_long(attempt: LeasedDelivery, now: datetime) -> bool:
+    """Return whether a delivery is too old to be deferred without spending attempts."""
+    made_at = created_at(attempt.id)
+    return made_at is not None and now - made_at > LONGEST_DEFERRAL
 
 
 def _retry(attempt: LeasedDelivery, outcome: Retry, now: datetime, random: float) -> UnsentDelivery:

@@ -1,16 +1,14 @@
 """A message as Standard Webhooks has it."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from tocsin.domain.delivery.message import Message
 from tocsin.domain.delivery.outcome import Rejected
-from tocsin.domain.ids import NotificationId
+from tocsin.domain.ids import created_at
 from tocsin.providers.rendering import encode_within, given
 
 PAYLOAD_BYTES = 262_144
-
-_MILLISECONDS_SHIFT = 80
 
 
 def render(message: Message, now: datetime) -> bytes | Rejected:
@@ -22,14 +20,7 @@ def render(message: Message, now: datetime) -> bytes | Rejected:
         "payload": message.payload,
     }
     data |= given(title=message.title or None, body=message.body or None, locale=message.locale or None)
-    accepted = _accepted_at(message.notification_id, now)
+    # The id of a notification says when it was accepted.
+    accepted = created_at(message.notification_id) or now
     content = {"type": message.type, "timestamp": accepted, "data": data}
     return encode_within(content, PAYLOAD_BYTES, "a webhook")
-
-
-def _accepted_at(notification_id: NotificationId, now: datetime) -> datetime:
-    """Return when a notification was accepted, which its id says."""
-    if notification_id.version != 7:  # noqa: PLR2004 - the version that begins with milliseconds of Unix time
-        return now
-    milliseconds = notification_id.int >> _MILLISECONDS_SHIFT
-    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=milliseconds)
