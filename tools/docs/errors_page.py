@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 
-from tocsin.domain.delivery.hints import HINTS, SMTP_HINTS
+from tocsin.domain.delivery.hints import HINTS, SMTP_HINTS, advice
 from tocsin.providers.registry import BUILT_IN
 from tools.docs.markdown import NONE, code, codes, page, table
 
@@ -50,14 +50,14 @@ def errors_page() -> str:
 
 def _rows() -> Iterator[list[str]]:
     """Build a row for each hint, in the order of the table."""
-    for advice, names in _by_advice(HINTS).items():
+    for text, names in _by_advice(HINTS).items():
         givers = [giver for giver, known in TABLES.items() if known & set(names)]
-        yield [codes(names), ", ".join(givers) or NONE, advice]
+        yield [codes(names), ", ".join(givers) or NONE, text]
 
 
 def _mail_rows() -> Iterator[list[str]]:
-    for advice, names in _by_advice(SMTP_HINTS).items():
-        yield [", ".join(map(_shown, names)), advice]
+    for text, names in _by_advice(SMTP_HINTS).items():
+        yield [", ".join(map(_shown, names)), text]
 
 
 def _shown(name: str) -> str:
@@ -69,6 +69,6 @@ def _shown(name: str) -> str:
 
 def _by_advice(hints: Mapping[str, str]) -> dict[str, list[str]]:
     gathered: dict[str, list[str]] = {}
-    for name, advice in hints.items():
-        gathered.setdefault(advice, []).append(name)
+    for name, text in hints.items():
+        gathered.setdefault(advice(text), []).append(name)
     return gathered

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from tocsin.domain.delivery.hints import HINTS
+from tocsin.domain.delivery.hints import HINTS, advice
 from tocsin.domain.people.topics import MOST_TOPICS
 from tocsin.providers.answers import Rule
 from tocsin.providers.fcm.answers import RULES
@@ -47,7 +47,7 @@ def fcm_page() -> str:
         "`payload_too_large` before it is sent.",
         "## What to do about an error code",
         "[Error codes](errors.md) has those that every provider gives too.",
-        table(["code", "advice"], ([code(name), HINTS[name]] for name in _own_codes())),
+        table(["code", "advice"], ([code(name), advice(HINTS[name])] for name in _own_codes())),
     )
 
 

@@ -79,6 +79,11 @@ def fail(message: str, *, code: int = 1) -> NoReturn:
     raise typer.Exit(code)
 
 
+def plural(count: int, one: str, many: str) -> str:
+    """Return a count with the word for it, such as `1 delivery` or `2 deliveries`."""
+    return f"{count} {one if count == 1 else many}"
+
+
 def moment(at: datetime | None) -> str:
     """Format a time to the second, in UTC."""
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ") if at else "-"

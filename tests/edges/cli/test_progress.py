@@ -65,7 +65,7 @@ async def test_the_table_fits_eighty_columns(operator: Operator, pool: Pool) -> 
     assert table[0].split() == ["producer", "state", "last", "success", "next", "run", "accepted"]
     assert table[1].split()[:3] == ["feed", "failed", "-"]
     assert "123456" in table[1]
-    assert "feed: failed 1 times in a row: ValueError: [bold]no[/bold] shop" in ran.out
+    assert "feed: failed 1 time in a row: ValueError: [bold]no[/bold] shop" in ran.out
     assert "feed: 2 rows were refused" in ran.out
     assert [record["state"] for record in as_json.json] == ["failed", "idle"]
 

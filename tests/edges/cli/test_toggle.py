@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from tests.databases import SCHEMA
+from tests.rows import NEVER, add_delivery
 from tocsin.engine.toggles.toggles import Toggles, ToggleWatch
 from tocsin.store import toggles as store
 from tocsin.store.pool import Pool, PoolSettings
@@ -149,3 +150,51 @@ async def test_a_doubtful_name_is_switched_with_a_warning(
     (warning,) = unchecked.json["warnings"]
     assert warning.startswith("The name was not checked: The catalog in ")
     assert await store.off(pool) == {"type:new_custmer", "type:a"}
+
+
+async def test_it_is_said_how_many_deliveries_a_toggle_holds_and_releases(
+    operator: Operator, pool: Pool
+) -> None:
+    async def hold(toggle: str, **fields: Any) -> None:
+        async with pool.acquire() as connection:
+            await add_delivery(connection, state="scheduled", held_by=toggle, due_at=NEVER, **fields)
+
+    await operator.toggle("off", "type:new_customer", "--reason", "x")
+    await operator.toggle("off", "channel:email", "--reason", "x")
+    await hold("type:new_customer", channel="push")
+    await hold("type:new_customer", channel="email")
+    await hold("type:other", channel="push")
+    for _ in range(2):
+        await hold("channel:email", channel="email")
+    listed = await operator.toggle("list", "--json")
+    shown = await operator.toggle("list")
+    paused = await operator.toggle("off", "provider:fcm", "--reason", "x")
+    one = await operator.toggle("on", "type:new_customer")
+    both = await operator.toggle("on", "channel:email")
+    none = await operator.toggle("on", "type:nothing", "--json")
+
+    held = {row["name"]: row["held"] for row in listed.json}
+    assert held == {
+        "channel:email": {"count": 2, "or_more": False},
+        "type:new_customer": {"count": 2, "or_more": False},
+    }
+    assert shown.out.splitlines()[0].split()[:3] == ["toggle", "state", "held"]
+    assert paused.out == "provider:fcm is off.\n"
+    # The mail stays: its channel is off.
+    assert one.out == "type:new_customer is on. 1 delivery continues.\n"
+    assert both.out == "channel:email is on. 2 deliveries continue.\n"
+    assert none.json["held"] == {"count": 0, "or_more": False}
+
+
+async def test_what_waits_for_a_paused_provider_is_counted(operator: Operator, pool: Pool) -> None:
+    async with pool.acquire() as connection:
+        for _ in range(3):
+            await add_delivery(connection, lane="fcm")
+
+    paused = await operator.toggle("off", "provider:fcm", "--reason", "x")
+    listed = await operator.toggle("list", "--json")
+    resumed = await operator.toggle("on", "provider:fcm")
+
+    assert paused.out == "provider:fcm is off. 3 deliveries wait.\n"
+    assert listed.json[0]["held"]["count"] == 3
+    assert resumed.out == "provider:fcm is on. 3 deliveries continue.\n"

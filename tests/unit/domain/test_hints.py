@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import tocsin
-from tocsin.domain.delivery.hints import HINTS, SMTP_HINTS, hint
+from tocsin.domain.delivery.hints import HINTS, SMTP_HINTS, advice, hint
+from tocsin.domain.delivery.states import WAITING, State
 from tocsin.providers.registry import BUILT_IN
 from tocsin.providers.smtp.answers import MEANINGS
 
@@ -77,7 +78,7 @@ def test_the_hint_about_a_mail_servers_answer_fits_what_is_done(row: str) -> Non
     ],
 )
 def test_the_most_exact_part_of_a_mail_servers_code_counts(code: str, as_for: str) -> None:
-    assert hint(code) == SMTP_HINTS[as_for]
+    assert hint(code) == advice(SMTP_HINTS[as_for])
 
 
 @pytest.mark.parametrize(("code", "advice"), [("HTTP_502", "retried"), ("http_302", "check proxies")])
@@ -90,8 +91,22 @@ def test_nothing_is_said_of_a_code_nobody_knows(code: str | None) -> None:
     assert hint(code) is None
 
 
-@pytest.mark.parametrize("advice", sorted({*HINTS.values(), *SMTP_HINTS.values()}))
-def test_a_hint_is_one_short_line(advice: str) -> None:
-    assert len(advice) <= 100
-    assert "\n" not in advice
-    assert advice.endswith(".")
+@pytest.mark.parametrize("text", sorted({*HINTS.values(), *SMTP_HINTS.values()}))
+def test_a_hint_is_one_short_line(text: str) -> None:
+    shown = advice(text)
+
+    assert len(shown) <= 100
+    assert "\n" not in shown
+    assert shown.endswith(".")
+
+
+@pytest.mark.parametrize("text", sorted({*HINTS.values(), *SMTP_HINTS.values()}))
+@pytest.mark.parametrize("state", sorted(set(State) - WAITING))
+def test_no_hint_promises_a_retry_of_what_is_settled(text: str, state: State) -> None:
+    shown = advice(text, state)
+
+    promises = ("is retried", "is sent later", "automatically", "attempt is spent")
+    assert not [words for words in promises if words in shown]
+    assert not set("{|}") & set(shown)
+    assert ".." not in shown
+    assert ("It is not tried again" in shown) == (state is State.DEAD)

@@ -13,8 +13,9 @@ from tocsin.api.http.requests import ApiRequest
 from tocsin.api.routes import Routes, Tag
 from tocsin.domain.faults import Fault
 from tocsin.domain.toggles import Note, Toggle, doubt, read_toggle
+from tocsin.engine.toggles.held import SwitchedToggle, ToggleState, list_states, switch
 from tocsin.store import toggles
-from tocsin.store.toggles import ToggleChange, ToggleRow
+from tocsin.store.toggles import ToggleChange
 from tocsin.wire.checks import Checked, not_blank
 
 routes = Routes(Tag.ADMIN)
@@ -29,16 +30,10 @@ class SwitchToggle(Checked, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     reason: Note | None = None
 
 
-class SwitchedToggle(ToggleRow, frozen=True, kw_only=True):
-    """The state of a toggle; `warnings` lists why it may have no effect."""
-
-    warnings: list[str]
-
-
 class ToggleList(msgspec.Struct, frozen=True):
     """The toggles that were ever switched, those that are off first; every other is on."""
 
-    toggles: list[ToggleRow]
+    toggles: list[ToggleState]
 
 
 class HistoryQuery(Query, frozen=True, kw_only=True):
@@ -57,8 +52,9 @@ class ToggleHistory(msgspec.Struct, frozen=True):
 
 @routes("GET /v1/admin/toggles", "List toggles, those that are off first", Right.SEE_TOGGLES)
 async def list_toggles(request: ApiRequest) -> ToggleList:
-    """List the toggles that were ever switched."""
-    return ToggleList(await toggles.list_all(request.pool))
+    """List the toggles that were ever switched, with how many deliveries wait because of each."""
+    async with request.pool.acquire() as connection:
+        return ToggleList(await list_states(connection, request.now()))
 
 
 @routes(
@@ -71,9 +67,9 @@ async def switch_toggle(request: ApiRequest, name: str, body: SwitchToggle) -> S
     """Switch a toggle off or on."""
     toggle = _parse_name(name, INVALID_BODY)
     async with request.pool.acquire() as connection:
-        row = await toggles.change(
+        row = await switch(
             connection,
-            str(toggle),
+            toggle,
             enabled=body.enabled,
             reason=body.reason,
             by=request.actor,

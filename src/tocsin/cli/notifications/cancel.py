@@ -4,7 +4,7 @@ from uuid import UUID
 
 from tocsin.cli.access import over_http, with_connection
 from tocsin.cli.notifications.show import Id
-from tocsin.cli.output import AsJson, fail, print_result
+from tocsin.cli.output import AsJson, fail, plural, print_result
 from tocsin.client.errors import NotFoundError
 from tocsin.engine.clock import utc_now
 from tocsin.store import notifications
@@ -28,7 +28,7 @@ def cancel(notification_id: Id, as_json: AsJson = False) -> None:
     print_result(
         {"notification_id": notification_id, "cancelled": count},
         as_json,
-        f"Cancelled {count} {'delivery' if count == 1 else 'deliveries'}.",
+        f"Cancelled {plural(count, 'delivery', 'deliveries')}.",
     )
 
 

@@ -7,7 +7,7 @@ import typer
 
 from tocsin.api.operator.alarms import AlarmPage
 from tocsin.cli.access import By, operator, over_http, with_connection
-from tocsin.cli.output import AsJson, fail, print_result, print_rows
+from tocsin.cli.output import AsJson, fail, plural, print_result, print_rows
 from tocsin.client.errors import NotFoundError
 from tocsin.engine.clock import utc_now
 from tocsin.engine.health.provider_health import NEWEST
@@ -61,5 +61,5 @@ def clear(
 
 def _cells(alarm: AlarmRecord) -> dict[str, object]:
     state = f"cleared by {alarm.cleared_by}" if alarm.cleared_at else "stands"
-    name = f"{alarm.alarm_id}\n  {alarm.code}, {alarm.count} times"
+    name = f"{alarm.alarm_id}\n  {alarm.code}, {plural(alarm.count, 'time', 'times')}"
     return {"alarm": name, "provider": alarm.provider, "last": alarm.last_at, "state": state}

@@ -8,7 +8,7 @@ import typer
 
 from tocsin.api.operator.progress import ProgressList
 from tocsin.cli.access import over_http, with_connection
-from tocsin.cli.output import AsJson, fail, print_lines, print_result, print_rows
+from tocsin.cli.output import AsJson, fail, plural, print_lines, print_result, print_rows
 from tocsin.engine.clock import utc_now
 from tocsin.engine.periodic import progress as periodic_progress
 from tocsin.engine.periodic.progress import ProgressRecord, UnknownProducerError, WrongCheckpointError
@@ -96,8 +96,10 @@ def _remarks(record: ProgressRecord) -> Iterator[str]:
     if record.state == "interrupted":
         yield f"{record.name}: its worker died; another one continues the run"
     if record.last_error:
-        yield f"{record.name}: failed {record.failures} times in a row: {record.last_error}"
+        often = plural(record.failures, "time", "times")
+        yield f"{record.name}: failed {often} in a row: {record.last_error}"
     if record.refused:
-        yield f"{record.name}: {record.refused} rows were refused; GET /v1/admin/refused tells why"
+        refused = "1 row was" if record.refused == 1 else f"{record.refused} rows were"
+        yield f"{record.name}: {refused} refused; GET /v1/admin/refused shows why"
     if record.note:
         yield f"{record.name}: {record.note}"

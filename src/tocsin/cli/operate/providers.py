@@ -7,8 +7,8 @@ import typer
 from tocsin.api.operator.providers import ProviderList
 from tocsin.cli.access import By, Reason, over_http, with_connection, with_pool
 from tocsin.cli.operate import toggle
-from tocsin.cli.operate.toggle import OptionalReason
-from tocsin.cli.output import AsJson, fail, moment, print_lines, print_result, print_rows
+from tocsin.cli.operate.toggle import OptionalReason, waiting_deliveries
+from tocsin.cli.output import AsJson, fail, moment, plural, print_lines, print_result, print_rows
 from tocsin.compose import provider_summaries
 from tocsin.domain.toggles import toggle_of
 from tocsin.engine.clock import utc_now
@@ -133,14 +133,15 @@ def _waiting(waiting: Waiting) -> str:
 
 def _lines(provider: ProviderHealth) -> list[str]:
     rate, paused = provider.rate, provider.paused
+    counted, one = waiting_deliveries(provider.waiting)
     limit = "no limit" if rate.limit is None else f"at most {rate.limit:g}"
     lines = [f"{provider.name} ({provider.channel}) is {provider.state}"]
     if paused:
         lines.append(f"  paused {moment(paused.at)} by {paused.by}: {paused.reason or 'no reason given'}")
     lines += [
         f"  {rate.sent_per_second:g} sent a second, {limit}",
-        f"  {rate.attempts_last_minute} attempts in the last minute",
-        f"  {_waiting(provider.waiting)} deliveries wait for it",
+        f"  {plural(rate.attempts_last_minute, 'attempt', 'attempts')} in the last minute",
+        f"  {counted} wait{'s' * one} for it",
     ]
     if provider.outcomes:
         lines.append("  the last five minutes:")
@@ -157,7 +158,7 @@ def _lines(provider: ProviderHealth) -> list[str]:
         lines.append("  alarms:")
     for alarm in provider.alarms:
         lines += [
-            f"    {alarm.alarm_id}  {alarm.code}, {alarm.count} times",
+            f"    {alarm.alarm_id}  {alarm.code}, {plural(alarm.count, 'time', 'times')}",
             f"      since {moment(alarm.raised_at)}: {alarm.detail or 'no detail given'}",
         ]
     return lines

@@ -6,17 +6,20 @@ import msgspec
 import typer
 
 from tocsin.api.http.conversion import copy_fields
-from tocsin.api.operator.toggles import SwitchedToggle, ToggleHistory, ToggleList
+from tocsin.api.operator.toggles import ToggleHistory, ToggleList
 from tocsin.cli.access import By, Reason, checked_note, operator, over_http, with_connection
-from tocsin.cli.output import AsJson, errors, fail, print_result, print_rows
+from tocsin.cli.output import AsJson, errors, fail, plural, print_result, print_rows
 from tocsin.compose import read_catalog
 from tocsin.domain.errors import CatalogError
 from tocsin.domain.faults import Fault
 from tocsin.domain.toggles import Toggle, doubt, read_toggle
 from tocsin.engine.clock import utc_now
+from tocsin.engine.health.provider_health import Waiting
+from tocsin.engine.toggles.held import SwitchedToggle, ToggleState, list_states
+from tocsin.engine.toggles.held import switch as change
 from tocsin.settings import load_settings
 from tocsin.store import toggles
-from tocsin.store.toggles import ToggleChange, ToggleRow
+from tocsin.store.toggles import ToggleChange
 
 app = typer.Typer(
     name="toggle", help="Switch types, channels and providers off and on.", no_args_is_help=True
@@ -35,7 +38,7 @@ def list_toggles(as_json: AsJson = False) -> None:
     print_rows(
         remote.call(ToggleList, "GET", "admin", "toggles").toggles
         if (remote := over_http())
-        else with_connection(toggles.list_all),
+        else with_connection(list_states, utc_now()),
         as_json,
         empty="Nothing was ever switched off: everything is on.",
         cells=_toggle_cells,
@@ -86,10 +89,10 @@ def switch(name: str, *, enabled: bool, reason: str | None, by: str | None, as_j
         body = {"enabled": enabled, "reason": why}
         switched = remote.call(SwitchedToggle, "PUT", "admin", "toggles", str(toggle), body=body)
     else:
-        row = with_connection(toggles.change, str(toggle), enabled=enabled, reason=why, by=who, now=utc_now())
+        row = with_connection(change, toggle, enabled=enabled, reason=why, by=who, now=utc_now())
         switched = copy_fields(SwitchedToggle, row, warnings=_warnings(toggle))
     fields, warnings = msgspec.structs.asdict(switched), switched.warnings
-    print_result(fields, as_json, f"{switched.name} is {_state(switched.enabled)}.")
+    print_result(fields, as_json, f"{switched.name} is {_state(switched.enabled)}.{_effect(switched)}")
     for warning in () if as_json else warnings:
         errors.print(f"warning: {warning}", markup=False, soft_wrap=True)
 
@@ -110,15 +113,32 @@ def _warnings(toggle: Toggle) -> list[str]:
     return [found] if found else []
 
 
-def _toggle_cells(row: ToggleRow) -> dict[str, object]:
+def _effect(switched: SwitchedToggle) -> str:
+    """Return how many deliveries a switch holds or releases."""
+    if not switched.held.count:
+        return ""
+    counted, one = waiting_deliveries(switched.held)
+    verb = "continue" if switched.enabled else "wait"
+    return f" {counted} {verb}{'s' * one}."
+
+
+def _toggle_cells(row: ToggleState) -> dict[str, object]:
     changed = {"since": row.updated_at, "by": row.updated_by, "reason": row.reason}
-    return {"toggle": row.name, "state": _state(row.enabled), **changed}
+    held = f"{row.held.count}{'+' * row.held.or_more}"
+    return {"toggle": row.name, "state": _state(row.enabled), "held": held, **changed}
 
 
 def _change_cells(change: ToggleChange) -> dict[str, object]:
     step = f"{_state(change.was_enabled)} to {_state(change.enabled)}"
     why = {"by": change.changed_by, "reason": change.reason}
     return {"at": change.changed_at, "toggle": change.name, "change": step, **why}
+
+
+def waiting_deliveries(waiting: Waiting) -> tuple[str, bool]:
+    """Return the number of deliveries in words, and whether it is exactly one."""
+    if waiting.or_more:
+        return f"{waiting.count}+ deliveries", False
+    return plural(waiting.count, "delivery", "deliveries"), waiting.count == 1
 
 
 def _state(enabled: bool) -> str:

@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 
 from tocsin.domain.delivery.hints import hint
-from tocsin.domain.delivery.states import WAITING
+from tocsin.domain.delivery.states import WAITING, State
 from tocsin.domain.people.recipient import recipient_of, route_id
 from tocsin.domain.toggles import ProviderToggle, read_toggle
 from tocsin.store import notifications, toggles
@@ -98,5 +98,5 @@ def _delivery(
         provider_message_id=row.provider_message_id,
         last_error_code=row.last_error_code,
         last_error=row.last_error,
-        hint=hint(row.last_error_code),
+        hint=hint(row.last_error_code, State(row.state)),
     )

@@ -38,6 +38,22 @@ where value <> ''
 
 HELD_BY = distinct_waiting("held_by")
 
+COUNT_HELD = """
+select given.holder, held.count
+from unnest($1::text[]) as given (holder)
+cross join lateral (
+    select count(*) as count
+    from (
+        select
+        from deliveries
+        where held_by = given.holder
+            and state in ('scheduled', 'pending', 'retrying')
+            and channel = any($3::text[])
+        limit $2
+    ) as waiting
+) as held
+"""
+
 # What is released is `pending`: for those behind it in its group it is due, whatever their clocks say.
 # One holder at a time: with several the planner walks all deliveries by their ids, past those long sent.
 RELEASE = """
@@ -178,6 +194,14 @@ from moved
 async def held_by(connection: Connection) -> list[str]:
     """List what holds deliveries at present."""
     return [row["value"] for row in await connection.fetch(HELD_BY)]
+
+
+async def count_held(
+    connection: Connection, holders: Sequence[str], most: int, channels: Sequence[Channel] = CHANNELS
+) -> dict[str, int]:
+    """Count what each of some holders holds of some channels, up to a number."""
+    rows = await connection.fetch(COUNT_HELD, holders, most, channels)
+    return {row["holder"]: row["count"] for row in rows}
 
 
 async def release(
