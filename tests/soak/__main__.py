@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import logging
 import random
 import sys
 import tempfile
@@ -30,6 +31,8 @@ def main() -> None:
     parser.add_argument("--logs", type=Path, help="keep the logs of the processes in this folder")
     given = parser.parse_args()
     configure_logs(LogSettings(level="warning"))
+    # A worker that is killed breaks its sessions with the mail server.
+    logging.getLogger("mail.log").setLevel(logging.CRITICAL)
     seed = random.SystemRandom().randrange(10**6) if given.seed is None else given.seed
     with tempfile.TemporaryDirectory(prefix="tocsin-soak-") as temporary:
         folder = given.logs or Path(temporary)

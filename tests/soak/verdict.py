@@ -13,9 +13,12 @@ from tests.soak.load import HOSTILE, Load
 from tests.soak.site import Site, Span
 from tocsin.store.pool import PoolSettings, connect, opened_connection
 
-SETTLING_SECONDS = 3.0
-"""How long a worker may take to settle an answer, or to connect again, once the database is there."""
+IN_SOCKETS_SECONDS = 0.5
+"""How long after the death of its sender a message may still arrive."""
+SETTLING_SECONDS = 2.0
+"""How long a worker may take to settle an answer."""
 RECONNECT_SECONDS = 8.0
+"""How long it may take to settle after an outage."""
 _FINAL = ("sent", "delivered", "rejected", "gone", "dead", "skipped", "cancelled", "expired")
 _TAKEN = ("sent", "delivered")
 
@@ -157,10 +160,10 @@ def was_unsettled(site: Site, arrived: float) -> bool:
     """Return whether a worker may have been killed between taking an answer of a provider and settling it."""
     settled_by = arrived + SETTLING_SECONDS
     for outage in sorted(site.outages, key=lambda span: span.start):
-        if outage.start < settled_by and outage.end > arrived - SETTLING_SECONDS:
+        if outage.start < settled_by and outage.end > arrived:
             settled_by = max(settled_by, outage.end + RECONNECT_SECONDS)
     kills: list[Span] = [kill for kill in site.kills if kill.what.startswith("worker")]
-    return any(arrived - SETTLING_SECONDS < kill.start < settled_by for kill in kills)
+    return any(arrived - IN_SOCKETS_SECONDS < kill.start < settled_by for kill in kills)
 
 
 def _show(delivery: Delivery) -> str:
