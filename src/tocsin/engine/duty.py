@@ -67,7 +67,7 @@ async def repeat(
                 "duty failed",
                 duty=name,
                 subject=subject,
-                error=f"{type(error).__name__}: {error}",
+                error=repr(error),
                 retry_in_seconds=retry_in,
             )
             await pause(retry_in, stop)

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
+import asyncpg
 import pytest
 from structlog.testing import capture_logs
 
@@ -81,6 +82,22 @@ async def test_an_event_during_a_step_leads_to_another() -> None:
         await until(lambda: step.rounds == 2)
 
 
+async def test_what_postgres_says_of_a_row_is_not_logged() -> None:
+    stop = asyncio.Event()
+
+    async def step() -> None:
+        stop.set()
+        refused = asyncpg.UniqueViolationError("duplicate key value violates a constraint")
+        refused.detail = "Key (address)=(ada@example.org) already exists."
+        raise refused
+
+    with capture_logs() as lines:
+        await repeat(step, name="test", every=0.001, stop=stop)
+
+    assert "duplicate key" in lines[0]["error"]
+    assert "ada@" not in repr(lines)
+
+
 @pytest.mark.parametrize("fault", [OSError("gone"), TimeoutError(), DatabaseError("does not answer")])
 async def test_a_fault_of_the_database_is_logged_and_retried(fault: Exception) -> None:
     step = Steps(fault)
@@ -94,7 +111,7 @@ async def test_a_fault_of_the_database_is_logged_and_retried(fault: Exception) -
         "log_level": "warning",
         "duty": "test",
         "subject": "shop",
-        "error": f"{type(fault).__name__}: {fault}",
+        "error": repr(fault),
         "retry_in_seconds": AT_ONCE,
     }
 

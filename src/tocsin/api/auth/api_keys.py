@@ -136,7 +136,7 @@ class KeyRing:
         try:
             await keys.touch(self._pool, [key_id], self._clock())
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
-            _log.warning("key use not recorded", key_id=str(key_id), error=str(error))
+            _log.warning("key use not recorded", key_id=str(key_id), error=repr(error))
 
 
 def _digest(secret: str) -> bytes:
