@@ -251,3 +251,30 @@ def tags_of(page: httpx.Response) -> dict[str, Any]:
     tags = Tags()
     tags.feed(page.text)
     return tags.found
+
+
+async def test_a_service_reads_and_changes_the_choices_of_a_person(edge: Edge) -> None:
+    service = await edge.key(Role.PRODUCER)
+    await edge.http.patch("/v1/preferences", json={"orders": {"push": False}}, headers=person("ada"))
+
+    changed = await edge.http.patch(
+        "/v1/users/ada/preferences", json={"offers": {"email": False}}, headers=service
+    )
+
+    assert (changed.status_code, changed.json()) == (200, await choices(edge))
+    assert changed.json() == {"orders": {"push": False}, "offers": {"email": False}}
+    assert (await edge.http.get("/v1/users/ada/preferences", headers=service)).json() == changed.json()
+    assert (await edge.http.get("/v1/users/bob/preferences", headers=service)).json() == {}
+    refused = await edge.http.patch("/v1/users/ada/preferences", json={"offers": 1}, headers=service)
+    assert refused.status_code == 422
+
+
+async def test_the_choices_of_others_are_closed_to_people_and_to_keys_without_the_right(edge: Edge) -> None:
+    url = "/v1/users/ada/preferences"
+    viewer = await edge.key(Role.VIEWER)
+    for headers, status in ((person("bob"), 401), (person("ada"), 401), (viewer, 403), ({}, 401)):
+        assert (await edge.http.get(url, headers=headers)).status_code == status
+        assert (
+            await edge.http.patch(url, json={"a": {"push": False}}, headers=headers)
+        ).status_code == status
+    assert await choices(edge) == {}

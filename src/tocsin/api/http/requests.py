@@ -3,11 +3,14 @@
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from litestar import Request
 
 from tocsin.api.auth.api_keys import KeyHolder
+from tocsin.api.http.problems import NOT_FOUND, ProblemError
 from tocsin.api.services import Services
 from tocsin.catalog.catalog import Catalog
+from tocsin.domain.intent import UserId
 from tocsin.store.pool import Pool
 
 
@@ -51,3 +54,11 @@ class ApiRequest(Request[Any, Any, Any]):
     def actor(self) -> str:
         """The holder of the API key as the audit shows it."""
         return f"{self.holder.producer} (key {self.holder.key_id})"
+
+
+def checked_user_id(user_id: str) -> str:
+    """Return the user id of a path, or raise that nobody can have it."""
+    try:
+        return msgspec.convert(user_id, UserId)
+    except msgspec.ValidationError:
+        raise ProblemError(NOT_FOUND, "No user has such an id.") from None

@@ -11,9 +11,8 @@ from tocsin.api.auth.roles import Right
 from tocsin.api.http.conversion import copy_fields
 from tocsin.api.http.problems import NOT_FOUND, ProblemError, fault_problem
 from tocsin.api.http.queries import Query
-from tocsin.api.http.requests import ApiRequest
+from tocsin.api.http.requests import ApiRequest, checked_user_id
 from tocsin.api.routes import PERSON_BODY_BYTES, Routes, Tag
-from tocsin.domain.intent import UserId
 from tocsin.providers.http.ssrf_guard import Guard
 from tocsin.providers.webhook.signing import new_secret, rotated
 from tocsin.store.people import endpoints
@@ -98,7 +97,7 @@ async def add_webhook(request: ApiRequest, user_id: str, body: AddWebhook) -> We
         message = f"{fault}; register an address of the public Internet, or set {_ALLOW_PRIVATE}=true"
         raise fault_problem("url", "address_refused", message)
     secret = new_secret()
-    added = await endpoints.add(request.pool, _checked_id(user_id), body.url, secret, request.now())
+    added = await endpoints.add(request.pool, checked_user_id(user_id), body.url, secret, request.now())
     match added:
         case EndpointRow():
             return copy_fields(WebhookWithSecret, added, endpoint_id=added.id, secret=secret)
@@ -119,7 +118,9 @@ async def add_webhook(request: ApiRequest, user_id: str, body: AddWebhook) -> We
 )
 async def list_webhooks(request: ApiRequest, user_id: str, query: WhichWebhooks) -> WebhookList:
     """List the endpoints of a user."""
-    rows = await endpoints.of_user(request.pool, _checked_id(user_id), include_retired=query.include_retired)
+    rows = await endpoints.of_user(
+        request.pool, checked_user_id(user_id), include_retired=query.include_retired
+    )
     return WebhookList([_webhook(row) for row in rows])
 
 
@@ -130,7 +131,7 @@ async def list_webhooks(request: ApiRequest, user_id: str, query: WhichWebhooks)
 )
 async def retire_webhook(request: ApiRequest, user_id: str, endpoint_id: UUID) -> Webhook:
     """Stop sending to an endpoint."""
-    row = await endpoints.retire(request.pool, _checked_id(user_id), endpoint_id, request.now())
+    row = await endpoints.retire(request.pool, checked_user_id(user_id), endpoint_id, request.now())
     return _webhook(_existing(row))
 
 
@@ -144,17 +145,10 @@ async def rotate_webhook(request: ApiRequest, user_id: str, endpoint_id: UUID) -
     secret, now = new_secret(), request.now()
     row = _existing(
         await endpoints.change_secret(
-            request.pool, _checked_id(user_id), endpoint_id, lambda present: rotated(present, secret, now)
+            request.pool, checked_user_id(user_id), endpoint_id, lambda present: rotated(present, secret, now)
         )
     )
     return copy_fields(WebhookWithSecret, row, endpoint_id=row.id, secret=secret)
-
-
-def _checked_id(user_id: str) -> str:
-    try:
-        return msgspec.convert(user_id, UserId)
-    except msgspec.ValidationError:
-        raise ProblemError(NOT_FOUND, "No user has such an id.") from None
 
 
 def _existing(row: EndpointRow | None) -> EndpointRow:
