@@ -98,6 +98,15 @@ def recipients(intent: Intent, admins: Sequence[str]) -> list[Recipient]:
     return [EmailRecipient(address) for address in dict.fromkeys(map(normal_address, addresses))]
 
 
+def repeated_recipients(audience: Audience) -> int:
+    """Count the entries of an audience that list somebody again."""
+    if audience.users is not None:
+        return len(audience.users) - len(set(map(str, audience.users)))
+    if audience.emails is not None:
+        return len(audience.emails) - len(set(map(normal_address, audience.emails)))
+    return 0
+
+
 def normal_address(address: str) -> str:
     """Return the address with its domain in lower case; only the domain is always case-insensitive."""
     local, _, domain = address.rpartition("@")

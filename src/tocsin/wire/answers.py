@@ -19,10 +19,12 @@ class _Stored(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="status
     idempotency_key: Key = ""
 
 
-class Accepted(_Stored, frozen=True, tag="accepted"):
-    """The notification is stored durably."""
+class Accepted(_Stored, frozen=True, omit_defaults=True, tag="accepted"):
+    """The notification is stored durably; `repeated_recipients` entries of its audience were repetitions."""
 
     status: ClassVar[Literal["accepted"]] = "accepted"
+
+    repeated_recipients: int = 0
 
 
 class Duplicate(_Stored, frozen=True, tag="duplicate"):

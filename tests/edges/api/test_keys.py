@@ -3,7 +3,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.edges.edge import Edge, faults
+from tests.edges.edge import Edge, faults, person
 from tocsin.api.auth.api_keys import REMEMBERED_SECONDS, TOUCHED_SECONDS, KeyRing, create_key
 from tocsin.api.auth.roles import RIGHTS, Right, Role
 from tocsin.engine.clock import utc_now
@@ -153,3 +153,11 @@ async def test_a_secret_does_not_show(pool: Pool) -> None:
     made = await create_key(pool, "billing", Role.PRODUCER, utc_now())
 
     assert made.secret not in repr(made)
+
+
+async def test_a_token_sent_as_an_api_key_is_told_apart(edge: Edge) -> None:
+    for headers in (person("ada"), {"X-API-Key": person("ada")["Authorization"].removeprefix("Bearer ")}):
+        answer = await edge.http.get("/v1/users/ada", headers=headers)
+
+        assert answer.status_code == 401
+        assert "a person's token (JWT) was sent" in answer.json()["detail"]

@@ -330,3 +330,18 @@ async def test_a_wrong_page_is_refused(edge: Edge, query: str) -> None:
     answer = await edge.http.get(POST + query, headers=await edge.key(Role.VIEWER))
 
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_query")
+
+
+async def test_a_repeated_recipient_is_counted_once_and_told(edge: Edge) -> None:
+    headers = await edge.key(Role.PRODUCER)
+    users = intent("k1", audience={"users": ["ada", 7, "bob", "ada", "7"]})
+    emails = intent("k2", audience={"emails": ["a@Example.org", "a@example.org", "A@example.org"]})
+
+    single = await edge.http.post(POST, json=users, headers=headers)
+    batch = await edge.http.post(BATCH, json={"notifications": [emails, intent("k3")]}, headers=headers)
+
+    assert single.json()["repeated_recipients"] == 2
+    first, second = batch.json()["results"]
+    assert first["repeated_recipients"] == 1
+    assert "repeated_recipients" not in second
+    assert await edge.pool.fetchval("select count(*) from deliveries where user_id is not null") == 4

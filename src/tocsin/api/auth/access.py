@@ -12,6 +12,7 @@ from tocsin.api.http.problems import NOT_ALLOWED, UNAUTHENTICATED, UNAVAILABLE, 
 from tocsin.api.routes import OPERATION, Operation, PersonToken, Public
 
 _BEARER = "bearer "
+_JWT_DOTS = 2
 _MISSING = 'Bearer realm="tocsin"'
 _REFUSED = 'Bearer realm="tocsin", error="invalid_token"'
 
@@ -65,6 +66,8 @@ class AccessControl:
         secret = _bearer(request) or request.headers.get("x-api-key")
         if secret is None:
             raise _unauthenticated(_MISSING, f"Send the API key as `Authorization: Bearer {PREFIX}…`.")
+        if secret.count(".") == _JWT_DOTS and not secret.startswith(PREFIX):
+            raise _unauthenticated(_REFUSED, "This call is for an API key; a person's token (JWT) was sent.")
         holder = await self._keys.holder(secret)
         if holder is None:
             raise _unauthenticated(_REFUSED, "The API key is not known or was revoked.")

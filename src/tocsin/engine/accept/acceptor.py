@@ -17,7 +17,7 @@ import structlog
 
 from tocsin.domain.errors import TocsinError
 from tocsin.domain.ids import NotificationId, new_delivery_id, uuid7
-from tocsin.domain.intent import Intent
+from tocsin.domain.intent import Intent, repeated_recipients
 from tocsin.engine.accept.answers import Accepted, Answer, Conflict, Duplicate, Invalid, Unreadable
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.clock import Clock
@@ -232,7 +232,7 @@ async def _write_all(
     stored = await _store(connection, firsts, planner.providers.get("push", ()), now)
     for request in requests:
         for position, notification in request.good:
-            request.answers[position] = _answer(notification, stored)
+            request.answers[position] = _answer(request.intents[position], notification, stored)
     if refusals := [refusal for request in requests for refusal in _refusals(request, now)]:
         await refused.record(connection, refusals)
 
@@ -308,10 +308,15 @@ def _members(notification: NewNotification) -> Iterator[tuple[NotificationId, Ne
             )
 
 
-def _answer(notification: NewNotification, stored: dict[_Key, tuple[NotificationId, bytes]]) -> Answer:
+def _answer(
+    intent: Intent | Unreadable,
+    notification: NewNotification,
+    stored: dict[_Key, tuple[NotificationId, bytes]],
+) -> Answer:
     holder, fingerprint = stored[_key(notification)]
     if holder == notification.id:
-        return Accepted(holder)
+        repeated = repeated_recipients(intent.audience) if isinstance(intent, Intent) else 0
+        return Accepted(holder, repeated_recipients=repeated)
     return Duplicate(holder) if fingerprint == notification.fingerprint else Conflict(holder)
 
 
