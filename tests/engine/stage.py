@@ -177,20 +177,7 @@ class Stage:
         **more: Any,
     ) -> AsyncIterator[asyncio.Event]:
         """Run a worker until the block ends; the event given stops it sooner."""
-        toggles = Toggles()
-        async with self.pool.acquire() as connection:
-            await toggles.load(connection)
-        by_name = {provider.name: provider for provider in providers}
-        worker = Worker(
-            pool=self.worker_pool,
-            wake=Wake(self.database_url, SCHEMA, PoolSettings()),
-            watch=ToggleWatch(toggles, self.database_url, SCHEMA, PoolSettings()),
-            rules=self.rules(*providers, toggles=toggles),
-            providers=by_name,
-            settings=WorkerSettings(dispatch=settings, **more),
-            clock=self.clock,
-            lanes=lanes,
-        )
+        worker = await self.a_worker(*providers, settings=settings, lanes=lanes, **more)
         stop = asyncio.Event()
         running = asyncio.create_task(worker.run(stop))
         try:
@@ -199,6 +186,28 @@ class Stage:
             stop.set()
             async with asyncio.timeout(settings.stop_seconds + 5):
                 await running
+
+    async def a_worker(
+        self,
+        *providers: Provider,
+        settings: DispatchSettings = QUICK,
+        lanes: Collection[str] | None = None,
+        **more: Any,
+    ) -> Worker:
+        """Build a worker with the toggles as they stand."""
+        toggles = Toggles()
+        async with self.pool.acquire() as connection:
+            await toggles.load(connection)
+        return Worker(
+            pool=self.worker_pool,
+            wake=Wake(self.database_url, SCHEMA, PoolSettings()),
+            watch=ToggleWatch(toggles, self.database_url, SCHEMA, PoolSettings()),
+            rules=self.rules(*providers, toggles=toggles),
+            providers={provider.name: provider for provider in providers},
+            settings=WorkerSettings(dispatch=settings, **more),
+            clock=self.clock,
+            lanes=lanes,
+        )
 
     async def deliveries(self, notification_id: UUID) -> list[dict[str, Any]]:
         there = await self.pool.fetch(
