@@ -82,7 +82,7 @@ async def test_nothing_listens_before_the_migrations_are_done(
     await server.logged("api started")
 
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
-        assert (await http.get("/readyz")).json() == {"status": "ready"}
+        assert (await http.get("/readyz")).json()["status"] == "ready"
 
 
 async def test_a_taken_port_is_named(processes: Processes, database_url: str) -> None:

@@ -141,6 +141,15 @@ async def test_the_ledger_of_an_earlier_version_is_found_and_moved(server_url: s
     assert earlier == len(EVERY)
 
 
+async def test_a_schema_without_its_ledger_is_refused_with_what_to_restore(
+    database_url: str, connection: asyncpg.Connection
+) -> None:
+    await connection.execute("drop table schema_migrations")
+
+    with pytest.raises(DatabaseError, match=r"restore these tables too, then run: tocsin migrate"):
+        await migrate(database_url, SCHEMA, SETTINGS)
+
+
 async def test_a_process_works_with_the_next_schema_and_refuses_those_after(
     database_url: str, connection: asyncpg.Connection
 ) -> None:

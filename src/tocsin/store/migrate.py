@@ -105,6 +105,7 @@ async def migrate(url: str, schema: str, settings: PoolSettings) -> list[str]:
             raise DatabaseError(str(ledger.fault(schema)))
         # Without pending migrations, nothing runs that needs more rights than Tocsin itself.
         if not ledger.is_own:
+            await _refuse_lost_ledger(connection, schema, ledger)
             await _create_ledger(connection, schema, copied=bool(ledger.applied))
         for migration in _in_order(ledger):
             await _apply(connection, schema, migration)
@@ -169,6 +170,18 @@ def _in_order(ledger: Ledger) -> list[Migration]:
     # Loading one finds those that it depends on, so all of them have to be there.
     loaded = [migration.load() for migration in every]
     return [migration for migration in topological_sort(loaded) if not migration.applied]
+
+
+async def _refuse_lost_ledger(connection: asyncpg.Connection, schema: str, ledger: Ledger) -> None:
+    """Refuse a schema that has tables and no ledger: an earlier version's dump of the schema alone."""
+    if not ledger.applied and await connection.fetchval(
+        "select to_regclass($1) is not null", f'"{schema}".deliveries'
+    ):
+        raise DatabaseError(
+            f"Schema {schema} has tables, but the list of its migrations is missing. A dump that an earlier "
+            "version of Tocsin was running on has it in public._pogo_migration and public._pogo_version: "
+            "restore these tables too, then run: tocsin migrate"
+        )
 
 
 async def _create_ledger(connection: asyncpg.Connection, schema: str, *, copied: bool) -> None:
