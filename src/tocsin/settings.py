@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from tocsin.api.auth.tokens import AuthSettings, auth_settings_faults
 from tocsin.api.server import HttpSettings, ProbesSettings
-from tocsin.domain.delivery.settings import DeliverySettings
+from tocsin.domain.delivery.settings import DeliverySettings, delivery_settings_faults
 from tocsin.domain.errors import SettingsError
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import EmailAddress
@@ -222,6 +222,7 @@ def _contradictions(settings: Settings) -> Iterator[Fault]:
     entries = settings.registry.values()
     for fault in (
         *auth_settings_faults(settings.auth),
+        *delivery_settings_faults(settings.delivery),
         *device_settings_faults(settings.devices),
         *quiet_hours_faults(settings.quiet_hours),
         *unsubscribe_settings_faults(settings.unsubscribe),

@@ -74,6 +74,9 @@ MEANING: dict[str, str] = {
     "pool.connect_timeout": "Seconds to wait for a connection.",
     "pool.command_timeout": "Seconds a statement may take.",
     "delivery.default_ttl_days": "The time to live of types that declare no `ttl_seconds`.",
+    "delivery.attempts": "How many attempts a delivery has, by every channel, where its type declares none.",
+    "delivery.backoff": "The pauses between them where the type declares none: "
+    "`exponential(1s, 5m, 2, 0.2)` or `ladder(1m, 5m, 1h)`.",
     "delivery.recover_every_seconds": "How often a delivery whose provider failed in its last attempt is "
     "tried again, unless its type declares `recover`.",
     "delivery.recover_for_days": "For how long, at most until its time to live ends; 0 means never.",

@@ -8,8 +8,11 @@ import pytest
 from tests.unit.catalog.test_ordering import TYPE, catalog
 from tocsin.catalog.check import check
 from tocsin.catalog.load import load_catalog
-from tocsin.domain.catalog import Policies, Recovery
+from tocsin.domain.catalog import CHANNELS, DEFAULT_ATTEMPTS, DEFAULT_BACKOFF, Policies, Recovery
+from tocsin.domain.delivery.backoff import Ladder
 from tocsin.domain.delivery.settings import DeliverySettings
+from tocsin.domain.errors import SettingsError
+from tocsin.settings import load_settings
 
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
@@ -29,6 +32,27 @@ def test_a_type_that_declares_nothing_has_what_the_deployment_sets(tmp_path: Pat
     found = policies(declared(tmp_path), settings)
 
     assert (found.ttl_seconds, found.recover) == (172_800, Recovery(every=2 * MINUTE, lasts=DAY))
+
+
+def test_attempts_and_backoff_can_be_set_for_all_types(tmp_path: Path) -> None:
+    settings = DeliverySettings(attempts=9, backoff="ladder(1m, 5m)")
+
+    silent = policies(declared(tmp_path / "silent"), settings)
+    own = policies(declared(tmp_path / "own", "attempts: {push: 2}", "backoff: ladder(7m)"), settings)
+
+    assert [silent.attempts_for(channel) for channel in CHANNELS] == [9] * len(CHANNELS)
+    assert silent.backoff == Ladder((MINUTE, 5 * MINUTE))
+    assert (own.attempts_for("push"), own.attempts_for("email")) == (2, 9)
+    assert own.backoff == Ladder((7 * MINUTE,))
+    assert DeliverySettings().policies.backoff == DEFAULT_BACKOFF
+    assert DeliverySettings().policies.attempts_for("push") == DEFAULT_ATTEMPTS
+
+
+def test_a_backoff_of_the_settings_that_is_none_is_a_fault() -> None:
+    with pytest.raises(SettingsError) as caught:
+        load_settings({"TOCSIN_DELIVERY__BACKOFF": "soon", "TOCSIN_DELIVERY__ATTEMPTS": "3"})
+
+    assert [fault.field for fault in caught.value.faults] == ["delivery.backoff (TOCSIN_DELIVERY__BACKOFF)"]
 
 
 def test_what_a_type_declares_comes_first(tmp_path: Path) -> None:
