@@ -38,6 +38,7 @@ LONGEST = {
     "provider_counts.outcome": 16,
     "provider_counts.provider": PROVIDER,
     "registration_rates.user_id": USER_ID,
+    "schema_migrations.id": 100,
     "suppressed_addresses.address": ADDRESS,
     "tickets.provider": PROVIDER,
     "toggle_changes.name": len("type:") + TYPE + len(":webhook"),
