@@ -8,6 +8,7 @@ from tocsin.api.auth.access import AccessControl
 from tocsin.api.auth.api_keys import KeyRing
 from tocsin.api.auth.tokens import PersonTokens
 from tocsin.api.http.access_log import AccessLog
+from tocsin.api.http.body_deadline import BodyDeadline
 from tocsin.api.http.failures import FAILURES
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.openapi import openapi_document
@@ -42,5 +43,5 @@ def create_app(services: Services, catalog: Catalog | None = None) -> Litestar:
     )
     app.state.registration = devices.registration_type(services.device_rules)
     app.state.openapi = openapi_document(app, {RegisterDevice: app.state.registration})
-    app.asgi_handler = AccessLog(app.asgi_handler)
+    app.asgi_handler = AccessLog(BodyDeadline(app.asgi_handler, services.http.body_seconds))
     return app

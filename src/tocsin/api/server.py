@@ -5,10 +5,12 @@ import errno
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from math import ceil
 from typing import Annotated
 
 import msgspec
 from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
 from granian.server.embed import Server
 from litestar.types import ASGIApp
 from msgspec import Meta
@@ -23,7 +25,9 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """The address and the limits of the API; port 0 takes a free one.
 
     `max_body_bytes` applies to producers; the limit for people's apps is much lower. `max_deliveries` is how
-    many deliveries one request may ask for: recipients times channels, summed over a batch.
+    many deliveries one request may ask for: recipients times channels, summed over a batch. A client that
+    opens a connection has `header_seconds` to send the headers of a request, or the connection is closed, and
+    `body_seconds` for the body. Beyond `max_connections` further ones wait to be accepted.
     """
 
     host: Annotated[str, Meta(min_length=1)] = "127.0.0.1"
@@ -31,6 +35,9 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     max_body_bytes: Annotated[int, Meta(ge=1)] = 4 * _MEGABYTE
     max_deliveries: Annotated[int, Meta(ge=1)] = 100_000
     backlog: Annotated[int, Meta(ge=1)] = 1_024
+    max_connections: Annotated[int, Meta(ge=1)] = 4_096
+    header_seconds: Annotated[float, Meta(gt=0, le=300)] = 5.0
+    body_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 30.0
     drain_seconds: Annotated[float, Meta(gt=0)] = 20.0
 
 
@@ -68,6 +75,8 @@ async def serve_api(
         http=HTTPModes.auto,
         websockets=False,
         backlog=settings.backlog,
+        backpressure=settings.max_connections,
+        http1_settings=HTTP1Settings(header_read_timeout=ceil(settings.header_seconds * 1_000)),
         log_enabled=False,
     )
     serving = asyncio.create_task(server.serve())

@@ -42,6 +42,9 @@ NOT_FOUND = ProblemType("not_found", 404, "Not found", "It does not exist, or th
 METHOD_NOT_ALLOWED = ProblemType(
     "method_not_allowed", 405, "The path has no such method", "The `Allow` header lists the methods it has."
 )
+BODY_TIMEOUT = ProblemType(
+    "body_timeout", 408, "The body took too long", "The body was not complete in the configured time."
+)
 IDEMPOTENCY_CONFLICT = ProblemType(
     "idempotency_conflict",
     409,
