@@ -76,6 +76,7 @@ POLICIES = {
     "paced": "throttle: {limit: 2, per: 1h, beyond: defer}",
     "fleeting": "ttl_seconds: 3600",
     "collected": "{digest: {window: 2s}, backoff: 'ladder(10s)'}",
+    "gathered": "digest: {window: 1h}",
     "lasting": "{attempts: {push: 2}, backoff: 'ladder(5s)', recover: {every: 5m, for: 15m}}",
     "lasting_step": "{ordered: true, attempts: {push: 2}, backoff: 'ladder(1ms)', ttl_seconds: 3600,"
     " recover: {every: 5m, for: 1d}}",

@@ -8,6 +8,7 @@ from tocsin.domain.delivery.outcome import Gone, Retry
 from tocsin.domain.intent import Audience
 from tocsin.domain.people.unsubscribe import UnsubscribeSettings
 from tocsin.engine.accept.answers import Accepted
+from tocsin.engine.dispatch.lane import DispatchSettings
 
 EVERYWHERE = {"push": ("fcm",), "email": ("smtp",), "webhook": ("webhook",)}
 LINKS = UnsubscribeSettings(secret="s" * 32, base_url="https://notify.example.com")
@@ -202,8 +203,33 @@ async def test_push_that_was_not_sent_in_time_becomes_mail(stage: Stage) -> None
 
         stage.clock.advance(timedelta(minutes=2))
         await until(lambda: len(mail.arrived) == 1)
+        await stage.settled(notification_id, "sent", "cancelled")
+        # The hour of its next attempt passes.
+        stage.clock.advance(timedelta(hours=2))
+        other = await accepted(stage, type="everywhere", payload={}, idempotency_key="other")
+        await until(lambda: any(message.notification_id == other for message in push.arrived))
 
-    assert by_channel(await stage.deliveries(notification_id))["push"][0] == "retrying"
+    rows = await stage.deliveries(notification_id)
+    assert by_channel(rows) == {"push": ("cancelled", "superseded_by_failover"), "email": ("sent", None)}
+    assert [message.notification_id for message in push.arrived].count(notification_id) == 1
+
+
+async def test_push_that_fails_after_the_mail_was_sent_is_not_tried_again(stage: Stage) -> None:
+    push, mail = a_provider("fcm"), a_provider("smtp")
+    await stage.device("ada")
+    await has_mail(stage, "ada", "ada@example.com")
+    push.script("ada", Retry("UNAVAILABLE"))
+    push.hold()
+    patient = DispatchSettings(poll_seconds=0.02, lease_seconds=3_600, stop_seconds=10)
+    async with stage.working(push, mail, settings=patient):
+        notification_id = await accepted(stage, type="must_know", payload={})
+        await until(lambda: len(push.arrived) == 1)
+        stage.clock.advance(timedelta(minutes=11))
+        await until(lambda: len(mail.arrived) == 1)
+        push.let_go.set()
+        rows = await stage.settled(notification_id, "sent", "cancelled")
+
+    assert by_channel(rows) == {"push": ("cancelled", "superseded_by_failover"), "email": ("sent", None)}
 
 
 async def test_push_that_was_sent_in_time_needs_no_mail(stage: Stage) -> None:

@@ -13,7 +13,17 @@ from tests.store.plans import Node, explain_kept, indexes, keep_plan, rows_read,
 from tocsin.domain.catalog import CHANNELS
 from tocsin.domain.delivery.states import CLAIMED, WAITING
 from tocsin.domain.ids import new_lease_id, uuid7
-from tocsin.store.deliveries import claim, digests, expiry, fan_out, holds, overdue, settle, successors
+from tocsin.store.deliveries import (
+    claim,
+    digests,
+    expiry,
+    failover,
+    fan_out,
+    holds,
+    overdue,
+    settle,
+    successors,
+)
 from tocsin.store.health import provider_health
 from tocsin.store.pool import Connection
 
@@ -120,6 +130,12 @@ PINNED: Mapping[str, Pinned] = {
         successors.REASSIGN, (LEASED, sorted(WAITING), LATER), {BY_ID, BY_NOTIFICATION, CARRYING}, BATCH
     ),
     "owners": Pinned(successors.OWNERS, (LEASED,), {BY_ID}, BATCH),
+    "supersede": Pinned(
+        failover.SUPERSEDE, ([NEWEST], LATER, sorted(WAITING)), {BY_ID, BY_NOTIFICATION}, 1_001
+    ),
+    "supersede late": Pinned(
+        failover.SUPERSEDE_LATE, (LEASED, LATER, sorted(WAITING)), {BY_ID, BY_NOTIFICATION}, BATCH
+    ),
     "collapse_older": Pinned(settle.COLLAPSE_OLDER, ([NEWEST], LATER), {BY_ID, COLLAPSIBLE}, 1_001),
     "expire due": Pinned(
         expiry.EXPIRE_DUE,

@@ -24,7 +24,7 @@ Rule: TypeAlias = Literal[
 
 
 class Reason(StrEnum):
-    """The reason of a `skipped` delivery."""
+    """The reason of a `skipped` delivery, or of one that was cancelled without its producer."""
 
     CHANNEL_UNAVAILABLE = "channel_unavailable"
     CHANNEL_NOT_FOR_RECIPIENT = "channel_not_for_recipient"
@@ -34,6 +34,7 @@ class Reason(StrEnum):
     NO_ENDPOINT = "no_endpoint"
     ADDRESS_SUPPRESSED = "address_suppressed"
     FAILOVER_NOT_NEEDED = "failover_not_needed"
+    SUPERSEDED_BY_FAILOVER = "superseded_by_failover"
     DEVICE_LOST = "device_lost"
     PROVIDER_UNAVAILABLE = "provider_unavailable"
     TOGGLE_OFF = "toggle_off"
@@ -52,6 +53,7 @@ MEANING: Mapping[Reason, str] = {
     Reason.NO_ENDPOINT: "the person had no webhook endpoint when it was due",
     Reason.ADDRESS_SUPPRESSED: "the address is suppressed: mail to it came back, or an operator said so",
     Reason.FAILOVER_NOT_NEEDED: "the channel it stands in for had reached the person",
+    Reason.SUPERSEDED_BY_FAILOVER: "the fallback for it was sent while it waited, so it was cancelled",
     Reason.DEVICE_LOST: "the device was retired without a successor, or consent withdrawn, while it waited",
     Reason.PROVIDER_UNAVAILABLE: "the device's provider is not set up",
     Reason.TOGGLE_OFF: "the type or the channel was switched off when it was accepted",

@@ -73,7 +73,8 @@ class Planner(msgspec.Struct, frozen=True):
         ttl = intent.ttl_seconds or notification_type.policies.ttl_seconds
         starts = due_time(intent.send_at, intent.send_at_local, now)
         group = None
-        if notification_type.policies.digest is not None and starts <= now:
+        is_timed = intent.send_at_local is not None or starts > now
+        if notification_type.policies.digest is not None and not is_timed:
             starts += notification_type.policies.digest.window
             group = digest_group(*self.catalog.resolve(intent.type, intent.version, intent.payload))
         return NewNotification(

@@ -1,13 +1,15 @@
 """Explains what would become of an intent, by the functions that decide about deliveries."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
-from typing import Literal, assert_never
+from typing import Literal, TypeAlias, assert_never
 from uuid import UUID
 
 import msgspec
 
+from tocsin.domain.catalog import Channel, NotificationType
 from tocsin.domain.decide import (
     Cancel,
     Expire,
@@ -41,6 +43,8 @@ from tocsin.wire.notifications import ExplainedDevice, ExplainedRoute, Explanati
 
 MOST_HOLDS = 20
 
+LimitWindow: TypeAlias = tuple[str, datetime]
+
 
 class Explainer(msgspec.Struct, frozen=True):
     """Applies acceptance and every rule that would follow, and writes nothing."""
@@ -59,39 +63,53 @@ class Explainer(msgspec.Struct, frozen=True):
         known = await profiles(connection, users)
         addresses = [each.address for each in accepted.deliveries if each.address is not None]
         suppressed = await suppressions.of(connection, addresses) if addresses else frozenset()
-        routes = []
-        for planned in accepted.deliveries:
+        forecasts: dict[tuple[str | None, Channel], Forecast] = {}
+        taken: Counter[LimitWindow] = Counter()
+        # A fallback depends on what becomes of the channel that it stands in for.
+        for planned in sorted(accepted.deliveries, key=lambda each: each.fallback_for is not None):
             profile = known.get(planned.user_id or "", UNKNOWN_RECIPIENT)
             if planned.address is not None:
                 profile = RecipientProfile(mailbox=planned.address, suppressed=planned.address in suppressed)
-            routes.append(await self._route(connection, accepted, planned, profile))
+            failing = forecasts.get((planned.user_id, planned.fallback_for)) if planned.fallback_for else None
+            forecast = Forecast(connection, taken, failing)
+            forecasts[planned.user_id or planned.address, planned.channel] = forecast
+            forecast.route = await self._route(forecast, accepted, planned, profile)
+        routes = [
+            route
+            for each in accepted.deliveries
+            if (route := forecasts[each.user_id or each.address, each.channel].route)
+        ]
         return Explanation(type=accepted.type, version=accepted.version, now=now, routes=routes)
 
     async def _route(
         self,
-        connection: Connection,
+        forecast: "Forecast",
         accepted: NewNotification,
         planned: PlannedDelivery,
         profile: RecipientProfile,
     ) -> ExplainedRoute:
         if planned.reason is not None:
             return _never(accepted, planned)
+        connection = forecast.connection
         now, steps = await _first_decision(connection, accepted, planned)
         blockers = await order_blockers(connection, planned.ordering_key, now) if planned.ordering_key else ()
         for _ in range(MOST_HOLDS):
-            facts = self._facts(accepted, planned, profile, frozenset(blockers), now)
+            forecast.decided_at.append(now)
+            facts = self._facts(forecast, accepted, planned, profile, frozenset(blockers), now)
             verdict = self.rules.decide(facts)
             steps += verdict.steps
             devices: tuple[Destination, ...] = ()
             if isinstance(verdict, Go):
-                devices, limited = await self._limit(connection, facts, planned.user_id, verdict.destinations)
-                verdict = limited or verdict
-                steps += limited.steps if limited else ()
+                devices, refusals = await self._limit(forecast, facts, planned.user_id, verdict.destinations)
+                verdict = verdict if devices else refusals[0]
+                steps += [step for refusal in refusals for step in refusal.steps]
             match verdict:
                 case Go() if all(each.id in blockers for each in devices):
                     return _route(accepted, planned, [*steps, order_step(now)], "held", held_by=ORDER)
                 case Go():
-                    return _route(accepted, planned, steps, "sent", at=now, devices=devices)
+                    reached = [each for each in devices if each.id not in blockers]
+                    steps += [order_step(now)] * (len(reached) < len(devices))
+                    return _route(accepted, planned, steps, "sent", at=now, devices=reached)
                 case Wait(until=until):
                     now = until
                 case Hold(held_by=held_by):
@@ -106,6 +124,7 @@ class Explainer(msgspec.Struct, frozen=True):
 
     def _facts(
         self,
+        forecast: "Forecast",
         accepted: NewNotification,
         planned: PlannedDelivery,
         profile: RecipientProfile,
@@ -114,7 +133,6 @@ class Explainer(msgspec.Struct, frozen=True):
     ) -> Facts:
         payload = msgspec.json.decode(accepted.payload)
         notification_type, _ = self.rules.catalog.resolve(accepted.type, accepted.version, payload)
-        failover = notification_type.policies.failover
         return Facts(
             type=notification_type,
             channel=planned.channel,
@@ -123,9 +141,7 @@ class Explainer(msgspec.Struct, frozen=True):
             address=planned.address,
             switched_off=self.rules.switched_off(accepted.type, planned.channel),
             order_blockers=blockers,
-            failover=FailoverState(planned.fallback_for, failover.after, confirmed=False, awaited_at=None)
-            if failover and planned.fallback_for
-            else None,
+            failover=forecast.failover(planned, notification_type, now),
             expires_at=accepted.expires_at,
             send_at_local=accepted.send_at_local,
             accepted_at=accepted.accepted_at,
@@ -133,33 +149,74 @@ class Explainer(msgspec.Struct, frozen=True):
 
     async def _limit(
         self,
-        connection: Connection,
+        forecast: "Forecast",
         facts: Facts,
         user_id: str | None,
         destinations: tuple[Destination, ...],
-    ) -> tuple[tuple[Destination, ...], Wait | Skip | None]:
-        """Return the destinations that limits leave: those of the person first, then of each device."""
+    ) -> tuple[tuple[Destination, ...], list[Wait | Skip]]:
+        """Return the destinations that limits leave, and the refusals of the person or of single devices."""
         allowances = self.rules.person_allowances(facts, user_id)
-        full = await _full(connection, allowances)
-        if full is not None:
-            return (), limit_verdict(full, facts.now)
+        if (full := await forecast.full(allowances)) is not None:
+            return (), [limit_verdict(full, facts.now)]
         left: list[Destination] = []
-        reached: list[Allowance] = []
+        refusals: list[Wait | Skip] = []
         for destination in destinations:
-            full = await _full(connection, self.rules.device_allowances(facts, destination))
-            if full is None:
+            of_device = self.rules.device_allowances(facts, destination)
+            if (full := await forecast.full(of_device)) is None:
                 left.append(destination)
+                forecast.take(of_device)
             else:
-                reached.append(full)
-        return tuple(left), None if left else limit_verdict(reached[0], facts.now)
+                refusals.append(limit_verdict(full, facts.now))
+        if left:
+            forecast.take(allowances)
+        return tuple(left), refusals
 
 
-async def _full(connection: Connection, allowances: Sequence[Allowance]) -> Allowance | None:
-    """Return the first limit that is used up."""
-    if not allowances:
-        return None
-    counted = await used(connection, allowances)
-    return next((each for each in allowances if counted.get(each.key, 0) >= each.limit), None)
+class Forecast:
+    """What is foreseen for one delivery: when it is decided about, and the places within limits it takes.
+
+    `taken` is shared by the deliveries of an intent; `failing` is the forecast of the channel which
+    has to fail first.
+    """
+
+    def __init__(
+        self, connection: Connection, taken: "Counter[LimitWindow]", failing: "Forecast | None"
+    ) -> None:
+        self.connection = connection
+        self.decided_at: list[datetime] = []
+        self.route: ExplainedRoute | None = None
+        self._taken = taken
+        self._failing = failing
+
+    def failover(
+        self, planned: PlannedDelivery, notification_type: NotificationType, now: datetime
+    ) -> FailoverState | None:
+        """Return the state that the channel which has to fail first will be in at that time."""
+        policy = notification_type.policies.failover
+        if policy is None or planned.fallback_for is None or self._failing is None:
+            return None
+        sent_at = self._failing.route.at if self._failing.route else None
+        confirmed = sent_at is not None and sent_at <= now
+        awaited_at = next((each for each in self._failing.decided_at if each > now), None)
+        return FailoverState(planned.fallback_for, policy.after, confirmed, awaited_at)
+
+    async def full(self, allowances: Sequence[Allowance]) -> Allowance | None:
+        """Return the first limit that is used up."""
+        if not allowances:
+            return None
+        counted = await used(self.connection, allowances)
+        return next(
+            (
+                each
+                for each in allowances
+                if counted.get(each.key, 0) + self._taken[each.key, each.ends_at] >= each.limit
+            ),
+            None,
+        )
+
+    def take(self, allowances: Sequence[Allowance]) -> None:
+        """Count a place within each limit."""
+        self._taken.update((each.key, each.ends_at) for each in allowances)
 
 
 async def _first_decision(

@@ -221,6 +221,7 @@ def _tried(
         decisions=encode_steps(attempt.steps),
         reserved=attempt.reserved,
         digest_id=attempt.digest_id,
+        has_fallback=attempt.type is not None and attempt.type.policies.failover is not None,
     )
     _log_settled(attempt, settled)
     return settled

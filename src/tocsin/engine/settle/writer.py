@@ -18,6 +18,7 @@ from tocsin.engine.settle.settlements import (
     settle_sent_barely,
 )
 from tocsin.store.deliveries import digests
+from tocsin.store.deliveries.failover import supersede, supersede_late
 from tocsin.store.deliveries.holds import release_next
 from tocsin.store.deliveries.settle import (
     SentDelivery,
@@ -187,8 +188,15 @@ class SettlementWriter:
                 settled = await self._settle(connection, batch)
             if collapsing := [each for part in settled for each in part.collapsing]:
                 await collapse_older(connection, collapsing, self._clock())
-            if keys := sorted({key for part in settled for key in part.ordering_keys}):
-                await release_next(connection, keys, self._clock())
+            keys = {key for part in settled for key in part.ordering_keys}
+            if fallbacks := [each for part in settled for each in part.fallbacks]:
+                keys.update(await supersede(connection, fallbacks, self._clock()))
+            if failed := [
+                each.id for each in batch if isinstance(each, UnsentDelivery) and each.has_fallback
+            ]:
+                keys.update(await supersede_late(connection, failed, self._clock()))
+            if keys:
+                await release_next(connection, sorted(keys), self._clock())
                 self._on_release()
         self._forget(batch)
         written = {each for part in settled for each in part.ids}

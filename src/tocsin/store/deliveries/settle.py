@@ -33,7 +33,7 @@ class UnsentDelivery(msgspec.Struct, frozen=True, kw_only=True):
 
     `retire` is the reason to retire its device, `gone_since` the moment of that answer, which is the attempt
     itself where the provider names none. `suppress` is an address that takes no mail. With `held_by` it waits
-    until it is released.
+    until it is released; one that `has_fallback` is cancelled if that was sent meanwhile.
     """
 
     id: UUID
@@ -55,17 +55,22 @@ class UnsentDelivery(msgspec.Struct, frozen=True, kw_only=True):
     gone_since: datetime | None = None
     suppress: str | None = None
     digest_id: UUID | None = None
+    has_fallback: bool = False
 
 
 Settlement = SentDelivery | UnsentDelivery
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """What was settled, the ordering groups that may continue, and what was sent with a collapse key."""
+    """What was settled, the ordering groups that may continue, and what has consequences once it was sent.
+
+    Those with a collapse key replace older ones; fallbacks end what waits by the channel that failed.
+    """
 
     ids: Sequence[UUID]
     ordering_keys: list[str]
     collapsing: list[UUID] = []
+    fallbacks: list[UUID] = []
 
     @property
     def count(self) -> int:
@@ -135,7 +140,8 @@ with settled as (
         and (d.lease = given.lease or d.leased_until is null or d.leased_until <= $8)
         and d.state = any($9::text[])
     returning
-        d.id, d.device_id, d.ordering_key, d.collapse_key, d.provider, d.provider_message_id, given.ask_at
+        d.id, d.device_id, d.ordering_key, d.collapse_key, d.fallback_for, d.provider, d.provider_message_id,
+        given.ask_at
 ),
 ticketed as (
     insert into tickets (delivery_id, provider, message_id, sent_at, ask_at)
@@ -161,7 +167,8 @@ counted as (
 select
     array_agg(id) as ids,
     array_agg(distinct ordering_key) filter (where ordering_key is not null) as ordering_keys,
-    array_agg(id) filter (where collapse_key is not null) as collapsing
+    array_agg(id) filter (where collapse_key is not null) as collapsing,
+    array_agg(id) filter (where fallback_for is not null) as fallbacks
 from settled
 """
 
@@ -298,7 +305,9 @@ async def settle_sent(connection: Connection, sent: Sequence[SentDelivery], now:
     """Settle deliveries that their provider took, unless another worker has the lease meanwhile."""
     columns = [[getattr(delivery, name) for delivery in sent] for name in _SENT_COLUMNS]
     row = await connection.fetchrow(SETTLE_SENT, *columns, now, CLAIMED)
-    return Settled(row["ids"] or [], row["ordering_keys"] or [], row["collapsing"] or [])
+    return Settled(
+        row["ids"] or [], row["ordering_keys"] or [], row["collapsing"] or [], row["fallbacks"] or []
+    )
 
 
 async def settle_unsent(connection: Connection, unsent: Sequence[UnsentDelivery], now: datetime) -> Settled:
@@ -330,4 +339,4 @@ async def attempts_of(connection: Connection, delivery_ids: Sequence[UUID]) -> l
 
 
 _SENT_COLUMNS = SentDelivery.__struct_fields__[:-1]
-_UNSENT_COLUMNS = UnsentDelivery.__struct_fields__[:-1]
+_UNSENT_COLUMNS = UnsentDelivery.__struct_fields__[:-2]
