@@ -134,6 +134,6 @@ class Worker:
                 _log.warning("worker stopped early", detail="leases of unsettled deliveries will expire")
                 for task in (*dispatching, writing):
                     task.cancel()
-            await self._breakers.exchange()
             for duty in duties:
                 duty.cancel()
+        await self._breakers.exchange()

@@ -1,6 +1,7 @@
 """A bug that shows in one delivery ends that delivery; every other one of its claim goes on."""
 
 import asyncio
+import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -11,6 +12,7 @@ import asyncpg
 import pytest
 from structlog.testing import capture_logs
 
+from tests.engine.faults.faulty import FaultyPool
 from tests.engine.stage import Stage, StubProvider
 from tests.waiting import found, until
 from tocsin.domain.delivery.message import Message
@@ -253,3 +255,23 @@ async def test_what_kills_its_worker_ends_dead_and_its_neighbours_are_sent(stage
     assert set(ended_as.values()) == {("sent", 1, None)}
     again.update(message.target for message in provider.arrived)
     assert again == Counter(names[1:])
+
+
+async def test_an_alarm_survives_a_worker_that_stops_while_it_is_written(stage: Stage) -> None:
+    provider, writing = StubProvider(), asyncio.Event()
+    await stage.device("ada")
+    provider.script("ada", Rejected("bad_token", alarm=True))
+
+    async def slowly(operation: str, perform: Callable[[], Any]) -> Any:
+        if operation == "execute" and any("raise_alarms" in line.name for line in traceback.extract_stack()):
+            writing.set()
+            await asyncio.sleep(0.3)
+        return await perform()
+
+    stage.worker_pool = FaultyPool.of(stage.worker_pool, slowly)
+    async with stage.working(provider) as stop:
+        await stage.accept("ada")
+        await asyncio.wait_for(writing.wait(), 10)
+        stop.set()
+
+    assert await stage.pool.fetchval("select count from alarms where code = 'bad_token'") == 1

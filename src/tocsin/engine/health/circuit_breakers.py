@@ -206,12 +206,15 @@ class CircuitBreakers:
                 if alarms:
                     await _write(connection, raise_alarms, alarms, now)
                 known = await troubled(connection)
-        except DATABASE_FAULTS as error:
-            _log.warning("circuit exchange failed", error=repr(error))
+        except BaseException as error:
+            # A worker that stops cancels the exchange that is under way and exchanges once more.
             self._openings = {**openings, **self._openings}
             self._closings |= closings
             self._counts.update(counts)
             self._alarms.update(alarms)
+            if not isinstance(error, DATABASE_FAULTS):
+                raise
+            _log.warning("circuit exchange failed", error=repr(error))
             return
         self._windows = {name: each for name, each in self._windows.items() if now - each.began <= self._span}
         # One that opened meanwhile is not in the database yet.
