@@ -1,6 +1,7 @@
 """Stopping by a signal, in the middle of work and twice."""
 
 import contextlib
+import os
 import signal
 from pathlib import Path
 
@@ -186,8 +187,9 @@ async def _ended_by_more_signals(process: Process) -> int:
     """Send the signal again and again until the process has ended, and give its exit code."""
 
     def signalled() -> bool:
-        if not process.ended:
-            process.signal(signal.SIGTERM)
+        # Unlike `Process.signal`, it does not reap a process that has just ended.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGTERM)
         return process.ended
 
     await until(signalled, within=10)
