@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 PYTEST_WORKERS ?= 2
 TESTS ?=
 # What does not depend on the version of Python, such as pace and browsers, is left out.
-TESTS_OF_OLDEST := tests/unit tests/store tests/ingress tests/edges tests/acceptance/test_envelopes.py tests/acceptance/test_starting.py
+TESTS_OF_OLDEST := tests/unit tests/edges/cli tests/acceptance/test_envelopes.py tests/acceptance/test_first_way.py
 BROWSERS := chromium chromium-browser google-chrome
 FIND_BROWSER := command -v $(BROWSERS) >/dev/null
 COMPILE = $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate \

@@ -66,7 +66,7 @@ def test_a_variable_sets_up_an_outbox_or_goes_before_the_file(toml: Path) -> Non
             "TOCSIN_OUTBOXES__SHOP__URL",
             "shop.example",
             "outboxes.shop.url (TOCSIN_OUTBOXES__SHOP__URL)",
-            "postgresql://…",
+            "must begin with postgresql://",
         ),
         (
             "TOCSIN_OUTBOXES__SHOP__BATCH",

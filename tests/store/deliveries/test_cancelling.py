@@ -14,6 +14,7 @@ from tests.rows import (
     add_notification,
     delivery,
     take,
+    take_lost,
 )
 from tocsin.domain.delivery.states import WAITING, State
 from tocsin.domain.ids import new_lease_id
@@ -67,7 +68,8 @@ async def test_what_is_under_way_is_not_taken_back_but_not_tried_again(pool: Poo
     assert await cancel(pool, await notification_of(pool, made), NOW) == 0
     assert (await delivery(pool, made))["state"] == "pending"
 
-    (again,) = await take(pool, now=NOW + SECOND)
+    again = await take_lost(pool, now=NOW + SECOND)
+    assert again is not None
     assert again.cancelled
 
 

@@ -49,6 +49,7 @@ async def test_all_a_send_needs_is_read_at_the_claim(pool: Pool) -> None:
         "trace_id": "t",
         "fallback_for": None,
         "failed_channel": None,
+        "recovering": False,
         "newer": None,
         "profile": RecipientProfile(
             timezone="Europe/Istanbul",
