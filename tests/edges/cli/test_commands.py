@@ -3,7 +3,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
-from uuid import uuid4
+from uuid import UUID
 
 import asyncpg
 import pytest
@@ -14,6 +14,9 @@ from tests.edges.command_line import Ran, run
 from tests.rows import add_delivery, add_device, add_notification
 from tocsin.cli.commands import app
 from tocsin.store.pool import Pool
+
+NOWHERE = str(UUID(int=1))
+"""An id that nothing has."""
 
 Tocsin: TypeAlias = Callable[..., Awaitable[Ran]]
 
@@ -130,7 +133,7 @@ async def test_a_key_of_other_content_is_refused(tocsin: Tocsin) -> None:
 
 
 async def test_an_id_that_is_none_and_one_that_nobody_has(tocsin: Tocsin) -> None:
-    unknown = str(uuid4())
+    unknown = NOWHERE
 
     missing = await tocsin("show", unknown)
     broken = await tocsin("show", "not-an-id")
@@ -252,7 +255,7 @@ async def test_a_database_out_of_reach_is_said_without_its_password(
 
 
 @pytest.mark.parametrize(
-    "command", [["worker"], ["api"], ["keys", "list"], ["toggle", "list"], ["show", str(uuid4())]], ids=str
+    "command", [["worker"], ["api"], ["keys", "list"], ["toggle", "list"], ["show", NOWHERE]], ids=str
 )
 async def test_only_those_who_may_migrate_do(tocsin: Tocsin, server_url: str, command: list[str]) -> None:
     async with fresh_database(server_url) as url:

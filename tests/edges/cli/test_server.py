@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID
 
 import pytest
 
@@ -21,12 +21,15 @@ from tocsin.store.health.provider_health import Alarm
 from tocsin.store.pool import Pool
 from tocsin.store.processes import ProcessReport
 
+NOWHERE = str(UUID(int=1))
+"""An id that nothing has."""
+
 SEND = ["send", "new_customer", "--user", "ada", "--payload", '{"customer_name": "Ali"}', "--key", "k"]
 EXPLAIN = ["explain", *SEND[1:], "--at", "2030-01-31T12:00:00Z"]
 ALARM = Alarm(provider="fcm", code="auth", detail="refused")
 COMMANDS = [
-    ["show", str(uuid4())],
-    ["cancel", str(uuid4())],
+    ["show", NOWHERE],
+    ["cancel", NOWHERE],
     SEND,
     EXPLAIN,
     ["toggle", "list"],
@@ -190,7 +193,7 @@ async def test_a_reload_waits_for_every_process_over_http_too(remote: OverHttp, 
 
 
 @pytest.mark.parametrize(
-    "command", [["show", str(uuid4())], ["cancel", str(uuid4())], ["alarms", "clear", str(uuid4())]], ids=str
+    "command", [["show", NOWHERE], ["cancel", NOWHERE], ["alarms", "clear", NOWHERE]], ids=str
 )
 async def test_what_is_not_there_is_said_likewise(remote: OverHttp, command: list[str]) -> None:
     over_http, direct = await remote(*command), await remote.direct(*command)
