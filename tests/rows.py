@@ -164,11 +164,16 @@ async def take(
 
 
 async def take_lost(
-    connection: Connection | Pool, *, now: datetime, until: datetime | None = None, lane: str = "fcm"
+    connection: Connection | Pool,
+    *,
+    now: datetime,
+    until: datetime | None = None,
+    lease: LeaseId | None = None,
+    lane: str = "fcm",
 ) -> ClaimedDelivery | None:
     """Take over a delivery with an expired lease as a worker does."""
-    lease = new_lease_id()
-    return await take_over(connection, lane, lease=lease, now=now, until=until or now.replace(hour=23))
+    until = until or now.replace(hour=23)
+    return await take_over(connection, lane, lease=lease or new_lease_id(), now=now, until=until)
 
 
 async def delivery(connection: Connection | Pool, delivery_id: UUID) -> dict[str, Any]:
