@@ -56,7 +56,7 @@ class Releaser:
     ) -> None:
         self._pool = pool
         self._catalog = catalog
-        self._unknown: list[str] | None = None
+        self._unknown: list[str] = []
         self._toggles = toggles
         self._breakers = breakers
         self._wake = wake
