@@ -80,6 +80,9 @@ class CatalogWatch:
             await repeat(self._look, name="catalog watch", every=self._look_seconds, wake=self._asked)
         finally:
             loop.remove_signal_handler(signal.SIGHUP)
+            signal.signal(
+                signal.SIGHUP, signal.SIG_IGN
+            )  # Its default would end what the process still has to do.
             await self._forget()
 
     def ask(self) -> None:

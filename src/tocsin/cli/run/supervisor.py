@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import structlog
@@ -66,8 +67,12 @@ class Child(NamedTuple):
 
     async def _start(self) -> asyncio.subprocess.Process:
         # In a session of its own the child does not get the parent's Ctrl-C. The pipe closes when the parent
-        # ends, however it ends, and the child stops with it.
+        # ends, however it ends, and the child stops with it. Until it has its handler, SIGHUP would end it.
         return await asyncio.create_subprocess_exec(
+            "/bin/sh",
+            "-c",
+            'trap "" HUP; exec "$@"',
+            "tocsin",
             sys.executable,
             "-m",
             "tocsin.cli",
@@ -118,7 +123,8 @@ async def run_tree(
 
 def _pass_on(number: signal.Signals, process_ids: set[int]) -> None:
     for process_id in process_ids:
-        os.kill(process_id, number)
+        with suppress(ProcessLookupError):  # It ended a moment ago.
+            os.kill(process_id, number)
 
 
 async def _watch(embedded: EmbeddedPostgres) -> None:
