@@ -5,6 +5,7 @@ from datetime import datetime
 from uuid import UUID
 
 from tocsin.domain.catalog import CHANNELS, Channel
+from tocsin.store.deliveries.claim import IS_ORDER_BLOCKER
 from tocsin.store.deliveries.digests import NOT_BEING_SENT
 from tocsin.store.pool import Connection
 
@@ -76,7 +77,7 @@ where id in (
 # another worker releases at this moment are skipped, to avoid deadlocks. The limits keep each step one index
 # look-up; without them, or with an equality on held_by, the planner reads all that waits, and it does so
 # while the tables are new.
-RELEASE_NEXT = """
+RELEASE_NEXT = f"""
 with earliest as materialized (
     select groups.ordering_key, first.id, first.device_id, first.accept_order
     from unnest($1::text[]) as groups (ordering_key)
@@ -112,9 +113,7 @@ unblocked as materialized (
         from deliveries as earlier
         where earlier.ordering_key = earliest.ordering_key
             and earlier.accept_order < earliest.accept_order
-            and earlier.state in ('scheduled', 'pending', 'retrying')
-            and (earlier.state <> 'scheduled' or earlier.due_at <= $2 or earlier.held_by is not null)
-            and (earlier.held_by is null or earlier.held_by = 'order' or earlier.held_by like 'host:%')
+            and {IS_ORDER_BLOCKER}
             and (earlier.device_id is null or earlier.device_id = earliest.device_id)
         limit 1
     ) is null
@@ -132,7 +131,7 @@ where id in (
         for update skip locked
     ) as held
 )
-"""
+"""  # noqa: S608 - made of constants
 
 KEYS_IN_ORDER = """
 select distinct ordering_key
