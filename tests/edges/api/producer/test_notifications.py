@@ -269,7 +269,7 @@ async def test_a_notification_is_shown_with_its_deliveries(edge: Edge) -> None:
     assert delivery["route_id"] == "push:user:ada"
     assert (delivery["recipient"], delivery["channel"]) == ("user:ada", "push")
     assert (delivery["state"], delivery["attempt_count"]) == ("dead", 1)
-    assert "retried" in delivery["hint"]
+    assert "not tried again" in delivery["hint"]
     assert [(attempt["code"], attempt["detail"]) for attempt in delivery["attempts"]] == [
         ("UNAVAILABLE", "busy")
     ]
