@@ -58,7 +58,9 @@ class CatalogWatch:
         self._clock = clock
         self._look_seconds = look_seconds
         self._id = uuid7()
-        self._file_times: _FileTimes | None = _file_times(folder)
+        # None has the files read at the first look: they may have changed since the catalog was loaded.
+        self._file_times: _FileTimes | None = None
+        self._is_asked = False
         self._fault: str | None = None
         self._asked = asyncio.Event()
         self._unreported = True
@@ -87,7 +89,7 @@ class CatalogWatch:
 
     def ask(self) -> None:
         """Have the catalog read again, changed or not."""
-        self._file_times = None
+        self._file_times, self._is_asked = None, True
         self._asked.set()
 
     async def _look(self) -> bool:
@@ -111,6 +113,9 @@ class CatalogWatch:
             self._keep(f"the catalog cannot be loaded: {type(error).__name__}: {error}", exc_info=True)
             return
         before, self._fault = self._catalog.fingerprint, None
+        is_asked, self._is_asked = self._is_asked, False
+        if loaded.fingerprint == before and not is_asked:
+            return
         self._catalog.replace(loaded)
         _log.info(
             "catalog reloaded",

@@ -240,7 +240,7 @@ async def test_names_that_hang_in_the_resolver_hold_no_other_up(monkeypatch: pyt
         answer.set()
         await guarded.aclose()
 
-    assert set(asked.values()) == {1}
+    assert {times for host, times in asked.items() if host.endswith(".example.com")} == {1}
 
 
 async def test_a_refused_url_has_no_client() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from tests.unit.engine.attempts import LEASE, NOW, PHONE, SECOND, STEP, THREE, TRIED, an_attempt
-from tocsin.domain.catalog import Policies
+from tocsin.domain.catalog import Failover, Policies
 from tocsin.domain.decide import Cancel, Expire, Hold, Refusal, Skip, Step, Wait
 from tocsin.domain.delivery.backoff import Exponential, Ladder
 from tocsin.domain.delivery.held_by import HeldByDigest, HeldByHost, HeldByOrder, HeldByToggle
@@ -365,3 +365,15 @@ def test_what_is_not_sent_is_logged_with_everything_that_names_it(settle: Any, e
     assert (log["event"], log["delivery_id"]) == (event, str(attempt.id))
     assert attempt.log_fields().items() <= log.items()
     assert (log["state"], log["held_by"], log["code"]) == (settled.state, settled.held_by, settled.code)
+
+
+def test_what_goes_on_waiting_is_compared_with_its_fallback() -> None:
+    """The fallback may have been sent while this one was under lease, as a probe or in a queue."""
+    policies = Policies(failover=Failover(to="email", after=timedelta(minutes=10)))
+
+    waiting = settle_untried(an_attempt(policies=policies), NOW)
+    held = settle_refusal(an_attempt(policies=policies), Hold((), HeldByOrder()), NOW)
+    ended = settle_refusal(an_attempt(policies=policies), Cancel(()), NOW)
+
+    assert (waiting.has_fallback, held.has_fallback, ended.has_fallback) == (True, True, False)
+    assert not settle_untried(an_attempt(), NOW).has_fallback

@@ -1,6 +1,7 @@
 """`tocsin send`."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import assert_never
 
 from tocsin.cli.access import over_http, with_pool
@@ -11,14 +12,14 @@ from tocsin.cli.output import AsJson, errors, fail, moment, print_result
 from tocsin.cli.server import Remote
 from tocsin.client.errors import ConflictError
 from tocsin.compose import known_toggles, planner, providers_by_channel, read_catalog
-from tocsin.domain.errors import FaultsError
+from tocsin.domain.errors import FaultsError, TocsinError
 from tocsin.domain.ids import NotificationId
 from tocsin.domain.intent import Intent
 from tocsin.engine.accept.acceptor import Acceptor
 from tocsin.engine.accept.answers import Accepted, Answer, Conflict, Duplicate, Invalid
 from tocsin.engine.clock import utc_now
 from tocsin.settings import Settings
-from tocsin.store.pool import Pool
+from tocsin.store.pool import DATABASE_FAULTS, Pool
 from tocsin.wire.notifications import ExplainedRoute, Explanation
 
 MOST_SHOWN = 10
@@ -33,7 +34,11 @@ def send(intent: Intent, producer: Producer = "cli", as_json: AsJson = False) ->
         answer: Answer = _hand_in(remote, intent)
     else:
         answer = with_pool(lambda settings, pool: _accept(settings, pool, producer, intent))
-    waiting = _waiting(intent, producer) if isinstance(answer, Accepted) else []
+    waiting: list[str] = []
+    if isinstance(answer, Accepted):
+        # It is accepted, whatever becomes of the question.
+        with suppress(TocsinError, *DATABASE_FAULTS):
+            waiting = _waiting(intent, producer)
     _report(answer, waiting, as_json)
 
 

@@ -54,6 +54,8 @@ async def run_demo(
     settings: Settings, folder: Path, exits: AsyncExitStack, stop: asyncio.Event, *, once: bool
 ) -> None:
     """Start every part, send a notification, print its timeline and serve until `stop`, unless `once`."""
+    # What waits in a real outbox is not the demo's to publish.
+    settings = msgspec.structs.replace(settings, outboxes={})
     embedded = EmbeddedPostgres(folder)
     with console.status("Starting Postgres …"):
         url = await started(embedded, exits)

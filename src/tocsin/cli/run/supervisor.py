@@ -58,9 +58,10 @@ class Child(NamedTuple):
                 if process.returncode is None:
                     process.kill()
                     await exited
-            if process.returncode == CANNOT_START and not restarted:
+            was_steady = loop.time() - started > STEADY_AFTER
+            if process.returncode == CANNOT_START and not restarted and not was_steady:
                 raise ChildCannotStartError(f"{self.name} could not start; see above for the reason")
-            wait = 0.5 if loop.time() - started > STEADY_AFTER else min(wait * 2, LONGEST_PAUSE)
+            wait = 0.5 if was_steady else min(wait * 2, LONGEST_PAUSE)
             _log.error("process died", process=self.name, code=process.returncode, restart_in_seconds=wait)
             restarted = True
             await pause(wait, stop)
@@ -99,12 +100,16 @@ async def run_tree(
 ) -> None:
     """Run the children until `stop`; one that cannot start stops them all.
 
-    SIGHUP is passed on to them, which has each read its catalog again.
+    SIGHUP is passed on to them, which has each read its catalog again; from a terminal it is the stop.
     """
     ended = asyncio.Event()
     process_ids: set[int] = set()
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGHUP, _pass_on, signal.SIGHUP, process_ids)
+    if sys.stdin is not None and sys.stdin.isatty():
+        # A terminal that closes takes with it what runs in it.
+        loop.add_signal_handler(signal.SIGHUP, stop.set)
+    else:
+        loop.add_signal_handler(signal.SIGHUP, _pass_on, signal.SIGHUP, process_ids)
     watching = asyncio.create_task(_watch(embedded)) if embedded else None
     try:
         async with asyncio.TaskGroup() as group:
@@ -117,6 +122,7 @@ async def run_tree(
         raise group_error.exceptions[0] from None
     finally:
         loop.remove_signal_handler(signal.SIGHUP)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # The database is still to be stopped.
         if watching:
             watching.cancel()
 

@@ -34,7 +34,7 @@ ROUND = timedelta(seconds=1)
 CLAIM_SHARE = 4
 """A claim waits until a quarter of the room is free, so that claims stay large under load."""
 
-LONE_FOR = timedelta(seconds=1)
+LONE_FOR = timedelta(seconds=0.1)
 """How long a delivery dispatched alone keeps others back: after that it only waits for its provider."""
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -120,7 +120,8 @@ class Lane:
             except Exception:  # noqa: BLE001 - one delivery must not stop the lane; its lease ends by itself
                 _log.exception("dispatch failed", lane=self.name)
             if not self._stopping:
-                await pause(self._poll_seconds, self._woken)
+                lone_for = LONE_FOR.total_seconds() if self._lone else self._poll_seconds
+                await pause(min(self._poll_seconds, lone_for), self._woken)
         if self._sender is not None:
             await self._sender.drain()
 
@@ -163,7 +164,7 @@ class Lane:
 
     def _is_known(self, attempt: Attempt) -> bool:
         """Return whether this worker has or awaits an outcome of a claimed delivery, and settle it so."""
-        if self._writer.settle_known(attempt.id, attempt.lease):
+        if self._writer.settle_known(attempt.id, attempt.lease, taken_over=attempt.delivery.taken_over):
             return True
         return self._sender is not None and self._sender.adopt(attempt.id, attempt.lease)
 

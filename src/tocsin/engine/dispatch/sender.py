@@ -268,7 +268,7 @@ class Sender:
                 raise RuntimeError(f"{len(outcomes)} outcomes for {len(messages)} messages")  # noqa: TRY301
         except Exception as error:  # noqa: BLE001 - a provider's own mistake must not stop the worker
             _log.exception("provider failed", provider=provider.name)
-            return [Retry(PROVIDER_FAILED, type(error).__name__)] * len(messages)
+            return [Retry(PROVIDER_FAILED, type(error).__name__, speaks_against="target")] * len(messages)
         return outcomes
 
     def _settle(self, attempt: Attempt, outcome: Outcome, now: datetime) -> Settlement:

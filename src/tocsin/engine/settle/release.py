@@ -33,6 +33,9 @@ from tocsin.store.progress import clear_alarms
 SWEEP_SECONDS = 1.0
 CATALOG = "catalog"
 TYPE_UNKNOWN = "type_unknown"
+RELEASED_UNSEEN = 100
+"""How many are released at once for a host whose room this worker cannot see."""
+
 PROBES = 20
 """How many are released to probe a host; the first may be too old to be sent."""
 
@@ -118,8 +121,8 @@ class Releaser:
                 return 0
             case HeldByHost(circuit=circuit):
                 room = self._breakers.room_at(circuit)
-                # What the host cannot take would only be held again.
-                limit = MOST_AT_ONCE if room is None else room
+                # What the host cannot take would only be held again; None: another worker serves its lane.
+                limit = RELEASED_UNSEEN if room is None else room
                 released = await release(connection, holder, now, limit=limit) if limit > 0 else 0
                 if released < limit:
                     self._breakers.crowded.discard(circuit)

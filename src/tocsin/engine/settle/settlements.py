@@ -221,7 +221,7 @@ def _tried(
         decisions=encode_steps(attempt.steps),
         reserved=attempt.reserved,
         digest_id=attempt.digest_id,
-        has_fallback=attempt.type is not None and attempt.type.policies.failover is not None,
+        has_fallback=_has_fallback(attempt),
     )
     _log_settled(attempt, settled)
     return settled
@@ -247,9 +247,14 @@ def _untried(
         decisions=encode_steps(attempt.steps),
         reserved=attempt.reserved,
         digest_id=attempt.digest_id,
+        has_fallback=state in WAITING and _has_fallback(attempt),
     )
     _log_settled(attempt, settled)
     return settled
+
+
+def _has_fallback(attempt: LeasedDelivery) -> bool:
+    return attempt.type is not None and attempt.type.policies.failover is not None
 
 
 def _recovery(attempt: LeasedDelivery, state: State) -> str | None:

@@ -1,7 +1,7 @@
 """Writes settlements in batches."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -103,9 +103,14 @@ class SettlementWriter:
         now = self._clock()
         self.put(settle_sent_barely(attempt) if was_sent else settle_internal_error(attempt, detail, now))
 
-    def settle_known(self, delivery_id: UUID, lease: LeaseId) -> bool:
-        """Settle a delivery that was claimed again by what is remembered of it, if anything is."""
+    def settle_known(self, delivery_id: UUID, lease: LeaseId, *, taken_over: bool) -> bool:
+        """Settle a delivery that was claimed again by what is remembered of it, if anything is.
+
+        One that is not taken over was free: that it was not sent is written already.
+        """
         settlement = self._known.get(delivery_id)
+        if isinstance(settlement, UnsentDelivery) and not taken_over:
+            return False
         if settlement is None and delivery_id in self._lost:
             settlement, _ = self._lost.pop(delivery_id)
         if settlement is None:
@@ -178,23 +183,23 @@ class SettlementWriter:
     async def _write(self, batch: Sequence[Settlement]) -> None:
         digest_ids = sorted({each.digest_id for each in batch if each.digest_id})
         async with self._pool.acquire() as connection:
-            if digest_ids:
-                # The members of a digest end in the transaction in which it does.
-                async with connection.transaction():
-                    settled = await self._settle(connection, batch)
+            # What settlements lead to is written with them: a repeat finds them settled and leads to nothing.
+            async with connection.transaction():
+                settled, followed = await self._settle(connection, batch)
+                if digest_ids:
                     await digests.end(connection, digest_ids, self._clock())
-            else:
-                # Each statement is a transaction; a repeat finds the lease gone and changes nothing.
-                settled = await self._settle(connection, batch)
-            if collapsing := [each for part in settled for each in part.collapsing]:
-                await collapse_older(connection, collapsing, self._clock())
-            keys = {key for part in settled for key in part.ordering_keys}
-            if fallbacks := [each for part in settled for each in part.fallbacks]:
-                keys.update(await supersede(connection, fallbacks, self._clock()))
-            if failed := [
-                each.id for each in batch if isinstance(each, UnsentDelivery) and each.has_fallback
-            ]:
-                keys.update(await supersede_late(connection, failed, self._clock()))
+                if collapsing := [each for part in settled for each in part.collapsing]:
+                    await collapse_older(connection, collapsing, self._clock())
+                keys = {key for part in settled for key in part.ordering_keys}
+                if fallbacks := [each for part in settled for each in part.fallbacks]:
+                    keys.update(await supersede(connection, fallbacks, self._clock()))
+                if failed := [
+                    each.id for each in batch if isinstance(each, UnsentDelivery) and each.has_fallback
+                ]:
+                    keys.update(await supersede_late(connection, failed, self._clock()))
+            if followed:
+                # It locks the owner before devices, as a registration does: not while the others are locked.
+                await reassign(connection, followed, self._clock())
             if keys:
                 await release_next(connection, sorted(keys), self._clock())
                 self._on_release()
@@ -217,18 +222,20 @@ class SettlementWriter:
             if isinstance(each, SentDelivery) and each.id not in self._known:
                 self._lost[each.id] = each, now + REMEMBERED_FOR
 
-    async def _settle(self, connection: Connection, batch: Sequence[Settlement]) -> list[Settled]:
+    async def _settle(
+        self, connection: Connection, batch: Sequence[Settlement]
+    ) -> tuple[list[Settled], list[UUID]]:
+        """Settle a batch; return the results, and the deliveries that go to the successor of their device."""
         sent = [each for each in batch if isinstance(each, SentDelivery)]
         unsent = [each for each in batch if isinstance(each, UnsentDelivery)]
         now = self._clock()
         settled = [await settle_sent(connection, sent, now)] if sent else []
+        followed: Mapping[UUID, UnsentDelivery] = {}
         if unsent:
             followed = await find_followed(connection, unsent)
             unsent = [followed.get(each.id, each) for each in unsent]
             settled.append(await settle_unsent(connection, unsent, now))
-            if followed:
-                await reassign(connection, list(followed), now)
-        return settled
+        return settled, list(followed)
 
 
 def _minimal(refused: Settlement, now: datetime) -> Settlement | None:
