@@ -1,6 +1,7 @@
 """Decoding JSON bodies into a type, or into a list of every fault."""
 
 from collections.abc import Iterator
+from enum import Enum
 from functools import cache
 from itertools import islice
 from types import NoneType, UnionType
@@ -148,14 +149,17 @@ def _own_fault(value: Any, type_: Any, path: str) -> Iterator[Fault]:
         yield Fault(
             field=_shown(path + inner.removesuffix("`")) or "$",
             code="missing" if value is None else "invalid",
-            message=_plain_message(message, type_),
+            message=plain_message(message, type_),
         )
 
 
-def _plain_message(message: str, type_: Any) -> str:
+def plain_message(message: str, type_: Any) -> str:
+    """Return the message of a ValidationError in the words of a caller; choices are listed."""
     choices = _without_none(type_, "")
     if get_origin(choices) is Literal:
         return f"must be one of {', '.join(map(str, get_args(choices)))}"
+    if isinstance(choices, type) and issubclass(choices, Enum):
+        return f"must be one of {', '.join(str(member.value) for member in choices)}"
     if "matching regex" in message:
         return "has a character or a form that is not allowed here"
     return message[:1].lower() + message[1:]

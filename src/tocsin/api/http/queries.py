@@ -7,6 +7,7 @@ from uuid import UUID
 import msgspec
 from litestar import Request
 
+from tocsin.api.http.bodies import plain_message
 from tocsin.api.http.problems import INVALID_QUERY, faults_problem
 from tocsin.domain.faults import Fault
 
@@ -50,11 +51,12 @@ def read_query(request: Request[Any, Any, Any], query: type[S]) -> S:
     ]
     read = {}
     for name in given.keys() & fields.keys():
+        field = fields[name]
         try:
-            read[name] = msgspec.convert(given[name][-1], fields[name].type, strict=False)
+            read[field.name] = msgspec.convert(given[name][-1], field.type, strict=False)
         except msgspec.ValidationError as error:
-            message = str(error)
-            faults.append(Fault(field=name, code="invalid", message=message[:1].lower() + message[1:]))
+            message = plain_message(str(error), field.type)
+            faults.append(Fault(field=name, code="invalid", message=message))
     if faults:
         raise faults_problem(INVALID_QUERY, *sorted(faults, key=lambda fault: fault.field))
     return query(**read)
