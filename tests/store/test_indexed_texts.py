@@ -21,6 +21,7 @@ SLOT = len("webhook:email:") + ADDRESS
 LONGEST = {
     "alarms.code": CODE,
     "alarms.provider": PROVIDER,
+    "audit.subject": 1_200,
     "circuits.name": PROVIDER + 1 + 300,
     "deliveries.collapse_key": SLOT + 1 + 64 + 1 + TYPE,
     "deliveries.held_by": len("host:") + PROVIDER + 1 + 300,

@@ -21,6 +21,7 @@ TERMS: tuple[tuple[str, str], ...] = (
         "audience",
         "The recipients that an intent asks for: users, e-mail addresses, admins, a topic or a condition.",
     ),
+    ("audit", "The record of who did what to which subject, stored with the change that it describes."),
     ("backoff", "The delay between two attempts: exponential with jitter, or a list of delays."),
     (
         "backpressure",

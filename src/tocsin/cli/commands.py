@@ -12,6 +12,7 @@ from tocsin.cli.access import choose_server
 from tocsin.cli.notifications import cancel, explain, send, show
 from tocsin.cli.operate import (
     alarms,
+    audit,
     catalog,
     devices,
     keys,
@@ -36,7 +37,7 @@ app = typer.Typer(
 
 PROCESSES = (serve.serve, serve.api, serve.worker, serve.migrate, relay.relay)
 NOTIFICATIONS = (send.send, show.show, explain.explain, cancel.cancel)
-for command in (*PROCESSES, *NOTIFICATIONS, sandbox.sandbox, demo.demo):
+for command in (*PROCESSES, *NOTIFICATIONS, audit.audit, sandbox.sandbox, demo.demo):
     app.command()(command)
 for group in (devices, keys, catalog, toggle, providers, alarms, progress, suppressions, outbox):
     app.add_typer(group.app)

@@ -9,13 +9,12 @@ from rich.markup import escape
 from tocsin.cli.access import over_http, with_pool
 from tocsin.cli.notifications.intents import Producer, check_producer, read_intent
 from tocsin.cli.notifications.timeline import print_steps
-from tocsin.cli.options import with_options_of
+from tocsin.cli.options import parse_moment, with_options_of
 from tocsin.cli.output import AsJson, console, moment, print_json
 from tocsin.compose import explainer, known_toggles, read_catalog
 from tocsin.domain.errors import FaultsError
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
-from tocsin.domain.timing.moments import moment_faults
 from tocsin.engine.clock import utc_now
 from tocsin.settings import Settings
 from tocsin.store.pool import Pool
@@ -34,7 +33,7 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Explain what would happen to a notification, and why; nothing is sent."""
-    explained = explanation(intent, producer, _parse_moment(at) if at else None)
+    explained = explanation(intent, producer, parse_moment("--at", at) if at else None)
     if isinstance(explained, list):
         raise FaultsError("The intent would be refused:", explained)
     if as_json:
@@ -66,16 +65,3 @@ def _print(route: ExplainedRoute) -> None:
     why = f" ({route.reason or route.held_by})" if route.reason or route.held_by else ""
     console.print(f"\n[{colour}]{route.outcome}[/]{when}{why}  {escape(route.route_id)}", soft_wrap=True)
     print_steps(route.steps, passed=True)
-
-
-def _parse_moment(text: str) -> datetime:
-    try:
-        parsed = datetime.fromisoformat(text)
-    except ValueError:
-        parsed = None
-    if parsed is None or parsed.tzinfo is None:
-        message = f"{text[:80]!r} is not a time with its offset, such as 2030-01-31T03:00:00Z"
-        raise FaultsError("The time is invalid:", [Fault(field="--at", code="invalid", message=message)])
-    if faults := moment_faults("--at", parsed):
-        raise FaultsError("The time is invalid:", faults)
-    return parsed

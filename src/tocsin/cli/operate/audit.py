@@ -1,0 +1,82 @@
+"""`tocsin audit`."""
+
+from typing import Annotated
+from uuid import UUID
+
+import msgspec
+import typer
+
+from tocsin.api.operator.audit import AuditEntry, AuditPage, audit_entry
+from tocsin.cli.access import over_http, with_connection
+from tocsin.cli.options import parse_moment
+from tocsin.cli.output import AsJson, print_rows
+from tocsin.cli.server import Remote
+from tocsin.store.audit import NEWEST, AuditFilter, page
+
+LARGEST_PAGE = 100
+
+
+def audit(
+    action: Annotated[str | None, typer.Option(help="Only this action, such as toggle.off.")] = None,
+    actor: Annotated[str | None, typer.Option(help="Only what this actor did.")] = None,
+    subject: Annotated[str | None, typer.Option(help="Only what was done to this subject.")] = None,
+    since: Annotated[
+        str | None, typer.Option("--from", help="From this time on, e.g. 2030-01-31T03:00:00Z.")
+    ] = None,
+    until: Annotated[str | None, typer.Option("--to", help="Before this time.")] = None,
+    before: Annotated[
+        UUID | None, typer.Option(metavar="ID", help="Only what is older than this entry.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many, at most.")] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List who did what to which subject, newest first."""
+    wanted = AuditFilter(
+        action=action,
+        actor=actor,
+        subject=subject,
+        since=parse_moment("--from", since) if since else None,
+        until=parse_moment("--to", until) if until else None,
+    )
+    print_rows(
+        _fetch(remote, wanted, before, limit)
+        if (remote := over_http())
+        else list(map(audit_entry, with_connection(page, wanted, before=before or NEWEST, limit=limit))),
+        as_json,
+        empty="The audit has no such entry.",
+        cells=_cells,
+    )
+
+
+def _fetch(remote: Remote, wanted: AuditFilter, before: UUID | None, limit: int) -> list[AuditEntry]:
+    times = {"from": wanted.since, "to": wanted.until}
+    query = {
+        "action": wanted.action,
+        "actor": wanted.actor,
+        "subject": wanted.subject,
+        **{name: at and at.isoformat() for name, at in times.items()},
+    }
+    entries: list[AuditEntry] = []
+    while len(entries) < limit:
+        size = min(LARGEST_PAGE, limit - len(entries))
+        found = remote.call(AuditPage, "GET", "admin", "audit", before=before, limit=size, **query)
+        entries += found.entries
+        before = found.next
+        if before is None:
+            break
+    return entries
+
+
+def _cells(entry: AuditEntry) -> dict[str, object]:
+    details = ", ".join(f"{name}={_shown(value)}" for name, value in entry.details.items())
+    return {
+        "at": entry.at,
+        "actor": entry.actor,
+        "action": entry.action,
+        "subject": entry.subject,
+        "details": details,
+    }
+
+
+def _shown(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
