@@ -248,6 +248,7 @@ async def open_worker(
                 devices=settings.devices,
                 unsubscribe=settings.unsubscribe,
                 rates=settings.rates,
+                retention=settings.retention,
             ),
             clock=clock,
             lanes=lanes,

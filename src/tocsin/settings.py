@@ -20,6 +20,7 @@ from tocsin.domain.intent import EmailAddress
 from tocsin.domain.limits import LimitsSettings
 from tocsin.domain.people.devices import DeviceSettings, device_settings_faults
 from tocsin.domain.people.unsubscribe import UnsubscribeSettings, unsubscribe_settings_faults
+from tocsin.domain.retention import RetentionSettings, retention_settings_faults
 from tocsin.domain.timing.quiet_hours import QuietHoursSettings, quiet_hours_faults
 from tocsin.engine.dispatch.lane import DispatchSettings
 from tocsin.engine.health.circuit_breakers import HealthSettings, health_settings_faults
@@ -65,6 +66,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     periodic: PeriodicSettings = PeriodicSettings()
     quiet_hours: QuietHoursSettings = QuietHoursSettings()
     limits: LimitsSettings = LimitsSettings()
+    retention: RetentionSettings = RetentionSettings()
     toggles: TogglesSettings = TogglesSettings()
     unsubscribe: UnsubscribeSettings = UnsubscribeSettings()
     log: LogSettings = LogSettings()
@@ -229,6 +231,7 @@ def _contradictions(settings: Settings) -> Iterator[Fault]:
         *toggles_settings_faults(settings.toggles),
         *periodic_settings_faults(settings.periodic),
         *health_settings_faults(settings.health),
+        *retention_settings_faults(settings.retention),
         *chain.from_iterable(settings.provider(entry.settings).faults() for entry in entries),
         *outbox_settings_faults(settings.outboxes),
     ):

@@ -7,7 +7,7 @@ from tests.rows import NOW
 from tocsin.domain.delivery.reasons import Reason
 from tocsin.domain.ids import new_delivery_id
 from tocsin.domain.limits import Allowance
-from tocsin.store.limits import LimitRequest, prune, reserve, used
+from tocsin.store.limits import LimitRequest, reserve, used
 from tocsin.store.pool import Pool
 
 TOMORROW = NOW + timedelta(days=1)
@@ -124,16 +124,3 @@ async def test_workers_that_ask_crosswise_at_once_get_exactly_the_places_there_a
 
 async def test_what_nobody_used_is_not_counted(pool: Pool) -> None:
     assert await counted(pool, allowance()) == {}
-
-
-async def test_windows_that_ended_are_forgotten(pool: Pool) -> None:
-    made = deliveries(2)
-    now, later = allowance(), allowance(ends_at=TOMORROW + timedelta(days=1))
-    await ask(pool, made[:1], now)
-    await ask(pool, made[1:], later)
-
-    async with pool.acquire() as connection:
-        await prune(connection, TOMORROW + timedelta(hours=1))
-
-    assert await pool.fetchval("select count(*) from limit_counters") == 1
-    assert await counted(pool, later) == {"person:ada": 1}

@@ -30,6 +30,7 @@ SECTIONS: Mapping[str, str] = {
     **{entry.name: entry.title for entry in BUILT_IN},
     "quiet_hours": "Quiet hours",
     "limits": "Limits",
+    "retention": "Retention",
     "toggles": "Toggles",
     "unsubscribe": "Unsubscribe links",
     "log": "Logs",
@@ -108,6 +109,17 @@ MEANING: dict[str, str] = {
     "quiet_hours.channels": "The channels that wait for the window.",
     "quiet_hours.categories": "A window for a category, `08:00-23:00` or `always`. As a variable: "
     "`TOCSIN_QUIET_HOURS__CATEGORIES__ALERTS=always`.",
+    "retention.days": "For how many days notifications, deliveries and attempts are kept after the last "
+    "delivery was settled; 0 means forever.",
+    "retention.refused_days": "For how many days refused intents are kept; 0 means forever.",
+    "retention.idempotency_days": "For how many days after settlement an idempotency key is kept at least; "
+    "0 means forever.",
+    "retention.audit_days": "For how many days the audit, cleared alarms and changes of toggles are kept; "
+    "0 means forever.",
+    "retention.share": "The share of the time that deletes take during a pass.",
+    "retention.batch_size": "About how many deliveries are deleted in one transaction.",
+    "retention.hours": "The hours at which passes run, such as `01:00-05:00`; unless set, at any time.",
+    "retention.timezone": "The time zone of those hours.",
     "limits.per_person_per_day": "The most a person gets in their own day.",
     "limits.per_device_per_day": "The most a device gets in its owner's day.",
     "limits.categories": "The most a person gets of a category in their own day.",

@@ -19,6 +19,7 @@ from tocsin.cli.operate import (
     outbox,
     progress,
     providers,
+    prune,
     suppressions,
     toggle,
 )
@@ -37,7 +38,7 @@ app = typer.Typer(
 
 PROCESSES = (serve.serve, serve.api, serve.worker, serve.migrate, relay.relay)
 NOTIFICATIONS = (send.send, show.show, explain.explain, cancel.cancel)
-for command in (*PROCESSES, *NOTIFICATIONS, audit.audit, sandbox.sandbox, demo.demo):
+for command in (*PROCESSES, *NOTIFICATIONS, audit.audit, prune.prune, sandbox.sandbox, demo.demo):
     app.command()(command)
 for group in (devices, keys, catalog, toggle, providers, alarms, progress, suppressions, outbox):
     app.add_typer(group.app)

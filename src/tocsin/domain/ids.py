@@ -58,6 +58,12 @@ def created_at(identifier: uuid.UUID) -> datetime | None:
     return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=identifier.int >> _MILLISECONDS_SHIFT)
 
 
+def first_id_at(moment: datetime) -> uuid.UUID:
+    """Return the smallest UUIDv7 of a moment: those of earlier ones sort before it."""
+    milliseconds = max((moment - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1), 0)
+    return uuid.UUID(int=milliseconds << _MILLISECONDS_SHIFT | _VERSION_7 | _VARIANT)
+
+
 def new_notification_id() -> NotificationId:
     """Return a new notification id."""
     return NotificationId(uuid7())

@@ -10,6 +10,7 @@ from tocsin.domain.delivery.message import GivesReceipts, Provider
 from tocsin.domain.people.devices import DeviceSettings
 from tocsin.domain.people.unsubscribe import UnsubscribeSettings
 from tocsin.domain.plan import FAN_OUT
+from tocsin.domain.retention import RetentionSettings
 from tocsin.engine.clock import Clock
 from tocsin.engine.dispatch.digest import DigestPayloads
 from tocsin.engine.dispatch.lane import DispatchSettings, Lane, LaneTools
@@ -39,6 +40,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     devices: DeviceSettings = DeviceSettings()
     unsubscribe: UnsubscribeSettings = UnsubscribeSettings()
     rates: RatesSettings = RatesSettings()
+    retention: RetentionSettings = RetentionSettings()
 
 
 class Worker:
@@ -106,7 +108,7 @@ class Worker:
             watch,
             Releaser(pool, rules.catalog, rules.toggles, self._breakers, wake, clock),
             ExpirySweep(pool, rules.providers, rules.toggles, self._breakers, clock),
-            Pruner(pool, clock, settings.devices),
+            Pruner(pool, clock, settings.retention, settings.devices),
             Sweep(pool, rules.providers, clock),
             self._breakers,
             *receipts,

@@ -76,11 +76,6 @@ cross join lateral (
 ) as counters
 """
 
-PRUNE = """
-delete from limit_counters
-where window_ends_at < $1
-"""
-
 
 class _NoRoomError(Exception):
     """Some counter has no room for all that was asked of it."""
@@ -137,11 +132,6 @@ async def used(connection: Connection, allowances: Sequence[Allowance]) -> dict[
     """Read how much of each allowance is used up, without using any."""
     rows = await connection.fetch(USED, *transpose(allowances, ("key", "ends_at")))
     return {row["key"]: row["used"] for row in rows}
-
-
-async def prune(connection: Connection, before: datetime) -> None:
-    """Delete windows that ended long ago."""
-    await connection.execute(PRUNE, before)
 
 
 def _share(requests: Sequence[LimitRequest], used: dict[tuple[str, datetime], int]) -> dict[UUID, Allowance]:

@@ -18,7 +18,6 @@ from tocsin.store.health.provider_health import (
     count_due,
     count_outcomes,
     counts_since,
-    forget_counts,
     list_alarms,
     raise_alarms,
 )
@@ -88,15 +87,6 @@ async def test_a_code_that_postgres_cannot_keep_is_counted_all_the_same(
 
     assert await counted(pool) == [(0, "retry", kept, 3)]
     assert [(row.code, row.detail, row.count) for row in await listed(pool)] == [(kept, "d", 3)]
-
-
-async def test_counts_of_minutes_long_past_are_forgotten(pool: Pool) -> None:
-    for minutes_ago in (0, 5, 6):
-        await count(pool, {SENT: 1}, minutes_ago)
-
-    await forget_counts(pool, NOW - 5 * MINUTE)
-
-    assert [row[0] for row in await counted(pool, minutes_ago=100)] == [5, 0]
 
 
 async def test_an_alarm_stands_once_however_many_workers_raise_it(pool: Pool) -> None:

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TypeAlias
+from uuid import UUID
 
 import asyncpg
 import msgspec
@@ -34,6 +35,9 @@ LARGEST_WRITE = 1_000
 """How many deliveries, or intents, are written in one transaction, unless one intent alone has more."""
 LARGE_WRITERS = 2
 """How many large requests are planned and written at a time; it bounds their memory and connections."""
+
+STORE_TRIES = 3
+"""How often an intent is stored if what held its key is pruned each time before it was read."""
 
 _log = structlog.stdlib.get_logger(__name__)
 _encoder = msgspec.json.Encoder()
@@ -262,28 +266,42 @@ async def _store(
     now: datetime,
 ) -> dict[_Key, tuple[NotificationId, bytes]]:
     """Store what is new; return, for every key, the notification that holds it and its fingerprint."""
-    if not firsts:
-        return {}
-    members = [each for notification in firsts for each in _members(notification)]
-    if members:
-        # A delivery and its membership in a digest are one transaction.
-        async with connection.transaction():
-            accepted = await notifications.accept(connection, firsts, push_providers, now)
-            joining = [member for notification_id, member in members if notification_id in accepted]
-            if joining:
-                await digests.join(connection, joining, now)
-    else:
-        accepted = await notifications.accept(connection, firsts, push_providers, now)
-    stored = {
-        _key(notification): (notification.id, notification.fingerprint)
-        for notification in firsts
-        if notification.id in accepted
-    }
-    known = [_key(notification) for notification in firsts if notification.id not in accepted]
-    if known:
-        found = await notifications.existing(connection, known)
+    stored: dict[_Key, tuple[NotificationId, bytes]] = {}
+    remaining = list(firsts)
+    for _ in range(STORE_TRIES):
+        if not remaining:
+            break
+        accepted = await _accept_new(connection, remaining, push_providers, now)
+        stored |= {
+            _key(notification): (notification.id, notification.fingerprint)
+            for notification in remaining
+            if notification.id in accepted
+        }
+        known = [_key(each) for each in remaining if each.id not in accepted]
+        found = await notifications.existing(connection, known) if known else {}
         stored |= {known[position]: holder for position, holder in found.items()}
+        # What held the key was pruned in between: the key is free now.
+        remaining = [each for each in remaining if _key(each) not in stored]
     return stored
+
+
+async def _accept_new(
+    connection: Connection,
+    firsts: Sequence[NewNotification],
+    push_providers: Sequence[str],
+    now: datetime,
+) -> set[UUID]:
+    """Store the notifications whose keys are new; return their ids."""
+    members = [each for notification in firsts for each in _members(notification)]
+    if not members:
+        return await notifications.accept(connection, firsts, push_providers, now)
+    # A delivery and its membership in a digest are one transaction.
+    async with connection.transaction():
+        accepted = await notifications.accept(connection, firsts, push_providers, now)
+        joining = [member for notification_id, member in members if notification_id in accepted]
+        if joining:
+            await digests.join(connection, joining, now)
+    return accepted
 
 
 def _members(notification: NewNotification) -> Iterator[tuple[NotificationId, NewMember]]:

@@ -1,49 +1,150 @@
-"""Deletes counters that are past their retention, and retires devices that nobody uses any more."""
+"""Prunes what is past its retention every hour, on one worker at a time."""
 
+import asyncio
+import time
+from collections.abc import Mapping
 from datetime import timedelta
 
 import structlog
 
 from tocsin.domain.people.devices import DeviceSettings
+from tocsin.domain.retention import RetentionSettings
+from tocsin.domain.timing.schedule import Schedule
 from tocsin.engine.clock import Clock
 from tocsin.engine.duty import repeat
-from tocsin.store.health.circuit_breakers import forget_circuits
-from tocsin.store.health.provider_health import forget_counts
-from tocsin.store.limits import prune
+from tocsin.engine.periodic.claim import ClaimedRun, claim_run, register
+from tocsin.engine.retention.passes import PassEndedError, Report, RetentionPass
+from tocsin.store import progress
 from tocsin.store.people.stale_devices import mark_stale, retire_unseen
-from tocsin.store.pool import Pool
+from tocsin.store.pool import DATABASE_FAULTS, Pool
+from tocsin.store.progress import Scheduled
 
-EVERY_SECONDS = 3_600.0
-LIMITS_KEPT = timedelta(days=2)
-COUNTS_KEPT = timedelta(days=7)
-CIRCUITS_KEPT = timedelta(days=1)
+NAME = "retention"
+SCHEDULED = Scheduled(name=NAME, kind="upkeep", schedule=Schedule("0 * * * *"))
+# Longer than the longest batch and the pause after it.
+LEASE_FOR = timedelta(minutes=5)
+POLL_SECONDS = 30.0
 BATCH = 1_000
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
-class Pruner:
-    """Prunes at the start and every hour."""
+class PassRunsError(Exception):
+    """Another process runs a pass."""
 
-    def __init__(self, pool: Pool, clock: Clock, devices: DeviceSettings) -> None:
+
+class Pruner:
+    """Runs a pass every hour, at the hours of the settings, and retires devices that nobody uses any more.
+
+    The lease on the pass is that of the upkeep named `retention`.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        clock: Clock,
+        settings: RetentionSettings,
+        devices: DeviceSettings,
+    ) -> None:
         self._pool = pool
         self._clock = clock
+        self._settings = settings
         self._devices = devices
+        self._registered = False
 
     async def run(self) -> None:
         """Prune until cancelled."""
-        await repeat(self._prune, name="prune", every=EVERY_SECONDS)
+        await repeat(self._prune_if_due, name="prune", every=POLL_SECONDS)
 
-    async def _prune(self) -> None:
+    async def prune_now(self, report: Report | None = None) -> Mapping[str, int]:
+        """Run a pass at once, at any hour; return the pruned rows by table, or raise PassRunsError."""
+        async with self._pool.acquire() as connection:
+            await register(connection, [SCHEDULED], self._clock())
+            await progress.request_run(connection, NAME, self._clock())
+        if (claimed := await self._claim()) is None:
+            raise PassRunsError
+        return await self._perform(claimed, report=report)
+
+    async def _prune_if_due(self) -> None:
         now = self._clock()
         async with self._pool.acquire() as connection:
-            await prune(connection, now - LIMITS_KEPT)
-            await forget_counts(connection, now - COUNTS_KEPT)
-            await forget_circuits(connection, now - CIRCUITS_KEPT)
-            marked = retired = 0
+            if not self._registered:
+                await register(connection, [SCHEDULED], now)
+                self._registered = True
+            await progress.seen(connection, [NAME], now)
+        if self._settings.is_open(now) and (claimed := await self._claim()):
+            await self._perform(claimed, at_hours=True)
+
+    async def _claim(self) -> ClaimedRun | None:
+        now = self._clock()
+        async with self._pool.acquire() as connection:
+            for row in await progress.list_progress(connection):
+                if row.name == NAME:
+                    return await claim_run(connection, row, SCHEDULED.schedule, lease_for=LEASE_FOR, now=now)
+        return None
+
+    async def _perform(
+        self, claimed: ClaimedRun, *, at_hours: bool = False, report: Report | None = None
+    ) -> Mapping[str, int]:
+        try:
+            return await self._prune(claimed, at_hours=at_hours, report=report)
+        except asyncio.CancelledError:
+            await self._release(claimed)
+            raise
+
+    async def _prune(
+        self, claimed: ClaimedRun, *, at_hours: bool, report: Report | None
+    ) -> Mapping[str, int]:
+        async def proceed() -> None:
+            now = self._clock()
+            if at_hours and not self._settings.is_open(now):
+                raise PassEndedError("the hours for it are over")
+            async with self._pool.acquire() as connection:
+                await progress.seen(connection, [NAME], now)
+                if not await progress.advance(connection, NAME, claimed.lease, now + LEASE_FOR):
+                    raise PassEndedError("the lease was lost")
+
+        began, ended_early = time.monotonic(), None
+        work = RetentionPass(self._pool, self._settings, self._clock(), proceed=proceed, report=report)
+        try:
+            await self._retire_devices()
+            await work.run()
+        except PassEndedError as error:
+            ended_early = str(error)
+        pruned = {name: count for name, count in work.pruned.items() if count}
+        _log.info(
+            "retention pass ended",
+            pruned=pruned,
+            seconds=round(time.monotonic() - began, 1),
+            ended_early=ended_early,
+        )
+        note = ", ".join(f"{name}: {count}" for name, count in pruned.items()) or "nothing to prune"
+        now = self._clock()
+        async with self._pool.acquire() as connection:
+            await progress.succeed(
+                connection,
+                NAME,
+                claimed.lease,
+                next_run_at=claimed.next_run_at,
+                now=now,
+                note=note if ended_early is None else f"{note}; ended early: {ended_early}",
+            )
+        return pruned
+
+    async def _retire_devices(self) -> None:
+        now, marked, retired = self._clock(), 0, 0
+        async with self._pool.acquire() as connection:
             while count := await mark_stale(connection, now, self._devices, BATCH):
                 marked += count
             while count := await retire_unseen(connection, now, self._devices, BATCH):
                 retired += count
         if marked or retired:
             _log.info("stale devices updated", marked=marked, retired=retired)
+
+    async def _release(self, claimed: ClaimedRun) -> None:
+        try:
+            async with self._pool.acquire() as connection:
+                await progress.release(connection, NAME, claimed.lease)
+        except DATABASE_FAULTS as error:
+            # The lease expires instead.
+            _log.warning("retention lease release failed", error=repr(error))

@@ -71,11 +71,6 @@ where minute >= $1
 order by provider, minute, outcome, code
 """
 
-FORGET_COUNTS = """
-delete from provider_counts
-where minute < $1
-"""
-
 RAISE = """
 insert into alarms as standing (id, provider, code, detail, raised_at, last_at, count)
 select id, provider, code, detail, $6::timestamptz, $6, count
@@ -149,11 +144,6 @@ async def count_outcomes(connection: Connection, counts: Mapping[Counted, int], 
 async def counts_since(connection: Connection, since: datetime) -> list[CountRow]:
     """Read what attempts came to, minute by minute, since the beginning of one."""
     return await fetch_all(connection, CountRow, COUNTS_SINCE, since)
-
-
-async def forget_counts(connection: Connection, before: datetime) -> None:
-    """Delete the counts of minutes long past."""
-    await connection.execute(FORGET_COUNTS, before)
 
 
 async def raise_alarms(connection: Connection, alarms: Mapping[Alarm, int], now: datetime) -> None:

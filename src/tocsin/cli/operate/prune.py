@@ -1,0 +1,52 @@
+"""`tocsin prune`."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated
+
+import msgspec
+import typer
+
+from tocsin.cli.access import with_pool
+from tocsin.cli.output import AsJson, errors, fail, print_result
+from tocsin.compose import database_clock
+from tocsin.engine.retention.passes import Report, count_prunable
+from tocsin.engine.retention.prune import PassRunsError, Pruner
+from tocsin.settings import Settings
+from tocsin.store.pool import Pool
+
+
+class PruneResult(msgspec.Struct, frozen=True):
+    """The rows of each table that were pruned, or would be."""
+
+    dry_run: bool
+    rows: Mapping[str, int]
+
+
+def prune(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the rows, delete none.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete what is past its retention now, at any hour; workers do it every hour by themselves."""
+    with errors.status("Counting …" if dry_run else "Pruning …") as status:
+        result = with_pool(_work(dry_run, lambda rows: status.update(_summary(rows, dry_run))))
+    print_result(result, as_json, _summary(result.rows, dry_run) + ".")
+
+
+def _work(dry_run: bool, report: Report) -> Callable[[Settings, Pool], Awaitable[PruneResult]]:
+    async def work(settings: Settings, pool: Pool) -> PruneResult:
+        clock = await database_clock(pool)
+        if dry_run:
+            rows: Mapping[str, int] = await count_prunable(pool, settings.retention, clock(), report)
+        else:
+            try:
+                rows = await Pruner(pool, clock, settings.retention, settings.devices).prune_now(report)
+            except PassRunsError:
+                fail("Another process prunes at the moment: `tocsin progress` shows when it has ended.")
+        return PruneResult(dry_run, {table: count for table, count in rows.items() if count})
+
+    return work
+
+
+def _summary(rows: Mapping[str, int], dry_run: bool) -> str:
+    counts = [f"{count:,} {table.replace('_', ' ')}" for table, count in rows.items() if count]
+    return f"{'Would prune' if dry_run else 'Pruned'} {', '.join(counts) or 'nothing'}"

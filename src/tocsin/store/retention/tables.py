@@ -1,0 +1,113 @@
+"""The retention of every table: rows that go by their time, and the tables that are kept."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Literal
+from uuid import UUID
+
+import msgspec
+
+from tocsin.domain.ids import first_id_at
+from tocsin.domain.retention import Cutoffs
+from tocsin.store.pool import Connection
+
+CIRCUITS_KEPT = timedelta(days=1)
+
+
+class TimeRule(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows of a table that are pruned once `column`, which an index covers, is long past.
+
+    The column is a time, or the primary key `id` if that is a UUIDv7.
+    """
+
+    table: str
+    column: str
+    kept: timedelta | Literal["refused", "audit"]
+    condition: str = "true"
+
+    @property
+    def delete(self) -> str:
+        """The statement that deletes at most $2 rows from before $1, oldest first."""
+        return f"""
+delete from {self.table}
+where ctid = any(array(
+    select ctid
+    from {self.table}
+    where {self.column} < $1 and {self.condition}
+    order by {self.column}
+    limit $2
+    for update skip locked
+))
+"""  # noqa: S608 - made of constants
+
+    @property
+    def count(self) -> str:
+        """The statement that counts the rows from before $1."""
+        return f"select count(*) from {self.table} where {self.column} < $1 and {self.condition}"  # noqa: S608 - made of constants
+
+    def cutoff(self, cutoffs: Cutoffs) -> datetime | UUID | None:
+        """Return the value of the column before which rows go; None keeps all of them."""
+        match self.kept:
+            case "refused":
+                before = cutoffs.refused
+            case "audit":
+                before = cutoffs.audit
+            case timedelta() as kept:
+                before = cutoffs.now - kept
+        return first_id_at(before) if before and self.column == "id" else before
+
+
+RULES = (
+    TimeRule(table="refused_intents", column="refused_at", kept="refused"),
+    TimeRule(table="limit_counters", column="window_ends_at", kept=timedelta(days=2)),
+    TimeRule(table="registration_rates", column="window_started_at", kept=timedelta(days=1)),
+    TimeRule(table="provider_counts", column="minute", kept=timedelta(days=7)),
+    TimeRule(table="audit", column="id", kept="audit"),
+    # One that stands is not pruned however old it is.
+    TimeRule(table="alarms", column="raised_at", kept="audit", condition="cleared_at < $1"),
+    # The last change of each toggle is shown as the reason of its state.
+    TimeRule(
+        table="toggle_changes",
+        column="changed_at",
+        kept="audit",
+        condition="""(
+        select true
+        from toggle_changes as later
+        where later.name = toggle_changes.name and later.id > toggle_changes.id
+        limit 1
+    ) is not null""",
+    ),
+)
+
+PRUNED_OTHERWISE: Mapping[str, str] = {
+    "notifications": "with their deliveries",
+    "deliveries": "when all of their notification, or their digest, were settled `retention.days` ago",
+    "attempts": "with their delivery",
+    "tickets": "with their delivery; usually much earlier, when the receipt came",
+    "digests": "when neither they nor their members wait, `retention.days` after the last was settled",
+    "circuits": "a day after their last use",
+    "processes": "a day after the process was last seen",
+}
+
+KEPT: Mapping[str, str] = {
+    "devices": "retired devices answer late registrations; erasure deletes them",
+    "users": "the directory is the application's; erasure deletes a row",
+    "preferences": "a choice holds until the person changes it; erasure deletes them",
+    "suppressed_addresses": "no mail may ever go to a dead or unsubscribed address again",
+    "toggles": "one row for each toggle",
+    "progress": "one row for each periodic producer",
+    "api_keys": "one row for each key, revoked ones included: old records name them",
+    "kept_secrets": "one row for each secret",
+}
+
+
+async def prune_by_time(connection: Connection, rule: TimeRule, before: datetime | UUID, limit: int) -> int:
+    """Delete the oldest rows of a rule, at most `limit`; return how many."""
+    status: str = await connection.execute(rule.delete, before, limit)
+    return int(status.rpartition(" ")[2])
+
+
+async def count_by_time(connection: Connection, rule: TimeRule, before: datetime | UUID) -> int:
+    """Count the rows of a rule that would be deleted."""
+    count: int = await connection.fetchval(rule.count, before)
+    return count
