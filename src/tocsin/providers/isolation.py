@@ -16,32 +16,32 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 async def send_each(
-    provider: str, batch: Sequence[Message], send_one: Callable[[Message], Awaitable[Outcome]]
+    provider: str,
+    batch: Sequence[Message],
+    send_one: Callable[[Message], Awaitable[Outcome]],
+    expected: Callable[[Exception], Outcome | None] = lambda _: None,
 ) -> Sequence[Outcome]:
-    """Send the messages of a batch concurrently and return one outcome for each, in order."""
-    if len(batch) == 1:
-        return [await isolate(provider, batch[0], send_one)]
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(isolate(provider, message, send_one)) for message in batch]
-    return [task.result() for task in tasks]
+    """Send the messages of a batch concurrently and return one outcome for each, in order.
 
-
-async def isolate(
-    provider: str, message: Message, send_one: Callable[[Message], Awaitable[Outcome]]
-) -> Outcome:
-    """Send one message; return any exception that `send_one` does not expect as its outcome.
-
-    A cancellation that nobody asked of this task comes from within, as from a library that gave up a future,
-    and is such an exception too.
+    `expected` returns the outcome that an exception means, or None for one that nobody expects.
     """
-    try:
-        return await send_one(message)
-    except asyncio.CancelledError as error:
-        if _is_cancelled():
-            raise
-        return internal_error(provider, message, error)
-    except Exception as error:  # noqa: BLE001 - whatever one message raises must not reach the others
-        return internal_error(provider, message, error)
+
+    async def isolated(message: Message) -> Outcome:
+        try:
+            return await send_one(message)
+        except asyncio.CancelledError as error:
+            # One that nobody asked of this task comes from within, as from a library that gave up a future.
+            if _is_cancelled():
+                raise
+            return internal_error(provider, message, error)
+        except Exception as error:  # noqa: BLE001 - whatever one message raises must not reach the others
+            return expected(error) or internal_error(provider, message, error)
+
+    if len(batch) == 1:
+        return [await isolated(batch[0])]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(isolated(message)) for message in batch]
+    return [task.result() for task in tasks]
 
 
 def _is_cancelled() -> bool:

@@ -52,11 +52,15 @@ class ApnsProvider(HttpProvider):
         if isinstance(body, Rejected):
             return body
         header = self._tokens.header()
+        began = time.monotonic()
         outcome = await self._post(message, body, header, now)
         if isinstance(outcome, Sent) or outcome.code != "ExpiredProviderToken":
             return outcome
         fresh = self._tokens.replace(header)
-        return outcome if fresh is None else await self._post(message, body, fresh, now)
+        if fresh is None:
+            return outcome
+        async with self._rest_of_timeout(began):
+            return await self._post(message, body, fresh, now)
 
     async def _post(self, message: Message, body: bytes, authorization: str, now: datetime) -> Outcome:
         rendered = {**headers(message, self._topic), "authorization": authorization}

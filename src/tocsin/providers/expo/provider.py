@@ -16,7 +16,7 @@ from tocsin.providers.expo.answers import MessageStatus, Split, classify_message
 from tocsin.providers.expo.render import LONGEST_TTL, PAYLOAD_BYTES, render
 from tocsin.providers.expo.settings import ExpoSettings
 from tocsin.providers.http.client import Connections, Reply
-from tocsin.providers.http.provider import HttpProvider, or_retry
+from tocsin.providers.http.provider import HttpProvider, http_fault
 from tocsin.providers.isolation import internal_error
 
 SEND_PATH = "/--/api/v2/push/send"
@@ -140,7 +140,13 @@ class ExpoProvider(HttpProvider):
         if len(body) > WORTH_COMPRESSING:
             body = zlib.compress(body, level=1, wbits=_GZIP)
             headers["content-encoding"] = "gzip"
-        return await or_retry(self._connections.post(url, headers, body), left)
+        try:
+            async with asyncio.timeout(left):
+                return await self._connections.post(url, headers, body)
+        except Exception as error:
+            if (fault := http_fault(error)) is None:
+                raise
+            return fault
 
     def _deadline(self) -> float:
         """Return when all requests of one call must have ended: leases are sized by the timeout."""

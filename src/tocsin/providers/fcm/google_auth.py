@@ -43,6 +43,11 @@ class AccessTokens:
         self._failed_at = float("-inf")
         self._failure = ("", False)
 
+    @property
+    def current(self) -> str | None:
+        """The token, if it is good for some minutes more."""
+        return self._token if time.monotonic() < self._good_until else None
+
     async def get(self) -> str:
         """Return a token that is good for some minutes more, fetched if need be."""
         asked_at = time.monotonic()
@@ -53,8 +58,8 @@ class AccessTokens:
                 await self._renew(asked_at)
             return self._token
 
-    async def replace(self, refused: str) -> str:
-        """Return another token than the one that was refused."""
+    async def replace(self, refused: str | None) -> str:
+        """Return another token than the one that was refused, if any was."""
         if self._token == refused:
             self._good_until = float("-inf")
         return await self.get()

@@ -1,5 +1,7 @@
 """Firebase Cloud Messaging, HTTP v1."""
 
+import time
+from collections.abc import Awaitable
 from contextlib import suppress
 from datetime import datetime
 from http import HTTPStatus
@@ -55,24 +57,31 @@ class FcmProvider(HttpProvider):
         body = render(message, now)
         if isinstance(body, Rejected):
             return body
+        began = time.monotonic()
+        token = self._tokens.current
         try:
-            token = await self._tokens.get()
-            reply = await self._post(body, token)
-            outcome = _outcome(reply, message, now)
-            if reply.status == HTTPStatus.UNAUTHORIZED and isinstance(outcome, Defer) and outcome.pauses:
+            if token is not None:
+                reply = await self._post(body, token)
+                outcome = _outcome(reply, message, now)
+                if not _is_token_refused(reply, outcome):
+                    return outcome
+            async with self._rest_of_timeout(began):
                 renewed = await self._tokens.replace(token)
-                outcome = _outcome(await self._post(body, renewed), message, now)
+                return _outcome(await self._post(body, renewed), message, now)
         except TokenUnavailableError as error:
             if error.lasting:
                 return Defer("credentials_refused", ALARM_REST, str(error), alarm=True)
             return Retry("token_unavailable", str(error))
         except msgspec.DecodeError:
             return Retry("unreadable_answer", "FCM answered 200 with something else than its JSON")
-        return outcome
 
-    async def _post(self, body: bytes, token: str) -> Reply:
+    def _post(self, body: bytes, token: str) -> Awaitable[Reply]:
         headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
-        return await self._connections.post(self._url, headers, body)
+        return self._connections.post(self._url, headers, body)
+
+
+def _is_token_refused(reply: Reply, outcome: Outcome) -> bool:
+    return reply.status == HTTPStatus.UNAUTHORIZED and isinstance(outcome, Defer) and outcome.pauses
 
 
 def _outcome(reply: Reply, message: Message, now: datetime) -> Outcome:

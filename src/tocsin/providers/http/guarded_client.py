@@ -51,13 +51,14 @@ class GuardedConnections:
 
         Raises what `client_for` does, and the errors of the HTTP client.
         """
-        client = await self.client_for(url)
-        try:
-            async with post_request(client, url, headers, body).build_streamed() as answer:
-                return Reply(answer.status, answer.headers, await _beginning(answer))
-        except (ConnectError, ConnectTimeoutError):
-            self.connection_failed(url)
-            raise
+        async with asyncio.timeout(self._settings.timeout):
+            client = await self.client_for(url)
+            try:
+                async with post_request(client, url, headers, body).build_streamed() as answer:
+                    return Reply(answer.status, answer.headers, await _beginning(answer))
+            except (ConnectError, ConnectTimeoutError):
+                self.connection_failed(url)
+                raise
 
     async def client_for(self, url: str) -> Client:
         """Return a client that reaches the host of this URL, and no other, at an allowed address.

@@ -1,9 +1,10 @@
 """What providers that are called over HTTP have in common."""
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+import time
+from collections.abc import Sequence
 from datetime import datetime
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from pyreqwest.exceptions import PyreqwestError
 
@@ -14,8 +15,6 @@ from tocsin.providers.http.guarded_client import GuardedConnections
 from tocsin.providers.http.ssrf_guard import HostUnknownError
 from tocsin.providers.isolation import send_each
 from tocsin.providers.settings import HttpProviderSettings
-
-T = TypeVar("T")
 
 
 class HttpProvider:
@@ -37,11 +36,11 @@ class HttpProvider:
 
     async def send(self, batch: Sequence[Message], *, now: datetime) -> Sequence[Outcome]:
         """Send each message of the batch, all at once."""
+        return await send_each(self.name, batch, lambda message: self._send_one(message, now), http_fault)
 
-        async def send_one(message: Message) -> Outcome:
-            return await or_retry(self._send_one(message, now), self._timeout)
-
-        return await send_each(self.name, batch, send_one)
+    def _rest_of_timeout(self, began: float) -> asyncio.Timeout:
+        """Limit what a message needs besides its one request: leases are sized by the timeout of both."""
+        return asyncio.timeout(self._timeout - (time.monotonic() - began))
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -51,14 +50,14 @@ class HttpProvider:
         raise NotImplementedError
 
 
-async def or_retry(work: Awaitable[T], seconds: float) -> T | Retry:
-    """Return the result of an HTTP exchange; one that times out or whose connection fails is a Retry."""
-    try:
-        async with asyncio.timeout(seconds):
-            return await work
-    except HostUnknownError as error:
-        return Retry("network_error", str(error))
-    except TimeoutError as error:
-        return Retry("timeout", type(error).__name__)
-    except PyreqwestError as error:
-        return Retry("network_error", type(error).__name__)
+def http_fault(error: Exception) -> Retry | None:
+    """Return the outcome of an HTTP exchange that timed out or whose connection failed."""
+    match error:
+        case HostUnknownError():
+            return Retry("network_error", str(error))
+        case TimeoutError():
+            return Retry("timeout", type(error).__name__)
+        case PyreqwestError():
+            return Retry("network_error", type(error).__name__)
+        case _:
+            return None
