@@ -163,7 +163,7 @@ def upgrade_through(
 ) -> tuple[NotificationType, Payload]:
     """Upgrade a payload from version to version as far as the upgrades lead; return that version too."""
     current = start
-    for number in sorted(versions):
+    for number in sorted(versions) if start.upgrade else ():
         if number > current.version and current.upgrade is not None:
             payload = upgraded(current.upgrade, payload)
             current = versions[number]

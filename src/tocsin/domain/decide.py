@@ -145,9 +145,11 @@ def decide(facts: Facts, quiet: QuietHours, providers: AbstractSet[str]) -> Verd
 def zone_of(facts: Facts, quiet: QuietHours) -> ZoneChoice:
     """Choose the zone of a person's day: that of the device used last comes first."""
     profile = facts.profile
-    phones = (device for device in profile.devices if device.provider != WEBHOOK)
-    last_used = next(phones, None)
-    device_timezone = last_used.timezone if last_used else profile.device_timezone
+    device_timezone = profile.device_timezone
+    for device in profile.devices:
+        if device.provider != WEBHOOK:
+            device_timezone = device.timezone
+            break
     default = quiet.default_timezone or "UTC"
     return choose_zone(device_timezone, profile.timezone, profile.gmt_offset_seconds, default)
 
@@ -289,7 +291,7 @@ def destinations(
     found = _reachable(channel, profile, address, device_id)
     if isinstance(found, Reason):
         return found
-    return tuple(each for each in found if each.provider in providers) or Reason.PROVIDER_UNAVAILABLE
+    return tuple([each for each in found if each.provider in providers]) or Reason.PROVIDER_UNAVAILABLE
 
 
 def _reachable(
@@ -299,7 +301,9 @@ def _reachable(
         return _mailbox(profile)
     if (broadcast := broadcast_at(address)) is not None:
         return (_topic(broadcast),)
-    if found := tuple(each for each in profile.devices if (each.provider == WEBHOOK) == (channel == WEBHOOK)):
+    if found := tuple(
+        [each for each in profile.devices if (each.provider == WEBHOOK) == (channel == WEBHOOK)]
+    ):
         return found
     if device_id is not None:
         return Reason.DEVICE_LOST

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 from tocsin.engine.duty import repeat
@@ -12,7 +12,6 @@ Clock: TypeAlias = Callable[[], datetime]
 
 MEASURE_SECONDS = 10.0
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The time of a sleeping machine counts where the system can tell.
 _SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -45,14 +44,14 @@ class DatabaseClock:
         """Return the time of the database."""
         if self._ahead is None:
             raise RuntimeError("the clock of the database is measured before it is read")
-        return _EPOCH + timedelta(seconds=self._elapsed() + self._ahead)
+        return datetime.fromtimestamp(self._elapsed() + self._ahead, UTC)
 
     async def measure(self, connection: Connection) -> None:
         """Compare with the database by one round trip."""
         asked = self._elapsed()
         read: datetime = await connection.fetchval("select clock_timestamp()")
         answered = self._elapsed()
-        stamp = (read - _EPOCH).total_seconds()
+        stamp = read.timestamp()
         least, most = stamp - answered, stamp - asked
         ahead = (least + most) / 2 if self._ahead is None else self._ahead
         self._ahead = min(max(ahead, least), most)

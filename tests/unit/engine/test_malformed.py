@@ -5,7 +5,7 @@ from uuid import UUID
 from structlog.testing import capture_logs
 
 from tocsin.domain.catalog import NotificationType
-from tocsin.domain.decide import Facts
+from tocsin.domain.decide import Facts, zone_of
 from tocsin.domain.people.profile import Destination, RecipientProfile
 from tocsin.domain.timing.quiet_hours import QuietHours, QuietHoursSettings
 from tocsin.engine.dispatch.malformed import warn_of_malformed
@@ -21,10 +21,14 @@ def facts(**known: Any) -> Facts:
     return Facts(type=NEWS, channel="push", now=datetime(2026, 1, 1, tzinfo=UTC), profile=profile)
 
 
+def warn(user_id: str, known: Facts) -> None:
+    warn_of_malformed(user_id, known, zone_of(known, QUIET))
+
+
 def test_an_unknown_zone_is_logged_once_for_each_person() -> None:
     with capture_logs() as logs:
         for _ in range(3):
-            warn_of_malformed("ada-of-the-zone", facts(timezone="Nowhere/Else"), QUIET)
+            warn("ada-of-the-zone", facts(timezone="Nowhere/Else"))
 
     assert [(log["event"], log["user_id"], log["unknown"], log["used"]) for log in logs] == [
         ("time zone ignored", "ada-of-the-zone", ["Nowhere/Else"], "UTC")
@@ -34,7 +38,7 @@ def test_an_unknown_zone_is_logged_once_for_each_person() -> None:
 def test_an_unknown_zone_of_a_device_is_logged_too() -> None:
     phone = Destination(UUID(int=1), "token", "fcm", "android", timezone="Mars/Olympus")
     with capture_logs() as logs:
-        warn_of_malformed("ada-of-the-phone", facts(devices=(phone,), timezone="Europe/Istanbul"), QUIET)
+        warn("ada-of-the-phone", facts(devices=(phone,), timezone="Europe/Istanbul"))
 
     assert [(log["unknown"], log["used"]) for log in logs] == [(["Mars/Olympus"], "Europe/Istanbul")]
 
@@ -42,7 +46,7 @@ def test_an_unknown_zone_of_a_device_is_logged_too() -> None:
 def test_unreadable_preferences_are_logged_once_for_each_person_and_category() -> None:
     with capture_logs() as logs:
         for _ in range(3):
-            warn_of_malformed("ada-of-the-choices", facts(choices={"news": "odd"}), QUIET)
+            warn("ada-of-the-choices", facts(choices={"news": "odd"}))
 
     assert [(log["event"], log["user_id"], log["category"]) for log in logs] == [
         ("preferences ignored", "ada-of-the-choices", "news")
@@ -51,6 +55,6 @@ def test_unreadable_preferences_are_logged_once_for_each_person_and_category() -
 
 def test_values_that_can_be_used_are_not_logged() -> None:
     with capture_logs() as logs:
-        warn_of_malformed("ada", facts(timezone="Europe/Istanbul", choices={"news": {"push": False}}), QUIET)
+        warn("ada", facts(timezone="Europe/Istanbul", choices={"news": {"push": False}}))
 
     assert logs == []

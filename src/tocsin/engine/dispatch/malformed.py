@@ -4,18 +4,17 @@ from functools import lru_cache
 
 import structlog
 
-from tocsin.domain.decide import Facts, zone_of
+from tocsin.domain.decide import Facts
 from tocsin.domain.people.preferences import Choice, allows
-from tocsin.domain.timing.quiet_hours import QuietHours
+from tocsin.domain.timing.zones import ZoneChoice
 
 MOST_REMEMBERED = 10_000
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
-def warn_of_malformed(user_id: str | None, facts: Facts, quiet: QuietHours) -> None:
+def warn_of_malformed(user_id: str | None, facts: Facts, zone: ZoneChoice) -> None:
     """Log an unknown time zone and unreadable preferences; both count as if not given."""
-    zone = zone_of(facts, quiet)
     if zone.unknown:
         _warn_of_zone(user_id, zone.unknown, zone.name)
     if allows(facts.profile.choices, facts.type.category, facts.channel) is Choice.MALFORMED_YES:

@@ -48,10 +48,11 @@ class DeliveryRules(msgspec.Struct, frozen=True, kw_only=True):
             delivery.type, delivery.version, _payload_decoder.decode(delivery.payload)
         )
         facts = self._facts(delivery, attempt.type, now)
-        warn_of_malformed(delivery.user_id, facts, self.quiet)
+        zone = zone_of(facts, self.quiet)
+        warn_of_malformed(delivery.user_id, facts, zone)
         verdict = self.decide(facts)
         attempt.steps = verdict.steps
-        attempt.expires_at = expiry_of(facts, zone_of(facts, self.quiet))
+        attempt.expires_at = expiry_of(facts, zone)
         if isinstance(verdict, Go):
             attempt.destinations = verdict.destinations
             if not attempt.reserved:

@@ -82,23 +82,33 @@ class Sender:
         """Start to send rendered attempts; a host whose circuit breaker is open holds its own."""
         for attempt in attempts:
             try:
-                await self._enqueue(attempt, now)
+                if self._enqueue(attempt, now):
+                    continue
+                await self._probe(attempt, now)
             except Exception as error:  # noqa: BLE001 - one message must not take the others with it
                 self._forget(attempt)
                 self._writer.fail(attempt, error)
         self._pump()
 
-    async def _enqueue(self, attempt: Attempt, now: datetime) -> None:
+    def _enqueue(self, attempt: Attempt, now: datetime) -> bool:
+        """Queue an attempt, or put it back; return False for one whose circuit breaker is open."""
         attempt.circuit = self._circuit(attempt)
         self._attempts[attempt.id] = attempt
-        self._at_host[attempt.circuit] += 1
+        if self._host_of is not None:
+            self._at_host[attempt.circuit] += 1
         if self._stopped:
             self._release(attempt, now)
         elif self._is_crowded(attempt):
             self._hold(attempt, f"{attempt.circuit} has {self._per_host} messages in flight", now)
         elif attempt.probe or self._breakers.is_closed(attempt.circuit):
             self._queue.append(attempt)
-        elif attempt.circuit != self._provider.name and await self._take_probe(attempt.circuit, now):
+        else:
+            return False
+        return True
+
+    async def _probe(self, attempt: Attempt, now: datetime) -> None:
+        """Send an attempt to a host as a probe if one is due, or put it back."""
+        if attempt.circuit != self._provider.name and await self._take_probe(attempt.circuit, now):
             attempt.probe = True
             self._start([attempt], self._clock())
         else:
@@ -231,7 +241,7 @@ class Sender:
         self._writer.settle(attempt, build)
 
     def _forget(self, attempt: Attempt) -> None:
-        if self._attempts.pop(attempt.id, None) is None:
+        if self._attempts.pop(attempt.id, None) is None or self._host_of is None:
             return
         circuit = attempt.circuit
         self._at_host[circuit] -= 1
