@@ -14,13 +14,13 @@ from tocsin.api.http.requests import ApiRequest
 from tocsin.api.openapi import openapi_document
 from tocsin.api.operator import admin, alarms, audit, catalog, progress, providers, suppressions, toggles
 from tocsin.api.person import devices, preferences, unsubscribe, webpush
-from tocsin.api.producer import decisions, notifications, users, webhooks
+from tocsin.api.producer import decisions, notifications, search, users, webhooks
 from tocsin.api.services import Services
 from tocsin.catalog.catalog import Catalog
 from tocsin.wire.people import RegisterDevice
 
 PERSON = (devices, webpush, preferences, unsubscribe)
-PRODUCER = (notifications, decisions, users, webhooks)
+PRODUCER = (notifications, search, decisions, users, webhooks)
 OPERATOR = (admin, toggles, providers, progress, alarms, suppressions, catalog, audit)
 ROUTES = tuple(
     handler for module in (*PERSON, *PRODUCER, *OPERATOR, probes) for handler in module.routes.handlers

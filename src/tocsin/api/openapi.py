@@ -44,7 +44,10 @@ def openapi_document(app: Litestar, bodies: Mapping[Any, Any]) -> dict[str, Any]
     ]
     types = list(
         dict.fromkeys(
-            each for _, _, operation in routes for each in (Problem, operation.body, operation.answer) if each
+            each
+            for _, _, operation in routes
+            for each in (Problem, operation.body, operation.answer, *_query_types(operation).values())
+            if each
         )
     )
     schemas, components = msgspec.json.schema_components(types, schema_hook=_raw_schema, ref_template=_REF)
@@ -56,7 +59,7 @@ def openapi_document(app: Litestar, bodies: Mapping[Any, Any]) -> dict[str, Any]
         "openapi": "3.1.0",
         "info": {"title": "Tocsin", "version": version("tocsin"), "license": {"name": "Apache-2.0"}},
         "tags": [{"name": tag} for tag in dict.fromkeys(operation.tag for _, _, operation in routes)],
-        "paths": paths,
+        "paths": _with_ecma_patterns(paths),
         "components": {"schemas": _with_ecma_patterns(components), "securitySchemes": _SECURITY_SCHEMES},
     }
 
@@ -92,7 +95,7 @@ def _described(operation: Operation, path: str, schema_of: dict[Any, Any]) -> di
         "responses": {str(operation.status): {"description": operation.summary, "content": content}}
         | _problems((*operation.problems, *problems), schema_of[Problem]),
     }
-    if parameters := list(_parameters(operation, path)):
+    if parameters := list(_parameters(operation, path, schema_of)):
         described["parameters"] = parameters
     if operation.body is not None:
         body = {"schema": schema_of[operation.body]}
@@ -123,11 +126,15 @@ def _example(problem_type: ProblemType) -> tuple[str, dict[str, Any]]:
     return problem.code, {"value": msgspec.to_builtins(problem)}
 
 
-def _parameters(operation: Operation, path: str) -> Iterator[dict[str, Any]]:
+def _query_types(operation: Operation) -> dict[str, Any]:
+    fields = msgspec.structs.fields(operation.query) if operation.query is not None else ()
+    return {field.encode_name: field.type for field in fields}
+
+
+def _parameters(operation: Operation, path: str, schema_of: dict[Any, Any]) -> Iterator[dict[str, Any]]:
     for name in re.findall(r"{(\w+)}", path):
         yield {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
     for name, description in operation.headers.items():
         yield {"name": name, "in": "header", "description": description, "schema": {"type": "string"}}
-    if operation.query is not None:
-        for field in msgspec.structs.fields(operation.query):
-            yield {"name": field.encode_name, "in": "query", "schema": msgspec.json.schema(field.type)}
+    for name, type_ in _query_types(operation).items():
+        yield {"name": name, "in": "query", "schema": schema_of[type_]}

@@ -10,7 +10,7 @@ import msgspec
 from tocsin.domain.ids import NotificationId
 from tocsin.domain.plan import PlannedDelivery
 from tocsin.store.pool import Connection
-from tocsin.store.rows import transpose
+from tocsin.store.rows import fetch_all, transpose
 
 
 class _Notification(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +25,21 @@ class _Notification(msgspec.Struct, frozen=True, kw_only=True):
     occurred_at: datetime | None
     send_at: datetime | None
     send_at_local: datetime | None
+    expires_at: datetime | None
+    accepted_at: datetime
+
+
+class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What a list shows of a notification."""
+
+    id: NotificationId
+    producer: str
+    idempotency_key: str
+    type: str
+    version: int
+    request_id: str | None
+    trace_id: str | None
+    send_at: datetime | None
     expires_at: datetime | None
     accepted_at: datetime
 
@@ -151,13 +166,12 @@ from notifications
 where id = $1
 """.replace("{columns}", _COLUMNS)
 
-LIST_RECENT = """
+SUMMARIES = """
 select {columns}
 from notifications
-where id < $1
+where id = any($1::uuid[])
 order by id desc
-limit $2
-""".replace("{columns}", _COLUMNS)
+""".replace("{columns}", ", ".join(SummaryRow.__struct_fields__))
 
 
 async def accept(
@@ -190,9 +204,9 @@ async def get(connection: Connection, notification_id: UUID) -> NotificationRow 
     return _row(row) if row else None
 
 
-async def list_recent(connection: Connection, before: UUID, limit: int) -> list[NotificationRow]:
-    """Read the notifications accepted last, newest first."""
-    return [_row(row) for row in await connection.fetch(LIST_RECENT, before, limit)]
+async def summaries(connection: Connection, ids: Sequence[UUID]) -> list[SummaryRow]:
+    """Read notifications without audience and payload, newest first."""
+    return await fetch_all(connection, SummaryRow, SUMMARIES, ids)
 
 
 def _row(record: Any) -> NotificationRow:

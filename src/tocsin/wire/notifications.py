@@ -88,13 +88,6 @@ class Notification(NotificationSummary, frozen=True, kw_only=True):
     truncated: bool
 
 
-class NotificationPage(msgspec.Struct, frozen=True):
-    """Notifications, newest first; `next` is the `before` of the following page."""
-
-    notifications: list[NotificationSummary]
-    next: UUID | None
-
-
 class CancelByKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The idempotency key of the notification to cancel."""
 

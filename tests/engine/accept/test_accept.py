@@ -9,13 +9,10 @@ import msgspec
 import pytest
 
 from tests.engine.stage import Stage, an_intent
-from tests.rows import add_notification
 from tocsin.domain.faults import Fault
-from tocsin.domain.ids import uuid7
 from tocsin.domain.intent import Audience, Intent
 from tocsin.engine.accept.answers import Accepted, Answer, Conflict, Duplicate, Invalid, Unreadable
 from tocsin.store import notifications, refused
-from tocsin.store.pool import Pool
 
 LAST = UUID(int=2**128 - 1)
 
@@ -433,16 +430,6 @@ async def test_an_old_version_is_stored_as_it_came(stage: Stage) -> None:
     stored = await notifications.get(stage.pool, notification_id)
     assert stored is not None
     assert (stored.version, msgspec.json.decode(stored.payload)) == (1, {"customerName": "Ali"})
-
-
-async def test_notifications_are_listed_newest_first(pool: Pool) -> None:
-    made = [await add_notification(pool) for _ in range(3)]
-
-    newest = await notifications.list_recent(pool, uuid7(), 2)
-    rest = await notifications.list_recent(pool, newest[-1].id, 2)
-
-    assert [row.id for row in (*newest, *rest)] == made[::-1]
-    assert await notifications.get(pool, uuid7()) is None
 
 
 async def test_a_payload_just_deep_enough_is_kept(stage: Stage) -> None:

@@ -38,6 +38,8 @@ COLLAPSIBLE = "deliveries_collapsible"
 OF_DIGEST = "deliveries_of_digest"
 CARRYING = "deliveries_carrying"
 BY_NOTIFICATION = "deliveries_by_notification"
+# The deliveries of a notification to one person are looked up by either: both read those rows alone.
+SAME = {"deliveries_of_user": BY_NOTIFICATION}
 LEASE = new_lease_id()
 LEASED = [uuid7() for _ in range(BATCH)]
 DEVICE, DIGEST, MEMBER, NEWEST = uuid7(), uuid7(), uuid7(), uuid7()
@@ -286,7 +288,7 @@ async def test_a_statement_reads_no_more_than_it_works_on(planned: Connection, n
     plan = await explain(planned, name)
 
     assert not [node["Relation Name"] for node in plan if node["Node Type"] == "Seq Scan"]
-    assert indexes(plan) == pinned.indexes
+    assert {SAME.get(index, index) for index in indexes(plan)} == pinned.indexes
     assert rows_read(plan) <= pinned.rows
     assert all(node["Actual Rows"] <= max(pinned.rows, BATCH) for node in plan if "Sort" in node["Node Type"])
 

@@ -1,4 +1,4 @@
-"""Accepting notifications, and showing and listing them."""
+"""Accepting notifications, and showing them."""
 
 from collections.abc import Sequence
 from typing import Annotated, assert_never
@@ -8,7 +8,6 @@ import msgspec
 
 from tocsin.api.auth.roles import Right
 from tocsin.api.http.bodies import decode_outline
-from tocsin.api.http.conversion import copy_fields
 from tocsin.api.http.problems import (
     IDEMPOTENCY_CONFLICT,
     INVALID_INTENT,
@@ -17,7 +16,6 @@ from tocsin.api.http.problems import (
     ProblemError,
     faults_problem,
 )
-from tocsin.api.http.queries import Page, next_cursor
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.producer.intents import EXAMPLE, read_intent, read_item, read_keyed_intent
 from tocsin.api.routes import Routes, Tag
@@ -26,7 +24,6 @@ from tocsin.engine.accept.acceptor import TooManyDeliveriesError
 from tocsin.engine.accept.answers import Unreadable
 from tocsin.engine.inspect.show import show
 from tocsin.engine.time_slice import TimeSlice
-from tocsin.store import notifications
 from tocsin.wire.answers import (
     LARGEST_BATCH,
     Accepted,
@@ -38,7 +35,7 @@ from tocsin.wire.answers import (
     Invalid,
     Taken,
 )
-from tocsin.wire.notifications import Notification, NotificationPage, NotificationSummary
+from tocsin.wire.notifications import Notification
 
 routes = Routes(Tag.NOTIFICATIONS)
 
@@ -123,11 +120,3 @@ async def show_notification(request: ApiRequest, notification_id: UUID) -> Notif
     if shown is None or not request.holder.may_see(shown.producer):
         raise ProblemError(NOT_FOUND, "There is no such notification.")
     return shown
-
-
-@routes("GET /v1/notifications", "List notifications, newest first", Right.SEE_ALL)
-async def list_notifications(request: ApiRequest, query: Page) -> NotificationPage:
-    """List the notifications of every producer."""
-    rows = await notifications.list_recent(request.pool, query.cursor, query.limit)
-    summaries = [copy_fields(NotificationSummary, row, notification_id=row.id) for row in rows]
-    return NotificationPage(summaries, next_cursor(rows, query.limit, lambda row: row.id))

@@ -1,16 +1,16 @@
 """The conditions of a filter in SQL."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
+from tocsin.domain.delivery.states import State
 from tocsin.wire.filters import DeliveryFilter
 
-# By field of the filter. Every value is a parameter, $0 here.
+# By field of the filter; every value is a parameter, $0 here.
 _OF_DELIVERIES = {
     "user": "deliveries.user_id = $0",
-    "state": "deliveries.state = $0",
     "reason": "deliveries.reason = $0",
     "code": "deliveries.last_error_code = $0",
     "channel": "deliveries.channel = $0",
@@ -37,20 +37,25 @@ class Conditions(msgspec.Struct, frozen=True):
 
 def on_deliveries(given: DeliveryFilter, first: int = 1) -> Conditions:
     """Return the conditions on the table `deliveries`; their parameters are numbered from `first`."""
-    return _conditions(given, _OF_DELIVERIES.items(), first)
+    return _conditions(given, _OF_DELIVERIES, first, state=given.state)
 
 
 def on_notifications(given: DeliveryFilter, first: int = 1) -> Conditions:
     """Return the conditions on the table `notifications`; their parameters are numbered from `first`."""
-    return _conditions(given, _OF_NOTIFICATIONS.items(), first)
+    return _conditions(given, _OF_NOTIFICATIONS, first)
 
 
 def on_both(given: DeliveryFilter, first: int = 1) -> Conditions:
     """Return all conditions of a filter, for `deliveries` joined with their `notifications`."""
-    return _conditions(given, (_OF_DELIVERIES | _OF_NOTIFICATIONS).items(), first)
+    return _conditions(given, _OF_DELIVERIES | _OF_NOTIFICATIONS, first, state=given.state)
 
 
-def _conditions(given: DeliveryFilter, known: Iterable[tuple[str, str]], first: int) -> Conditions:
-    values = [(sql, getattr(given, name)) for name, sql in known if getattr(given, name) is not None]
+def _conditions(
+    given: DeliveryFilter, known: Mapping[str, str], first: int, *, state: State | None = None
+) -> Conditions:
+    values = [(sql, getattr(given, name)) for name, sql in known.items() if getattr(given, name) is not None]
     texts = [sql.replace("$0", f"${number}") for number, (sql, _) in enumerate(values, first)]
+    if state is not None:
+        # Written out: for a parameter no index on some of the states could be used.
+        texts.insert(0, f"deliveries.state = '{state}'")
     return Conditions(" and ".join(texts) or "true", tuple(value for _, value in values))

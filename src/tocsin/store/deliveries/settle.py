@@ -1,7 +1,8 @@
 """Settles claimed deliveries and reads what became of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -277,16 +278,23 @@ where id in (
 )
 """
 
+DELIVERY_COLUMNS = """
+    deliveries.id, deliveries.notification_id, deliveries.channel, deliveries.user_id, deliveries.address,
+    deliveries.device_id, deliveries.state, deliveries.reason, deliveries.attempts,
+    nullif(deliveries.due_at, 'infinity') as due_at, deliveries.held_by, deliveries.lane,
+    deliveries.digest_id, deliveries.decisions, deliveries.leased_until, deliveries.provider,
+    deliveries.provider_message_id, deliveries.last_error_code, deliveries.last_error, deliveries.created_at,
+    deliveries.settled_at
+"""
+"""The columns of a DeliveryRow."""
+
 OF_NOTIFICATION = """
-select
-    id, notification_id, channel, user_id, address, device_id, state, reason, attempts,
-    nullif(due_at, 'infinity') as due_at, held_by, lane, digest_id, decisions, leased_until, provider,
-    provider_message_id, last_error_code, last_error, created_at, settled_at
+select {columns}
 from deliveries
 where notification_id = $1
 order by id
 limit $2
-"""
+""".replace("{columns}", DELIVERY_COLUMNS.strip())
 
 ATTEMPTS_OF = """
 select delivery_id, outcome, code, detail, at
@@ -324,13 +332,13 @@ async def collapse_older(connection: Connection, sent: Sequence[UUID], now: date
 
 async def of_notification(connection: Connection, notification_id: UUID, limit: int) -> list[DeliveryRow]:
     """Read the deliveries of a notification in the order they were created."""
-    rows = await connection.fetch(OF_NOTIFICATION, notification_id, limit)
-    return [
-        DeliveryRow(
-            **{**row, "state": State(row["state"]), "decisions": _steps.decode(row["decisions"] or "[]")}
-        )
-        for row in rows
-    ]
+    return [delivery_row(row) for row in await connection.fetch(OF_NOTIFICATION, notification_id, limit)]
+
+
+def delivery_row(record: Mapping[str, Any]) -> DeliveryRow:
+    """Build a delivery from a record with its columns."""
+    decisions = _steps.decode(record["decisions"] or "[]")
+    return DeliveryRow(**{**record, "state": State(record["state"]), "decisions": decisions})
 
 
 async def attempts_of(connection: Connection, delivery_ids: Sequence[UUID]) -> list[AttemptRow]:

@@ -1,0 +1,72 @@
+"""The options of a filter, shared by every command that selects deliveries."""
+
+import re
+from datetime import timedelta
+from typing import Annotated
+
+import msgspec
+import typer
+
+from tocsin.api.http.bodies import find_faults
+from tocsin.domain.delivery.reasons import Reason
+from tocsin.domain.delivery.states import State
+from tocsin.domain.errors import FaultsError
+from tocsin.engine.clock import utc_now
+from tocsin.wire.filters import DeliveryFilter, filter_faults
+
+_AGO = re.compile(r"(\d{1,6})([smhd])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def read_filter(
+    user: Annotated[str | None, typer.Option(help="Deliveries to this user.")] = None,
+    type_: Annotated[str | None, typer.Option("--type", help="Notifications of this type.")] = None,
+    state: Annotated[
+        str | None, typer.Option(metavar="STATE", help=f"Deliveries in this state: {', '.join(State)}.")
+    ] = None,
+    reason: Annotated[
+        str | None, typer.Option(metavar="REASON", help=f"Why it was not sent: {', '.join(Reason)}.")
+    ] = None,
+    code: Annotated[str | None, typer.Option(help="Their last error code, e.g. UNAVAILABLE.")] = None,
+    channel: Annotated[str | None, typer.Option(help="By this channel, e.g. push.")] = None,
+    provider: Annotated[str | None, typer.Option(help="By this provider, e.g. fcm.")] = None,
+    producer: Annotated[str | None, typer.Option(help="Notifications of this producer.")] = None,
+    key_prefix: Annotated[
+        str | None, typer.Option(help="Notifications whose idempotency key begins like this.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--from", metavar="TIME", help="Accepted since, e.g. 2h or 2030-01-31T09:00:00Z."),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--to", metavar="TIME", help="Accepted before, in the same form.")
+    ] = None,
+) -> DeliveryFilter:
+    """Build a filter from the options; raise everything that is wrong with them."""
+    fields = {
+        "user": user,
+        "type": type_,
+        "state": state,
+        "reason": reason,
+        "code": code,
+        "channel": channel,
+        "provider": provider,
+        "producer": producer,
+        "key_prefix": key_prefix,
+        "from": _moment(since),
+        "to": _moment(until),
+    }
+    given = {name: value for name, value in fields.items() if value is not None}
+    faults = list(find_faults(given, DeliveryFilter))
+    if not faults:
+        made = msgspec.convert(given, DeliveryFilter)
+        faults = filter_faults(made)
+    if faults:
+        raise FaultsError("The filter is invalid:", faults)
+    return made
+
+
+def _moment(text: str | None) -> str | None:
+    """Return a time as it is given, or the time that lies a span such as 2h or 7d back."""
+    ago = _AGO.fullmatch(text or "")
+    return text if ago is None else (utc_now() - timedelta(**{_UNITS[ago[2]]: int(ago[1])})).isoformat()

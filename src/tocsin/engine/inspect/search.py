@@ -1,0 +1,133 @@
+"""Searches notifications within a bounded time, however rare what is searched for."""
+
+import time
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import msgspec
+
+from tocsin.domain.delivery.hints import hint
+from tocsin.domain.ids import created_at, first_id_at
+from tocsin.domain.people.recipient import recipient_of
+from tocsin.engine.inspect.waiting import blocked_lanes, waiting_for
+from tocsin.store import notifications
+from tocsin.store.deliveries import search as store
+from tocsin.store.deliveries.search import FoundDeliveries, Span
+from tocsin.store.deliveries.settle import DeliveryRow
+from tocsin.store.notifications import SummaryRow
+from tocsin.store.pool import Connection
+from tocsin.wire.filters import DeliveryFilter
+from tocsin.wire.search import FoundDelivery, FoundNotification, SearchPage
+
+NEWEST = UUID(int=(1 << 128) - 1)
+OLDEST = UUID(int=0)
+BUDGET = 0.1
+"""Seconds after which a search returns what it has."""
+MOST_LISTED = 20
+MOST_COUNTED = 1_000
+# The time in an id comes from the clock of a process, the time of acceptance from that of the database.
+CLOCK_SKEW = timedelta(minutes=1)
+
+_FIRST_WINDOW = 2_000
+_SMALLEST_WINDOW = 500
+_LARGEST_WINDOW = 1_000_000
+
+
+class _Found(msgspec.Struct):
+    """The ids that were found, and where the search ended; None at the end of the span."""
+
+    ids: list[UUID]
+    floor: UUID | None = None
+
+
+async def search(
+    connection: Connection,
+    given: DeliveryFilter,
+    now: datetime,
+    *,
+    cursor: UUID | None = None,
+    limit: int = 50,
+    budget: float = BUDGET,
+) -> SearchPage:
+    """Return the next notifications that match, newest first, or as far as the search came in its time."""
+    found = await _find(connection, given, _span(given, cursor), limit, budget)
+    items = await _items(connection, given, found.ids, now)
+    if len(found.ids) == limit:
+        return SearchPage(items=items, next_cursor=found.ids[-1])
+    searched_to = created_at(found.floor) if found.floor else None
+    return SearchPage(items=items, next_cursor=found.floor, searched_to=searched_to)
+
+
+def _span(given: DeliveryFilter, cursor: UUID | None) -> Span:
+    before = NEWEST if given.until is None else first_id_at(given.until + CLOCK_SKEW)
+    oldest = OLDEST if given.since is None else first_id_at(given.since - CLOCK_SKEW)
+    return Span(min(before, cursor or NEWEST), oldest)
+
+
+async def _find(
+    connection: Connection, given: DeliveryFilter, span: Span, limit: int, budget: float
+) -> _Found:
+    """Search window after window, each as large as fits into half of the time that is left."""
+    found, window, began = _Found([]), _FIRST_WINDOW, time.monotonic()
+    while True:
+        asked = time.monotonic()
+        result = await store.find(connection, given, span, window, limit - len(found.ids))
+        found.ids += result.ids
+        found.floor = result.floor
+        if result.floor is None or len(found.ids) == limit:
+            return found
+        ended = time.monotonic()
+        left = budget - (ended - began)
+        window = min(_LARGEST_WINDOW, int(window * left / 2 / (ended - asked)))
+        if window < _SMALLEST_WINDOW:
+            return found
+        span = span._replace(before=result.floor)
+
+
+async def _items(
+    connection: Connection, given: DeliveryFilter, ids: Sequence[UUID], now: datetime
+) -> list[FoundNotification]:
+    if not ids:
+        return []
+    rows = await notifications.summaries(connection, ids)
+    deliveries = await store.matching(connection, given, ids, MOST_LISTED + 1, MOST_COUNTED)
+    blocked = await blocked_lanes(connection)
+    return [
+        _item(
+            row, deliveries[row.id], [waiting_for(each, blocked, now) for each in deliveries[row.id].matching]
+        )
+        for row in rows
+    ]
+
+
+def _item(row: SummaryRow, found: FoundDeliveries, waits: Sequence[str | None]) -> FoundNotification:
+    fields = msgspec.structs.asdict(row)
+    listed = list(zip(found.matching, waits, strict=True))[:MOST_LISTED]
+    return FoundNotification(
+        notification_id=fields.pop("id"),
+        **fields,
+        deliveries=[found_delivery(each, row.type, wait) for each, wait in listed],
+        truncated=len(found.matching) > MOST_LISTED,
+        delivery_count=found.count,
+    )
+
+
+def found_delivery(row: DeliveryRow, type_name: str, waits_for: str | None) -> FoundDelivery:
+    """Build a delivery as a search shows it."""
+    return FoundDelivery(
+        delivery_id=row.id,
+        channel=row.channel,
+        recipient=str(recipient_of(row.user_id, row.address, type_name)),
+        device_id=row.device_id,
+        state=row.state,
+        reason=row.reason,
+        code=row.last_error_code,
+        provider=row.provider,
+        attempt_count=row.attempts,
+        held_by=row.held_by,
+        waiting_for=waits_for,
+        due_at=row.due_at,
+        settled_at=row.settled_at,
+        hint=hint(row.last_error_code, row.state),
+    )

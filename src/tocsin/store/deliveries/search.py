@@ -1,0 +1,195 @@
+"""Finds notifications by a filter, newest first, a window of bounded size at a time.
+
+Each field that an index of deliveries begins with can lead the search. How far back the next entries of its
+index reach shows how selective it is: the one that reaches furthest leads, and the search is complete down to
+there. Without such a field the notifications or the deliveries are walked in their order.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from tocsin.domain.delivery.states import State
+from tocsin.store.deliveries.conditions import on_deliveries, on_notifications
+from tocsin.store.deliveries.settle import DELIVERY_COLUMNS, DeliveryRow, delivery_row
+from tocsin.store.pool import Connection
+from tocsin.wire.filters import DeliveryFilter
+
+INDEXED_STATES = frozenset(State) - {State.PENDING, State.SENT, State.DELIVERED}
+"""The states of the index `deliveries_unusual`: those without would cost every delivery that is sent."""
+
+_SECONDS = 5.0
+
+
+class Span(NamedTuple):
+    """The notification ids from `oldest` to before `before`."""
+
+    before: UUID
+    oldest: UUID
+
+
+class Window(msgspec.Struct, frozen=True):
+    """What a window has: the newest ids, and its oldest id, or None if it reaches the end of the span."""
+
+    ids: list[UUID]
+    floor: UUID | None
+
+
+class Lead(NamedTuple):
+    """An index that can lead a search: a condition on its first column, and the column of its order."""
+
+    table: str
+    order: str
+    condition: str
+    argument: str | None = None
+
+
+class FoundDeliveries(msgspec.Struct, frozen=True):
+    """The deliveries of a notification that match, up to a number, and how many it has at all, likewise."""
+
+    matching: list[DeliveryRow]
+    count: int
+
+
+_FLOOR = """
+select {order} as floor
+from {table}
+where {condition} and {order} < $1 and {order} >= $2
+order by {order} desc
+offset $3
+limit 1
+"""
+
+_FIND_BY_DELIVERIES = """
+select distinct deliveries.notification_id as id
+from deliveries
+where deliveries.notification_id < $1 and deliveries.notification_id >= $2 and {conditions}
+order by deliveries.notification_id desc
+limit $3
+"""
+
+# The limits keep each a look-up by key, whatever the planner knows of the tables.
+_FIND_BY_BOTH = """
+select distinct deliveries.notification_id as id
+from deliveries
+cross join lateral (
+    select
+    from notifications
+    where notifications.id = deliveries.notification_id and {others}
+    limit 1
+) as matching
+where deliveries.notification_id < $1 and deliveries.notification_id >= $2 and {conditions}
+order by deliveries.notification_id desc
+limit $3
+"""
+
+_FIND_BY_NOTIFICATIONS = """
+select notifications.id
+from notifications
+where notifications.id < $1 and notifications.id >= $2 and {others}
+order by notifications.id desc
+limit $3
+"""
+
+_FIND_WITH_DELIVERIES = """
+select notifications.id
+from notifications
+cross join lateral (
+    select
+    from deliveries
+    where deliveries.notification_id = notifications.id and {conditions}
+    limit 1
+) as matching
+where notifications.id < $1 and notifications.id >= $2 and {others}
+order by notifications.id desc
+limit $3
+"""
+
+_MATCHING = """
+select matching.*
+from unnest($1::uuid[]) as given (id)
+cross join lateral (
+    select {columns}
+    from deliveries
+    where deliveries.notification_id = given.id and {conditions}
+    order by deliveries.id
+    limit $2
+) as matching
+"""
+
+COUNT = """
+select given.id, counted.count
+from unnest($1::uuid[]) as given (id)
+cross join lateral (
+    select count(*) as count
+    from (
+        select
+        from deliveries
+        where deliveries.notification_id = given.id
+        limit $2
+    ) as own
+) as counted
+"""
+
+
+async def find(connection: Connection, given: DeliveryFilter, span: Span, window: int, limit: int) -> Window:
+    """Return the newest notifications of a window of the span that match, at most `limit`."""
+    floors = []
+    for lead in leads(given):
+        own = [lead.argument] if lead.argument is not None else []
+        floor = await connection.fetchval(floor_statement(lead), *span, window, *own, timeout=_SECONDS)
+        floors.append((floor or span.oldest, lead))
+    floor, lead = min(floors, key=lambda each: each[0])
+    statement, arguments = find_statement(given, lead)
+    rows = await connection.fetch(statement, span.before, floor, limit, *arguments, timeout=_SECONDS)
+    return Window([row["id"] for row in rows], None if floor == span.oldest else floor)
+
+
+async def matching(
+    connection: Connection, given: DeliveryFilter, ids: Sequence[UUID], most: int, most_counted: int
+) -> dict[UUID, FoundDeliveries]:
+    """Read the matching deliveries of each notification, and count all it has."""
+    conditions = on_deliveries(given, first=3)
+    statement = _MATCHING.replace("{columns}", DELIVERY_COLUMNS).replace("{conditions}", conditions.sql)
+    records = await connection.fetch(statement, ids, most, *conditions.arguments, timeout=_SECONDS)
+    counts = await connection.fetch(COUNT, ids, most_counted, timeout=_SECONDS)
+    found = {row["id"]: FoundDeliveries([], row["count"]) for row in counts}
+    for record in records:
+        found[record["notification_id"]].matching.append(delivery_row(record))
+    return found
+
+
+def leads(given: DeliveryFilter) -> list[Lead]:
+    """List the indexes that can lead a search."""
+    by_delivery = "deliveries", "deliveries.notification_id"
+    by_notification = "notifications", "notifications.id"
+    equal = (
+        ("deliveries.user_id = $4", given.user),
+        ("deliveries.last_error_code = $4", given.code),
+        ("deliveries.reason = $4", given.reason),
+    )
+    found = [Lead(*by_delivery, condition, value) for condition, value in equal if value is not None]
+    if given.state in INDEXED_STATES:
+        found.append(Lead(*by_delivery, f"deliveries.state = '{given.state}'"))
+    if found:
+        return found
+    only_deliveries = on_notifications(given).sql == "true" and on_deliveries(given).sql != "true"
+    return [Lead(*(by_delivery if only_deliveries else by_notification), "true")]
+
+
+def floor_statement(lead: Lead) -> str:
+    """Return the statement that finds how far back a window reaches."""
+    return _FLOOR.format(table=lead.table, order=lead.order, condition=lead.condition)
+
+
+def find_statement(given: DeliveryFilter, lead: Lead) -> tuple[str, tuple[Any, ...]]:
+    """Return the statement that finds what matches in a window, and the arguments of its conditions."""
+    own = on_deliveries(given, first=4)
+    others = on_notifications(given, first=4 + len(own.arguments))
+    if lead.table == "deliveries":
+        statement = _FIND_BY_DELIVERIES if others.sql == "true" else _FIND_BY_BOTH
+    else:
+        statement = _FIND_BY_NOTIFICATIONS if own.sql == "true" else _FIND_WITH_DELIVERIES
+    return statement.format(conditions=own.sql, others=others.sql), own.arguments + others.arguments

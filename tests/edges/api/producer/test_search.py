@@ -1,0 +1,164 @@
+"""Finding notifications by what became of them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.edges.edge import Edge, faults
+from tests.rows import NOW, add_delivery, add_notification
+from tocsin.api.auth.roles import Role
+from tocsin.domain.delivery.states import State
+from tocsin.engine.clock import utc_now
+from tocsin.engine.inspect import search as engine
+from tocsin.store.pool import Pool
+from tocsin.wire.filters import DeliveryFilter
+from tocsin.wire.search import SearchPage
+
+PATH = "/v1/notifications"
+MANY = 5_000
+
+
+async def search(edge: Edge, headers: Mapping[str, str], **query: Any) -> Any:
+    answer = await edge.http.get(PATH, params=query, headers=headers)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def test_a_search_shows_the_deliveries_that_match_and_why_they_are_so(edge: Edge) -> None:
+    viewer = await edge.key(Role.VIEWER)
+    made = await add_notification(edge.pool, accepted_at=utc_now())
+    dead = await add_delivery(
+        edge.pool,
+        notification_id=made,
+        state="dead",
+        last_error_code="UNAVAILABLE",
+        provider="fcm",
+        settled_at=NOW,
+    )
+    waiting = await add_delivery(edge.pool, "bob", notification_id=made)
+    await add_delivery(edge.pool, "eve", notification_id=made, state="skipped", reason="opted_out")
+    await add_delivery(edge.pool, "ada", state="sent")
+    operator = await edge.key(Role.OPERATOR)
+    await edge.http.put("/v1/admin/toggles/provider:fcm", json={"enabled": False}, headers=operator)
+
+    (item,) = (await search(edge, viewer, user="ada", state="dead"))["items"]
+    (other,) = (await search(edge, viewer, user="bob"))["items"]
+    (skipped,) = (await search(edge, viewer, reason="opted_out"))["items"]
+
+    assert (item["notification_id"], item["type"], item["producer"]) == (str(made), "new_customer", "shop")
+    assert (item["delivery_count"], item["truncated"]) == (3, False)
+    (delivery,) = item["deliveries"]
+    assert delivery["delivery_id"] == str(dead)
+    assert (delivery["state"], delivery["code"], delivery["recipient"]) == ("dead", "UNAVAILABLE", "user:ada")
+    assert delivery["hint"].startswith("FCM is overloaded.")
+    (held,) = other["deliveries"]
+    assert (held["delivery_id"], held["waiting_for"]) == (str(waiting), "provider:fcm is switched off")
+    assert [each["reason"] for each in skipped["deliveries"]] == ["opted_out"]
+
+
+async def test_pages_follow_each_other_from_the_newest_to_the_oldest(edge: Edge) -> None:
+    viewer = await edge.key(Role.VIEWER)
+    made = [await add_notification(edge.pool) for _ in range(5)]
+    for notification_id in made:
+        for user in ("ada", "bob", "ada"):
+            await add_delivery(edge.pool, user, notification_id=notification_id, state="dead")
+
+    for query in ({}, {"user": "ada"}, {"state": "dead"}, {"type": "new_customer"}, {"channel": "push"}):
+        found: list[str] = []
+        cursor: dict[str, str] = {}
+        while True:
+            page = await search(edge, viewer, limit=2, **query, **cursor)
+            found += [item["notification_id"] for item in page["items"]]
+            if page["next_cursor"] is None:
+                break
+            cursor = {"cursor": page["next_cursor"]}
+        assert found == list(map(str, reversed(made))), query
+
+
+async def test_a_producer_sees_its_own_and_an_operator_sees_all(edge: Edge) -> None:
+    own = await add_notification(edge.pool, producer="billing")
+    await add_notification(edge.pool, producer="shop")
+    producer, operator = await edge.key(Role.PRODUCER, "billing"), await edge.key(Role.OPERATOR, "ops")
+
+    refused = await edge.http.get(PATH, params={"producer": "shop"}, headers=producer)
+
+    assert [each["notification_id"] for each in (await search(edge, producer))["items"]] == [str(own)]
+    assert len((await search(edge, producer, producer="billing"))["items"]) == 1
+    assert len((await search(edge, operator))["items"]) == 2
+    assert (refused.status_code, refused.json()["code"]) == (403, "not_allowed")
+
+
+async def test_every_fault_of_a_query_is_listed_with_what_is_known(edge: Edge) -> None:
+    headers = await edge.key(Role.VIEWER)
+    wrong = {"state": "failed", "colour": "red", "cursor": "x", "limit": "101", "from": "yesterday"}
+
+    answer = await edge.http.get(PATH, params=wrong, headers=headers)
+    turned = {"from": "2026-03-01T12:00:00Z", "to": "0001-01-01T00:00:00Z"}
+    far = await edge.http.get(PATH, params=turned, headers=headers)
+
+    assert answer.status_code == 422
+    assert faults(answer) == dict.fromkeys(wrong, "invalid") | {"colour": "unknown"}
+    messages = {each["field"]: each["message"] for each in answer.json()["errors"]}
+    assert messages["state"] == f"must be one of {', '.join(State)}"
+    assert messages["colour"].startswith("is not known here; known are user, type, state, reason, code,")
+    assert (far.status_code, faults(far)) == (422, {"to": "out_of_range"})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        DeliveryFilter(type="rare"),
+        DeliveryFilter(key_prefix="rare"),
+        DeliveryFilter(channel="email"),
+        DeliveryFilter(code="INTERNAL", channel="email"),
+        DeliveryFilter(state=State.DEAD, type="rare"),
+        DeliveryFilter(type="rare", channel="email"),
+    ],
+)
+async def test_what_is_rare_is_found_in_several_bounded_searches(pool: Pool, given: DeliveryFilter) -> None:
+    rare = await add_notification(pool, type="rare", idempotency_key="rare-1")
+    failed: dict[str, Any] = {"state": "dead", "settled_at": NOW, "last_error_code": "INTERNAL"}
+    await add_delivery(pool, notification_id=rare, channel="email", lane="smtp", **failed)
+    await _add_many(pool)
+
+    pages: list[SearchPage] = []
+    cursor = None
+    async with pool.acquire() as connection:
+        while cursor is not None or not pages:
+            page = await engine.search(connection, given, utc_now(), cursor=cursor, budget=0)
+            pages.append(page)
+            cursor = page.next_cursor
+
+    assert [[item.notification_id for item in page.items] for page in pages] == [[], [], [rare]]
+    first, second, last = pages
+    assert first.searched_to is not None
+    assert second.searched_to is not None
+    assert first.searched_to >= second.searched_to
+    assert last.searched_to is None
+
+
+async def _add_many(pool: Pool) -> None:
+    """Add dead deliveries of notifications of their own."""
+    await pool.execute(
+        """
+        with made as (
+            insert into notifications (
+                id, producer, idempotency_key, fingerprint, type, version, audience, payload, accepted_at
+            )
+            select
+                (lpad(to_hex((extract(epoch from now()) * 1000)::bigint + 1000), 12, '0')
+                || '7000800000000' || lpad(to_hex(number), 7, '0'))::uuid,
+                'shop', number, 'f', 't', 1, '{}', '{}', now()
+            from generate_series(1, $1) as number
+            returning id
+        )
+        insert into deliveries (
+            id, notification_id, channel, lane, user_id, state, last_error_code, due_at, created_at,
+            settled_at
+        )
+        select gen_random_uuid(), id, 'push', 'fcm', 'bob', 'dead', 'INTERNAL', now(), now(), now()
+        from made
+        """,
+        MANY,
+    )

@@ -1,0 +1,121 @@
+"""A search reads no more than its window, by the index that leads it."""
+
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import pytest
+
+from tests.databases import SCHEMA, fresh_database
+from tests.store.plans import Node, explain_kept, indexes, keep_plan, rows_read
+from tocsin.domain.delivery.reasons import Reason
+from tocsin.domain.delivery.states import State
+from tocsin.store.deliveries.search import INDEXED_STATES, find_statement, floor_statement, leads
+from tocsin.store.pool import Connection, PoolSettings, open_pool
+from tocsin.wire.filters import DeliveryFilter
+
+ROWS = 20_000
+WINDOW = 100
+SPAN = (UUID(int=(1 << 128) - 1), UUID(int=0))
+IN_ORDER = "notifications_in_order"
+BY_KEY = "notifications_pkey"
+
+
+class Searched(NamedTuple):
+    """A filter, and the indexes by which it reads deliveries and notifications."""
+
+    given: DeliveryFilter
+    deliveries: set[str]
+    notifications: set[str]
+
+
+SEARCHED = {
+    "everything": Searched(DeliveryFilter(), set(), {IN_ORDER}),
+    "a type": Searched(DeliveryFilter(type="t1"), set(), {IN_ORDER}),
+    "a producer": Searched(DeliveryFilter(producer="shop"), set(), {IN_ORDER}),
+    "a user": Searched(DeliveryFilter(user="user-7"), {"deliveries_of_user"}, set()),
+    "a code": Searched(DeliveryFilter(code="INTERNAL"), {"deliveries_by_code"}, set()),
+    "a reason": Searched(DeliveryFilter(reason=Reason.OPTED_OUT), {"deliveries_by_reason"}, set()),
+    "a type by state": Searched(
+        DeliveryFilter(state=State.DEAD, type="t1"), {"deliveries_unusual"}, {IN_ORDER}
+    ),
+    "a channel": Searched(DeliveryFilter(channel="push"), {"deliveries_by_notification"}, set()),
+    "a type by channel": Searched(
+        DeliveryFilter(channel="push", type="t1"), {"deliveries_by_notification"}, {IN_ORDER}
+    ),
+} | {
+    f"what is {state}": Searched(DeliveryFilter(state=state), {"deliveries_unusual"}, set())
+    for state in sorted(INDEXED_STATES)
+}
+
+FILL = """
+insert into notifications (
+    id, producer, idempotency_key, fingerprint, type, version, audience, payload, accepted_at
+)
+select lpad(to_hex(number), 32, '0')::uuid, 'shop', number, 'f', 't' || number % 10, 1, '{}', '{}', now()
+from generate_series(1, :rows) as number;
+
+insert into deliveries (
+    id, notification_id, channel, lane, user_id, state, reason, last_error_code, due_at, created_at
+)
+select
+    gen_random_uuid(), id, 'push', 'fcm', 'user-' || number % 50,
+    (array['sent', 'scheduled', 'retrying', 'rejected', 'gone', 'dead', 'skipped', 'cancelled', 'expired'])[
+        1 + number % 9
+    ],
+    case when number % 9 = 6 then 'opted_out' end, case when number % 9 = 5 then 'INTERNAL' end, now(), now()
+from (select id, row_number() over (order by id) as number from notifications) as numbered;
+"""
+
+
+@pytest.fixture(scope="module", params=["planned on empty tables", "analyzed"])
+async def api(
+    request: pytest.FixtureRequest, server_url: str, template_database: str
+) -> AsyncIterator[Connection]:
+    """Open a connection as the API has it, with a plan kept for every statement."""
+    async with (
+        fresh_database(server_url, template_database) as url,
+        open_pool(url, SCHEMA, PoolSettings()) as pool,
+        pool.acquire() as connection,
+    ):
+        fill = FILL.replace(":rows", str(ROWS))
+        if request.param == "analyzed":
+            await connection.execute(fill)
+            await connection.execute("vacuum analyze")
+        for name, searched in SEARCHED.items():
+            for kind, (statement, arguments) in _statements(searched.given).items():
+                await keep_plan(connection, f"{kind} of {name}", statement, *arguments)
+        if request.param != "analyzed":
+            await connection.execute(fill)
+        yield connection
+
+
+def _statements(given: DeliveryFilter) -> dict[str, tuple[str, tuple[Any, ...]]]:
+    (lead,) = leads(given)
+    own = (lead.argument,) if lead.argument else ()
+    statement, arguments = find_statement(given, lead)
+    return {
+        "floor": (floor_statement(lead), (*SPAN, WINDOW, *own)),
+        "find": (statement, (*SPAN, WINDOW // 10, *arguments)),
+    }
+
+
+async def _explain(connection: Connection, name: str, kind: str) -> list[Node]:
+    _, arguments = _statements(SEARCHED[name].given)[kind]
+    return await explain_kept(connection, f"{kind} of {name}", *arguments)
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+async def test_a_search_reads_one_window_by_its_index(api: Connection, name: str) -> None:
+    searched = SEARCHED[name]
+    floor, found = await _explain(api, name, "floor"), await _explain(api, name, "find")
+
+    for plan in (floor, found):
+        assert not [node for node in plan if node["Node Type"] in {"Seq Scan", "Bitmap Heap Scan"}]
+        assert not [node for node in plan if "Sort" in node["Node Type"] and node["Actual Rows"] > WINDOW]
+        assert rows_read(plan) + rows_read(plan, "notifications") <= 3 * WINDOW
+    assert indexes(found) == searched.deliveries
+    assert indexes(found, "notifications") <= searched.notifications | {BY_KEY}
+    assert indexes(floor) | indexes(floor, "notifications") <= (
+        searched.deliveries | searched.notifications | {BY_KEY}
+    )
