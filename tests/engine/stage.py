@@ -55,8 +55,9 @@ class StubProvider:
     name: ClassVar[str] = "fcm"
     limits: ClassVar[Limits] = Limits(payload_bytes=4_096, batch=1, ttl_seconds=2_419_200)
 
-    def __init__(self, concurrency: int = 10) -> None:
+    def __init__(self, concurrency: int = 10, seconds: float = 0.0) -> None:
         self._concurrency = concurrency
+        self._seconds = seconds
         self._script: defaultdict[str, list[Outcome | Exception]] = defaultdict(list)
         self.let_go = asyncio.Event()
         self.let_go.set()
@@ -92,6 +93,7 @@ class StubProvider:
         self.arrived.extend(batch)
         try:
             await self.let_go.wait()
+            await asyncio.sleep(self._seconds)
             return [self._answer(message) for message in batch]
         finally:
             self._at_once -= len(batch)

@@ -14,7 +14,7 @@ def providers_page() -> str:
         "The providers in `src/tocsin/providers/registry.py`. Each has a section of the "
         "[settings](settings.md), a rate limit in `[rates]` and a page of its answers.",
         table(
-            ["provider", "channel", "devices", "messages per second", "in flight per worker", "answers"],
+            ["provider", "channel", "devices", "messages per second", "most in flight per worker", "answers"],
             map(_row, BUILT_IN),
         ),
         "The numbers are the defaults; the rate counts all workers together. Devices can also be registered "

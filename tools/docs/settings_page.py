@@ -225,7 +225,7 @@ def settings_page() -> str:
         '```toml title="tocsin.toml"\ndatabase_url = "postgresql://tocsin:change-me@db.example.com/tocsin"\n'
         'catalog = "/etc/tocsin/catalog"\nworkers = 2\n\n'
         '[http]\nhost = "0.0.0.0"\n\n[fcm]\ncredentials_file = "/etc/tocsin/service-account.json"\n'
-        "max_concurrency = 200\n```"
+        "max_concurrency = 2000\n```"
     )
     blocks = [intro, example]
     for section, title in SECTIONS.items():

@@ -75,8 +75,8 @@ HOST_SHARE = 4
 class HttpProviderSettings(ProviderSettings, frozen=True, kw_only=True):
     """The settings of a provider that is called over HTTP."""
 
-    max_concurrency: Annotated[int, Meta(ge=1, le=10_000)] = 20
-    """Messages in flight at once in each worker."""
+    max_concurrency: Annotated[int, Meta(ge=1, le=10_000)] = 1_000
+    """The most messages in flight at once in each worker; it adapts to how the provider copes."""
     connect_timeout: Annotated[float, Meta(gt=0, le=60)] = 5.0
     """Seconds to wait for a connection."""
 
@@ -99,6 +99,7 @@ class ManyHostsSettings(OptInSettings, frozen=True, kw_only=True):
     """The settings of a provider that calls hosts which somebody outside chose."""
 
     max_concurrency: Annotated[int, Meta(ge=1, le=10_000)] = 200
+    """Messages in flight at once in each worker."""
     max_per_host: Annotated[int, Meta(ge=1, le=10_000)] | None = None
     """Messages in flight at once to one host in each worker, so that a host that hangs holds up no other.
     Left out: a quarter of `max_concurrency`.

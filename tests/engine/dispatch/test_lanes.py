@@ -1,28 +1,16 @@
-import asyncio
-from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from tests.engine.stage import Stage, StubProvider, a_provider
 from tests.rows import NOW, add_held, add_notification
 from tests.waiting import found, until
-from tocsin.domain.delivery.message import Message
-from tocsin.domain.delivery.outcome import Outcome
+from tocsin.engine.dispatch.concurrency import FIRST
 from tocsin.engine.dispatch.lane import DispatchSettings
 from tocsin.engine.health.rate_limits import rates_type
 from tocsin.store import toggles
 
 QUICK = DispatchSettings(poll_seconds=0.02, lease_seconds=30.0, stop_seconds=10.0)
-
-
-class Unhurried(StubProvider):
-    """Takes its time with each message, and never stands still."""
-
-    async def send(self, batch: Sequence[Message], *, now: datetime) -> Sequence[Outcome]:
-        outcomes = await super().send(batch, now=now)
-        await asyncio.sleep(0.04)
-        return outcomes
 
 
 async def test_a_slow_provider_does_not_hold_up_another(stage: Stage) -> None:
@@ -262,7 +250,7 @@ async def test_a_low_rate_is_slow_but_never_stands_still(stage: Stage) -> None:
 
 
 async def test_a_busy_provider_does_not_hold_up_another_though_it_moves(stage: Stage) -> None:
-    busy, other = Unhurried(concurrency=4), a_provider("apns")
+    busy, other = StubProvider(concurrency=4, seconds=0.04), a_provider("apns")
     for number in range(200):
         await stage.device(f"user{number}")
     await stage.device("ada", provider="apns")
@@ -277,6 +265,19 @@ async def test_a_busy_provider_does_not_hold_up_another_though_it_moves(stage: S
 
     assert arrived_meanwhile < 150
     assert set(busy.counts().values()) == {1}
+
+
+async def test_more_is_in_flight_at_once_while_the_provider_keeps_up(stage: Stage) -> None:
+    provider = StubProvider(concurrency=1_000, seconds=0.04)
+    await stage.device("ada")
+    for number in range(200):
+        await stage.accept("ada", idempotency_key=f"{number}")
+    async with stage.working(provider):
+        await until(lambda: len(provider.arrived) > 0)
+        assert provider.most_at_once <= FIRST
+        await until(lambda: len(provider.arrived) == 200)
+
+    assert provider.most_at_once >= 3 * FIRST
 
 
 async def test_what_waits_for_its_slot_heeds_a_switch(stage: Stage) -> None:

@@ -12,10 +12,11 @@ import structlog
 from tocsin.domain.decide import Hold, Step
 from tocsin.domain.delivery.held_by import HeldByHost
 from tocsin.domain.delivery.message import GivesReceipts, ManyHosts, Message, Provider
-from tocsin.domain.delivery.outcome import Outcome, Retry, Sent
+from tocsin.domain.delivery.outcome import Defer, Outcome, Retry, Sent
 from tocsin.domain.ids import LeaseId
 from tocsin.engine.clock import Clock
 from tocsin.engine.dispatch.attempt import Attempt
+from tocsin.engine.dispatch.concurrency import ConcurrencyLimit
 from tocsin.engine.health.circuit_breakers import CircuitBreakers, host_circuit
 from tocsin.engine.health.rate_limits import RateLimit
 from tocsin.engine.settle.settlements import PROVIDER_FAILED, settle_outcome, settle_refusal, settle_untried
@@ -60,18 +61,25 @@ class Sender:
             breakers.count_room(provider.name, self._room_at)
         self._receipts_after = provider.receipts_after if isinstance(provider, GivesReceipts) else None
         self._batch = provider.limits.batch
-        self.room = max(provider.concurrency, self._batch)
+        self._most = max(provider.concurrency, self._batch)
         if rate_limit is not None:
             # A queued message must get its slot while its lease lasts, even if other workers come first.
             in_time = max(1, int(rate_limit.rate * patience.total_seconds() / WORKERS_SHARING_A_RATE))
             self._batch = min(self._batch, in_time)
-            self.room = min(self.room, max(in_time, self._batch))
+            self._most = min(self._most, max(in_time, self._batch))
+        # Hosts that others chose have a latency and faults of their own, which say nothing of the rest.
+        self._limit = ConcurrencyLimit(self._most, least=self._batch) if self._host_of is None else None
         self._queue: deque[Attempt] = deque()
         self._attempts: dict[UUID, Attempt] = {}
         self._in_flight = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._pumping: asyncio.Task[None] | None = None
         self._stopped = False
+
+    @property
+    def room(self) -> int:
+        """How many messages may be in flight at once."""
+        return self._most if self._limit is None else self._limit.value
 
     @property
     def free(self) -> int:
@@ -203,6 +211,8 @@ class Sender:
             self._on_free()
             return None
         self._in_flight += len(leaving)
+        if self._limit is not None:
+            self._limit.occupy(self._in_flight)
         return self._send(leaving, now)
 
     def _is_open(self, attempt: Attempt) -> bool:
@@ -257,6 +267,10 @@ class Sender:
     async def _send(self, batch: Sequence[Attempt], now: datetime) -> None:
         outcomes = await self._outcomes([each.message for each in batch if each.message], now)
         answered_at = self._clock()
+        if self._limit is not None:
+            failed = sum(map(_is_overload, outcomes))
+            elapsed = (answered_at - now).total_seconds()
+            self._limit.record(len(batch), elapsed, answered_at, failed=failed)
         for attempt, outcome in zip(batch, outcomes, strict=True):
             attempt.tried_at = now
             self._forget(attempt)
@@ -291,3 +305,14 @@ class Sender:
         chance = random.random()  # noqa: S311 - spreads load, guards nothing
         ask_at = now + self._receipts_after if self._receipts_after else None
         return settle_outcome(attempt, outcome, now=now, random=chance, ask_at=ask_at)
+
+
+def _is_overload(outcome: Outcome) -> bool:
+    """Return whether an outcome says that the provider, not this message, had too much."""
+    match outcome:
+        case Retry(speaks_against=speaks_against):
+            return speaks_against == "provider"
+        case Defer(pauses=pauses):
+            return pauses
+        case _:
+            return False

@@ -1,9 +1,7 @@
 """The settings of Expo."""
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar
-
-from msgspec import Meta
+from typing import ClassVar
 
 from tocsin.domain.faults import Fault
 from tocsin.providers.settings import OptInSettings
@@ -18,8 +16,6 @@ class ExpoSettings(OptInSettings, frozen=True, kw_only=True):
     """An access token of an Expo account, if the project requires one."""
     base_url: str = "https://exp.host"
     """The address of Expo; change it only for a [sandbox](../guides/sandbox.md)."""
-    max_concurrency: Annotated[int, Meta(ge=1, le=10_000)] = 600
-    """Messages in flight at once in each worker. A request has up to 100."""
 
     def __repr__(self) -> str:
         """Show the address of Expo, not the secret."""

@@ -31,8 +31,9 @@ class Reply(msgspec.Struct, frozen=True):
 class Connections:
     """Clients used in turn; each keeps one HTTP/2 connection to the peer.
 
-    `requests` is how many are under way at most, `max_concurrency` unless given. `pin` is a host and the
-    IP address to connect to for it, whatever its name resolves to.
+    `requests` is how many are under way at most, `max_concurrency` unless given. Clients are added as that
+    many are; pinned ones, which are built in a thread, are all there from the start. `pin` is a host and
+    the IP address to connect to for it, whatever its name resolves to.
     """
 
     def __init__(
@@ -42,9 +43,11 @@ class Connections:
         requests: int | None = None,
         pin: tuple[str, str] | None = None,
     ) -> None:
-        count = -(-(requests or settings.max_concurrency) // STREAMS_PER_CONNECTION)
-        self._clients = [_client(settings, pin) for _ in range(count)]
+        self._most = -(-(requests or settings.max_concurrency) // STREAMS_PER_CONNECTION)
+        self._settings = settings
+        self._clients = [_client(settings, pin) for _ in range(self._most if pin else 1)]
         self._turns = cycle(self._clients)
+        self._under_way = 0
 
     def next(self) -> Client:
         """Return the client whose turn it is."""
@@ -52,8 +55,19 @@ class Connections:
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Reply:
         """Post a body and read the answer."""
-        answer = await post_request(self.next(), url, headers, body).build().send()
-        return Reply(answer.status, answer.headers, bytes(await answer.bytes()))
+        if (
+            len(self._clients) * STREAMS_PER_CONNECTION
+            <= self._under_way
+            < self._most * STREAMS_PER_CONNECTION
+        ):
+            self._clients.append(_client(self._settings, None))
+            self._turns = cycle(self._clients)
+        self._under_way += 1
+        try:
+            answer = await post_request(self.next(), url, headers, body).build().send()
+            return Reply(answer.status, answer.headers, bytes(await answer.bytes()))
+        finally:
+            self._under_way -= 1
 
     async def aclose(self) -> None:
         """Close every connection; the sockets go when nobody holds the clients any more."""

@@ -33,8 +33,9 @@ class SmtpSettings(ProviderSettings, frozen=True, kw_only=True):
     """The address in `From`, such as `Acme <notify@acme.example>`."""
     reply_to: str | None = None
     """The address for replies. Left out: the sender."""
-    connections: Annotated[int, Meta(ge=1, le=500)] = 4
-    """The most open connections of each worker, each for one mail at a time."""
+    connections: Annotated[int, Meta(ge=1, le=500)] = 20
+    """The most open connections of each worker, each for one mail at a time; fewer are used while the server
+    is slow or refuses more."""
     timeout: Annotated[float, Meta(gt=0, le=300)] = 20.0
     """Seconds a mail may take in all."""
 
