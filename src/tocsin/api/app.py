@@ -12,7 +12,17 @@ from tocsin.api.http.body_deadline import BodyDeadline
 from tocsin.api.http.failures import FAILURES
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.openapi import openapi_document
-from tocsin.api.operator import admin, alarms, audit, catalog, progress, providers, suppressions, toggles
+from tocsin.api.operator import (
+    admin,
+    alarms,
+    audit,
+    catalog,
+    progress,
+    providers,
+    queue,
+    suppressions,
+    toggles,
+)
 from tocsin.api.person import devices, preferences, unsubscribe, webpush
 from tocsin.api.producer import decisions, notifications, search, users, webhooks
 from tocsin.api.services import Services
@@ -21,7 +31,7 @@ from tocsin.wire.people import RegisterDevice
 
 PERSON = (devices, webpush, preferences, unsubscribe)
 PRODUCER = (notifications, search, decisions, users, webhooks)
-OPERATOR = (admin, toggles, providers, progress, alarms, suppressions, catalog, audit)
+OPERATOR = (admin, toggles, providers, progress, alarms, suppressions, catalog, audit, queue)
 ROUTES = tuple(
     handler for module in (*PERSON, *PRODUCER, *OPERATOR, probes) for handler in module.routes.handlers
 )

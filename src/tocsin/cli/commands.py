@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from tocsin.cli.access import choose_server
+from tocsin.cli.inspect import queue, top
 from tocsin.cli.notifications import cancel, explain, search, send, show
 from tocsin.cli.operate import (
     alarms,
@@ -38,7 +39,16 @@ app = typer.Typer(
 
 PROCESSES = (serve.serve, serve.api, serve.worker, serve.migrate, relay.relay)
 NOTIFICATIONS = (send.send, show.show, explain.explain, cancel.cancel)
-for command in (*PROCESSES, *NOTIFICATIONS, audit.audit, prune.prune, sandbox.sandbox, demo.demo):
+INSPECTION = (queue.queue, queue.scheduled, top.top)
+for command in (
+    *PROCESSES,
+    *NOTIFICATIONS,
+    *INSPECTION,
+    audit.audit,
+    prune.prune,
+    sandbox.sandbox,
+    demo.demo,
+):
     app.command()(command)
 app.command("list")(search.list_)
 for group in (devices, keys, catalog, toggle, providers, alarms, progress, suppressions, outbox):

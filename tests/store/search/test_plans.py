@@ -1,6 +1,7 @@
-"""A search reads no more than its window, by the index that leads it."""
+"""A search reads no more than its window, by the index that leads it; a count no more than its limit."""
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -10,6 +11,7 @@ from tests.databases import SCHEMA, fresh_database
 from tests.store.plans import Node, explain_kept, indexes, keep_plan, rows_read
 from tocsin.domain.delivery.reasons import Reason
 from tocsin.domain.delivery.states import State
+from tocsin.store.deliveries import queue
 from tocsin.store.deliveries.search import INDEXED_STATES, find_statement, floor_statement, leads
 from tocsin.store.pool import Connection, PoolSettings, open_pool
 from tocsin.wire.filters import DeliveryFilter
@@ -63,9 +65,18 @@ select
     (array['sent', 'scheduled', 'retrying', 'rejected', 'gone', 'dead', 'skipped', 'cancelled', 'expired'])[
         1 + number % 9
     ],
-    case when number % 9 = 6 then 'opted_out' end, case when number % 9 = 5 then 'INTERNAL' end, now(), now()
+    case when number % 9 = 6 then 'opted_out' end, case when number % 9 = 5 then 'INTERNAL' end,
+    '2030-01-01Z', now()
 from (select id, row_number() over (order by id) as number from notifications) as numbered;
 """
+
+
+LATER = datetime(2030, 1, 1, tzinfo=UTC)
+COUNTS = {
+    "depths": (queue.DEPTHS, (["fcm"], LATER, WINDOW)),
+    "hours": (queue.IN_HOURS, (["fcm"], [LATER - timedelta(minutes=30)], LATER, WINDOW)),
+    "types of hours": (queue.TYPES_IN_HOURS, (["fcm"], [LATER - timedelta(minutes=30)], LATER, WINDOW)),
+}
 
 
 @pytest.fixture(scope="module", params=["planned on empty tables", "analyzed"])
@@ -85,6 +96,8 @@ async def api(
         for name, searched in SEARCHED.items():
             for kind, (statement, arguments) in _statements(searched.given).items():
                 await keep_plan(connection, f"{kind} of {name}", statement, *arguments)
+        for name, (statement, arguments) in COUNTS.items():
+            await keep_plan(connection, name, statement, *arguments)
         if request.param != "analyzed":
             await connection.execute(fill)
         yield connection
@@ -119,3 +132,13 @@ async def test_a_search_reads_one_window_by_its_index(api: Connection, name: str
     assert indexes(floor) | indexes(floor, "notifications") <= (
         searched.deliveries | searched.notifications | {BY_KEY}
     )
+
+
+@pytest.mark.parametrize("name", COUNTS)
+async def test_a_count_reads_the_head_of_each_lane_in_the_due_index(api: Connection, name: str) -> None:
+    plan = await explain_kept(api, name, *COUNTS[name][1])
+
+    assert indexes(plan) == {"deliveries_due_by_lane"}
+    assert WINDOW <= rows_read(plan) <= 2 * WINDOW
+    assert rows_read(plan, "notifications") <= WINDOW
+    assert not [node for node in plan if node["Node Type"] in {"Seq Scan", "Bitmap Heap Scan"}]

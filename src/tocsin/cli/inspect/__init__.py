@@ -1,0 +1,1 @@
+"""Commands that show what waits, what leaves when, and what one person got."""

@@ -1,0 +1,86 @@
+"""`tocsin queue` and `tocsin scheduled`."""
+
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from tocsin.cli.access import over_http, with_connection, with_pool
+from tocsin.cli.output import AsJson, print_json, print_lines, print_rows
+from tocsin.compose import provider_summaries
+from tocsin.engine.clock import utc_now
+from tocsin.engine.health.provider_health import Waiting
+from tocsin.engine.inspect.queue import LONGEST_AHEAD, LaneQueue, Queue, Schedule, read_queue, read_schedule
+from tocsin.settings import Settings
+from tocsin.store.pool import Pool
+
+
+def queue(as_json: AsJson = False) -> None:
+    """Show what waits in each lane: how many, since when, and how fast it is sent."""
+    shown = load_queue()
+    if as_json:
+        print_json(shown)
+        return
+    print_rows(
+        shown.lanes, as_json=False, empty="No provider is set up, and nothing waits.", cells=lane_cells
+    )
+
+
+def scheduled(
+    hours: Annotated[
+        int, typer.Option(min=1, max=LONGEST_AHEAD, help="How many hours to look ahead, this one included.")
+    ] = 24,
+    as_json: AsJson = False,
+) -> None:
+    """Show what leaves when, by hour and type; times are in UTC."""
+    remote = over_http()
+    shown = (
+        remote.call(Schedule, "GET", "admin", "scheduled", hours=hours)
+        if remote
+        else with_connection(read_schedule, hours, utc_now())
+    )
+    if as_json:
+        print_json(shown)
+        return
+    if not shown.hours:
+        print_lines(f"Nothing is due in the next {hours} hours.")
+    for hour in shown.hours:
+        print_lines(f"{hour.begins:%Y-%m-%d %H:%M}Z  {amount(hour.count):>9}")
+        print_lines(*(f"  {each.count:>24,}  {each.type or '(of types not counted)'}" for each in hour.types))
+    if shown.later.count:
+        print_lines(f"{amount(shown.later)} due later; look further ahead by --hours.")
+
+
+def load_queue() -> Queue:
+    """Load what waits in each lane."""
+    if remote := over_http():
+        return remote.call(Queue, "GET", "admin", "queue")
+
+    async def work(settings: Settings, pool: Pool) -> Queue:
+        async with pool.acquire() as connection:
+            return await read_queue(connection, provider_summaries(settings), utc_now())
+
+    return with_pool(work)
+
+
+def lane_cells(lane: LaneQueue) -> dict[str, object]:
+    """Return the cells of a lane by heading."""
+    return {
+        "lane": lane.lane,
+        "due": amount(lane.due),
+        "oldest": age(lane.oldest_age_seconds),
+        "sent/s": f"{lane.sent_per_second:g}",
+        "later": amount(lane.scheduled),
+        "held": amount(lane.held),
+        "blocked by": lane.blocked_by,
+    }
+
+
+def amount(waiting: Waiting) -> str:
+    """Format a count that may have ended early."""
+    return f"{waiting.count:,}{'+' if waiting.or_more else ''}"
+
+
+def age(seconds: float | None) -> str:
+    """Format a length of time to the second."""
+    return "-" if seconds is None else str(timedelta(seconds=max(0, int(seconds))))

@@ -1,0 +1,148 @@
+"""Counts what waits in each lane, and what leaves in each hour."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import msgspec
+
+from tocsin.store.pool import Connection
+from tocsin.store.rows import fetch_all
+
+
+class LaneDepth(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits in a lane, each counted up to a number: what is due, what is due later, what is held."""
+
+    lane: str
+    due: int
+    oldest_due_at: datetime | None
+    later: int
+    held: int
+
+
+class Bucket(NamedTuple):
+    """The deliveries of a lane that are due within an hour from `begins` on."""
+
+    lane: str
+    begins: datetime
+
+
+class TypeCount(msgspec.Struct, frozen=True, kw_only=True):
+    """How many of the first deliveries of an hour have a type."""
+
+    begins: datetime
+    type: str | None
+    count: int
+
+
+# Each lane is one stretch of the due index, and each count reads a part of it without the rows themselves.
+DEPTHS = """
+select given.lane, due.count as due, due.oldest_due_at, later.count as later, held.count as held
+from unnest($1::text[]) as given (lane)
+cross join lateral (
+    select count(*) as count, min(due_at) as oldest_due_at
+    from (
+        select due_at
+        from deliveries
+        where lane = given.lane and state in ('scheduled', 'pending', 'retrying') and due_at <= $2
+        order by lane, due_at
+        limit $3
+    ) as waiting
+) as due
+cross join lateral (
+    select count(*) as count
+    from (
+        select
+        from deliveries
+        where lane = given.lane
+            and state in ('scheduled', 'pending', 'retrying')
+            and due_at > $2
+            and due_at < 'infinity'
+        order by lane, due_at
+        limit $3
+    ) as waiting
+) as later
+cross join lateral (
+    select count(*) as count
+    from (
+        select
+        from deliveries
+        where lane = given.lane and state in ('scheduled', 'pending', 'retrying') and due_at = 'infinity'
+        order by lane, due_at
+        limit $3
+    ) as waiting
+) as held
+"""
+
+IN_HOURS = """
+select given.lane, given.begins, waiting.count
+from unnest($1::text[], $2::timestamptz[]) as given (lane, begins)
+cross join lateral (
+    select count(*) as count
+    from (
+        select
+        from deliveries
+        where lane = given.lane
+            and state in ('scheduled', 'pending', 'retrying')
+            and due_at >= greatest(given.begins, $3)
+            and due_at < given.begins + interval '1 hour'
+        order by lane, due_at
+        limit $4
+    ) as own
+) as waiting
+where waiting.count > 0
+"""
+
+# A digest has the type of its members, but no notification.
+TYPES_IN_HOURS = """
+select given.begins, coalesce(notified.type, collected.type) as type, count(*) as count
+from unnest($1::text[], $2::timestamptz[]) as given (lane, begins)
+cross join lateral (
+    select notification_id, digest_id
+    from deliveries
+    where lane = given.lane
+        and state in ('scheduled', 'pending', 'retrying')
+        and due_at >= greatest(given.begins, $3)
+        and due_at < given.begins + interval '1 hour'
+    order by lane, due_at
+    limit $4
+) as waiting
+left join lateral (
+    select type
+    from notifications
+    where notifications.id = waiting.notification_id
+    limit 1
+) as notified on true
+left join lateral (
+    select type
+    from digests
+    where digests.id = waiting.digest_id and waiting.notification_id is null
+    limit 1
+) as collected on true
+group by 1, 2
+"""
+
+
+async def depths(connection: Connection, lanes: Sequence[str], now: datetime, most: int) -> list[LaneDepth]:
+    """Count what waits in each lane, up to a number."""
+    return await fetch_all(connection, LaneDepth, DEPTHS, lanes, now, most)
+
+
+async def count_in_hours(
+    connection: Connection, buckets: Sequence[Bucket], now: datetime, most: int
+) -> dict[Bucket, int]:
+    """Count what is due after now in each hour of each lane, up to a number; without those that are empty."""
+    rows = await connection.fetch(IN_HOURS, *_columns(buckets), now + timedelta(microseconds=1), most)
+    return {Bucket(row["lane"], row["begins"]): row["count"] for row in rows}
+
+
+async def types_in_hours(
+    connection: Connection, buckets: Sequence[Bucket], now: datetime, most: int
+) -> list[TypeCount]:
+    """Count by type the first deliveries of each hour of each lane, up to a number."""
+    after = now + timedelta(microseconds=1)
+    return await fetch_all(connection, TypeCount, TYPES_IN_HOURS, *_columns(buckets), after, most)
+
+
+def _columns(buckets: Sequence[Bucket]) -> tuple[list[str], list[datetime]]:
+    return [bucket.lane for bucket in buckets], [bucket.begins for bucket in buckets]

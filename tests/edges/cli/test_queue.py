@@ -1,0 +1,116 @@
+"""`tocsin queue`, `tocsin scheduled` and `tocsin top`, over HTTP and from the database."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.edges.command_line import Ran, run
+from tests.edges.edge import Edge, running, services
+from tests.rows import add_carrier, add_delivery, add_digest, add_held, add_notification, add_waiting
+from tocsin.api.auth.roles import Role
+from tocsin.engine.clock import utc_now
+from tocsin.engine.health.provider_health import ProviderInUse
+from tocsin.store.health.circuit_breakers import Opening, open_circuit
+from tocsin.store.health.provider_health import Counted, count_outcomes
+from tocsin.store.pool import Pool
+
+Tocsin = Callable[..., Awaitable[Ran]]
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture(params=["http", "database"])
+async def tocsin(request: pytest.FixtureRequest, pool: Pool, database_url: str, tmp_path: Path) -> Any:
+    """Return the command line of an installation with FCM, on its database or over HTTP."""
+    account = tmp_path / "account.json"
+    account.write_text("{}")
+    in_use = (ProviderInUse(name="fcm", channel="push"),)
+    async with running(services(pool, providers=in_use)) as edge:
+        variables = await _variables(edge, request.param, database_url, account)
+
+        async def command(*arguments: str) -> Ran:
+            return await asyncio.to_thread(run, arguments, variables, tmp_path)
+
+        yield command
+
+
+async def _variables(edge: Edge, kind: str, database_url: str, account: Path) -> dict[str, str]:
+    if kind == "database":
+        return {"TOCSIN_DATABASE_URL": database_url, "TOCSIN_FCM__CREDENTIALS_FILE": str(account)}
+    key = (await edge.key(Role.VIEWER))["Authorization"].removeprefix("Bearer ")
+    return {"TOCSIN_SERVER": str(edge.http.base_url), "TOCSIN_KEY": key}
+
+
+async def test_an_operator_sees_what_waits_where_and_why(tocsin: Tocsin, pool: Pool) -> None:
+    now = utc_now()
+    await add_delivery(pool, due_at=now - 2 * HOUR)
+    await add_waiting(pool, 3, due_at=now - HOUR)
+    await add_delivery(pool, state="scheduled", due_at=now + HOUR)
+    await add_held(pool, "type:new_customer", lane="fanout")
+    await add_delivery(pool, state="sent", due_at=now)
+    async with pool.acquire() as connection:
+        await count_outcomes(
+            connection, {Counted("fcm", "sent", ""): 600, Counted("fcm", "retry", "INTERNAL"): 60}, now
+        )
+        await open_circuit(
+            connection,
+            Opening(
+                name="fcm",
+                provider="fcm",
+                code="UNAVAILABLE",
+                detail="overloaded",
+                after=HOUR,
+                rest=HOUR,
+                longest=HOUR,
+            ),
+            now,
+        )
+
+    shown, text = (await tocsin("queue", "--json")).json, await tocsin("queue")
+    frames = await tocsin("top", "--json", "--count", "2", "--interval", "0.2")
+    picture = await tocsin("top", "--count", "1")
+
+    fcm, fanout = shown["lanes"]
+    assert (fcm["lane"], fanout["lane"]) == ("fcm", "fanout")
+    assert (fcm["due"], fcm["scheduled"]["count"], fcm["held"]["count"]) == (
+        {"count": 4, "or_more": False},
+        1,
+        0,
+    )
+    assert fanout["held"]["count"] == 1
+    assert 7_200 <= fcm["oldest_age_seconds"] < 7_260
+    assert 0 < fcm["sent_per_second"] <= 10
+    assert fcm["blocked_by"] == "circuit breaker of fcm is open: UNAVAILABLE"
+    assert "2:00:" in text.out
+    first, second = map(msgspec.json.decode, frames.out.splitlines())
+    assert [lane["lane"] for lane in first["queue"]["lanes"]] == ["fcm", "fanout"]
+    assert second["queue"]["now"] > first["queue"]["now"]
+    assert second["providers"][0]["outcomes"][0]["count"] == 600
+    assert "sent a second, of" in picture.out
+    assert "INTERNAL" in picture.out
+
+
+async def test_an_operator_sees_what_leaves_when(tocsin: Tocsin, pool: Pool) -> None:
+    now = utc_now()
+    later = now.replace(minute=30, second=0, microsecond=0) + 2 * HOUR
+    other = await add_notification(pool, type="order_shipped")
+    await add_waiting(pool, 3, state="scheduled", due_at=later)
+    await add_delivery(pool, notification_id=other, state="scheduled", due_at=later, lane="smtp")
+    await add_carrier(pool, await add_digest(pool, type="weekly"), due_at=later + HOUR)
+    await add_delivery(pool, state="scheduled", due_at=later + 500 * HOUR)
+    await add_delivery(pool, due_at=now - HOUR)
+    await add_held(pool, "order")
+
+    shown, text = (await tocsin("scheduled", "--json")).json, await tocsin("scheduled", "--hours", "2")
+
+    assert [(hour["count"]["count"], hour["types"]) for hour in shown["hours"]] == [
+        (4, [{"type": "new_customer", "count": 3}, {"type": "order_shipped", "count": 1}]),
+        (1, [{"type": "weekly", "count": 1}]),
+    ]
+    assert shown["hours"][0]["begins"] == f"{later - timedelta(minutes=30):%Y-%m-%dT%H:%M:%SZ}"
+    assert shown["later"] == {"count": 1, "or_more": False}
+    assert text.out == "Nothing is due in the next 2 hours.\n6 due later; look further ahead by --hours.\n"
