@@ -1,6 +1,7 @@
 """The answer to each intent that a producer hands in."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import msgspec
@@ -20,11 +21,19 @@ class _Stored(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="status
 
 
 class Accepted(_Stored, frozen=True, omit_defaults=True, tag="accepted"):
-    """The notification is stored durably; `repeated_recipients` entries of its audience were repetitions."""
+    """The notification is stored durably; `repeated_recipients` entries of its audience were repetitions.
+
+    `waits_for` is set if it is not due yet: because of its `send_at` or `send_at_local`, or because it is
+    collected for a `digest`. `waits_until` is when it is due; a digest that was open already is due sooner,
+    and the moment of `send_at_local` differs between people, so that it has none. What is decided for
+    each delivery when it is due, such as quiet hours, is not known yet.
+    """
 
     status: ClassVar[Literal["accepted"]] = "accepted"
 
     repeated_recipients: int = 0
+    waits_for: Literal["send_at", "send_at_local", "digest"] | None = None
+    waits_until: datetime | None = None
 
 
 class Duplicate(_Stored, frozen=True, tag="duplicate"):

@@ -19,7 +19,7 @@ import structlog
 from tocsin.domain.errors import TocsinError
 from tocsin.domain.ids import NotificationId, new_delivery_id, uuid7
 from tocsin.domain.intent import Intent, repeated_recipients
-from tocsin.engine.accept.answers import Accepted, Answer, Conflict, Duplicate, Invalid, Unreadable
+from tocsin.engine.accept.answers import Answer, Conflict, Duplicate, Invalid, Unreadable, accepted_answer
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.clock import Clock
 from tocsin.engine.time_slice import TimeSlice
@@ -334,7 +334,7 @@ def _answer(
     holder, fingerprint = stored[_key(notification)]
     if holder == notification.id:
         repeated = repeated_recipients(intent.audience) if isinstance(intent, Intent) else 0
-        return Accepted(holder, repeated_recipients=repeated)
+        return accepted_answer(notification, repeated)
     return Duplicate(holder) if fingerprint == notification.fingerprint else Conflict(holder)
 
 

@@ -1,13 +1,19 @@
 """The answers to intents, and intents that cannot be decoded."""
 
 from collections.abc import Sequence
+from datetime import UTC, timedelta
 
 import msgspec
 
+from tocsin.domain.delivery.held_by import DIGEST
 from tocsin.domain.faults import Fault
+from tocsin.store.notifications import NewNotification
 from tocsin.wire.answers import Accepted, Answer, Conflict, Duplicate, Invalid
 
-__all__ = ["Accepted", "Answer", "Conflict", "Duplicate", "Invalid", "Unreadable"]
+__all__ = ["Accepted", "Answer", "Conflict", "Duplicate", "Invalid", "Unreadable", "accepted_answer"]
+
+FURTHEST_BEHIND = timedelta(hours=12)
+"""How far the zone in which a wall time comes last is behind UTC."""
 
 
 class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,3 +23,19 @@ class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
     content: str
     type: str | None = None
     idempotency_key: str | None = None
+
+
+def accepted_answer(notification: NewNotification, repeated_recipients: int) -> Accepted:
+    """Build the answer for a stored notification, with what it waits for as far as planning decided it."""
+    answer = Accepted(notification.id, repeated_recipients=repeated_recipients)
+    planned = next((each for each in notification.deliveries if each.reason is None), None)
+    if planned is None:
+        return answer
+    now, send_at, wall = notification.accepted_at, notification.send_at, notification.send_at_local
+    if wall is not None and wall.replace(tzinfo=UTC) + FURTHEST_BEHIND > now:
+        return msgspec.structs.replace(answer, waits_for="send_at_local")
+    if send_at is not None and send_at > now:
+        return msgspec.structs.replace(answer, waits_for="send_at", waits_until=send_at)
+    if planned.held_by == DIGEST:
+        return msgspec.structs.replace(answer, waits_for="digest", waits_until=planned.due_at)
+    return answer

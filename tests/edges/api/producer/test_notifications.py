@@ -1,4 +1,5 @@
 import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -345,3 +346,24 @@ async def test_a_repeated_recipient_is_counted_once_and_told(edge: Edge) -> None
     assert first["repeated_recipients"] == 1
     assert "repeated_recipients" not in second
     assert await edge.pool.fetchval("select count(*) from deliveries where user_id is not null") == 4
+
+
+async def test_a_notification_that_is_not_due_says_what_it_waits_for(edge: Edge) -> None:
+    headers = await edge.key(Role.PRODUCER)
+    now = datetime.now(UTC).replace(microsecond=0)
+    later, wall = now + timedelta(hours=2), (now + timedelta(hours=2)).replace(tzinfo=None)
+    given = [
+        intent("at", send_at=later.isoformat()),
+        intent("wall", send_at_local=wall.isoformat()),
+        intent("now"),
+        intent("past", send_at=(now - timedelta(hours=1)).isoformat()),
+        intent("skipped", audience={"emails": ["a@example.org"]}, send_at=later.isoformat()),
+    ]
+
+    single = await edge.http.post(POST, json=intent("one", send_at=later.isoformat()), headers=headers)
+    batch = await edge.http.post(BATCH, json={"notifications": given}, headers=headers)
+
+    assert single.json()["waits_for"] == "send_at"
+    assert datetime.fromisoformat(single.json()["waits_until"]) == later
+    waits = [(result.get("waits_for"), "waits_until" in result) for result in batch.json()["results"]]
+    assert waits == [("send_at", True), ("send_at_local", False), *[(None, False)] * 3]
