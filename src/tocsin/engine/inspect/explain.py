@@ -32,6 +32,7 @@ from tocsin.domain.people.recipient import recipient_of, route_id
 from tocsin.domain.plan import PlannedDelivery
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.dispatch.rules import DeliveryRules
+from tocsin.engine.time_slice import TimeSlice
 from tocsin.store.deliveries.claim import order_blockers
 from tocsin.store.deliveries.digests import open_due_at
 from tocsin.store.limits import used
@@ -59,19 +60,23 @@ class Explainer(msgspec.Struct, frozen=True):
         accepted = self.planner.check(producer, intent, now)
         if isinstance(accepted, list):
             return accepted
+        # Before anything is awaited: the catalog may be reloaded meanwhile.
+        notification_type, _ = self.rules.catalog.resolve(intent.type, intent.version, intent.payload)
         users = sorted({each.user_id for each in accepted.deliveries if each.user_id is not None})
         known = await profiles(connection, users)
         addresses = [each.address for each in accepted.deliveries if each.address is not None]
         suppressed = await suppressions.of(connection, addresses) if addresses else frozenset()
         forecasts: dict[tuple[str | None, Channel], Forecast] = {}
         taken: Counter[LimitWindow] = Counter()
+        slice_ = TimeSlice()
         # A fallback depends on what becomes of the channel that it stands in for.
         for planned in sorted(accepted.deliveries, key=lambda each: each.fallback_for is not None):
+            await slice_.pause()
             profile = known.get(planned.user_id or "", UNKNOWN_RECIPIENT)
             if planned.address is not None:
                 profile = RecipientProfile(mailbox=planned.address, suppressed=planned.address in suppressed)
             failing = forecasts.get((planned.user_id, planned.fallback_for)) if planned.fallback_for else None
-            forecast = Forecast(connection, taken, failing)
+            forecast = Forecast(connection, notification_type, taken, failing)
             forecasts[planned.user_id or planned.address, planned.channel] = forecast
             forecast.route = await self._route(forecast, accepted, planned, profile)
         routes = [
@@ -131,17 +136,15 @@ class Explainer(msgspec.Struct, frozen=True):
         blockers: AbstractSet[UUID | None],
         now: datetime,
     ) -> Facts:
-        payload = msgspec.json.decode(accepted.payload)
-        notification_type, _ = self.rules.catalog.resolve(accepted.type, accepted.version, payload)
         return Facts(
-            type=notification_type,
+            type=forecast.type,
             channel=planned.channel,
             now=now,
             profile=profile,
             address=planned.address,
             switched_off=self.rules.switched_off(accepted.type, planned.channel),
             order_blockers=blockers,
-            failover=forecast.failover(planned, notification_type, now),
+            failover=forecast.failover(planned, now),
             expires_at=accepted.expires_at,
             send_at_local=accepted.send_at_local,
             accepted_at=accepted.accepted_at,
@@ -180,19 +183,22 @@ class Forecast:
     """
 
     def __init__(
-        self, connection: Connection, taken: "Counter[LimitWindow]", failing: "Forecast | None"
+        self,
+        connection: Connection,
+        notification_type: NotificationType,
+        taken: "Counter[LimitWindow]",
+        failing: "Forecast | None",
     ) -> None:
         self.connection = connection
+        self.type = notification_type
         self.decided_at: list[datetime] = []
         self.route: ExplainedRoute | None = None
         self._taken = taken
         self._failing = failing
 
-    def failover(
-        self, planned: PlannedDelivery, notification_type: NotificationType, now: datetime
-    ) -> FailoverState | None:
+    def failover(self, planned: PlannedDelivery, now: datetime) -> FailoverState | None:
         """Return the state that the channel which has to fail first will be in at that time."""
-        policy = notification_type.policies.failover
+        policy = self.type.policies.failover
         if policy is None or planned.fallback_for is None or self._failing is None:
             return None
         sent_at = self._failing.route.at if self._failing.route else None

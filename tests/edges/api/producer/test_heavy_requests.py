@@ -113,3 +113,22 @@ async def test_a_large_request_that_failed_halfway_is_completed_by_handing_it_in
     statuses = [result["status"] for result in again.json()["results"]]
     assert statuses == ["duplicate", "duplicate", "accepted", "accepted", "duplicate"]
     assert await edge.pool.fetchval("select count(*) from deliveries") == 4 * PEOPLE
+
+
+async def test_others_are_served_while_a_large_audience_is_explained(pool: Pool) -> None:
+    asked = {
+        "type": "message",
+        "audience": {"users": [f"user-{number}" for number in range(PEOPLE)]},
+        "payload": {
+            "title": "News",
+            "body": "All of it",
+            "data": {"numbers": [[each] for each in range(6_000)]},
+        },
+    }
+    async with running(services(pool, http=HttpSettings(port=0))) as edge:
+        headers = await edge.key(Role.PRODUCER)
+        async with gaps() as waited:
+            explained = await edge.http.post(f"{POST}/explain", json=asked, headers=headers)
+
+    assert [route["reason"] for route in explained.json()["routes"]] == ["no_device"] * PEOPLE
+    assert max(waited) < LONGEST_GAP_SECONDS
