@@ -27,13 +27,20 @@ def folder(tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def watching(pool: Pool, folder: Path, kind: str = "worker", **options: Any) -> AsyncIterator[Catalog]:
+async def watching(pool: Pool, folder: Path, kind: str = "worker") -> AsyncIterator[Catalog]:
     catalog = load_catalog(folder)
-    options = {"look_seconds": 0.01} | options
-    watch = CatalogWatch(catalog, folder, kind=kind, pool=pool, clock=utc_now, **options)
+    async with running_watch(catalog, pool, folder, kind):
+        yield catalog
+
+
+@asynccontextmanager
+async def running_watch(
+    catalog: Catalog, pool: Pool, folder: Path, kind: str = "worker"
+) -> AsyncIterator[CatalogWatch]:
+    watch = CatalogWatch(catalog, folder, kind=kind, pool=pool, clock=utc_now, look_seconds=0.01)
     running = asyncio.create_task(watch.run())
     try:
-        yield catalog
+        yield watch
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -150,3 +157,29 @@ async def test_files_are_watched_while_the_database_is_away(folder: Path, pool: 
         pool.terminate()
         add_type(folder, "alert", ALERT, TEXTS)
         await until(lambda: catalog.find("alert") is not None)
+
+
+async def test_what_changed_while_the_process_started_is_read_at_the_first_look(
+    pool: Pool, folder: Path
+) -> None:
+    catalog = load_catalog(folder)
+    add_type(folder, "alert", ALERT, TEXTS)
+    async with running_watch(catalog, pool, folder):
+        await until(lambda: catalog.find("alert") is not None)
+
+
+async def test_a_reload_that_is_asked_for_is_logged_although_nothing_changed(
+    pool: Pool, folder: Path
+) -> None:
+    def reloads(lines: list[Any]) -> int:
+        return len([line for line in lines if line["event"] == "catalog reloaded"])
+
+    catalog = load_catalog(folder)
+    with capture_logs() as lines:
+        async with running_watch(catalog, pool, folder) as watch:
+            await found(lambda: processes.alive(pool))
+            assert reloads(lines) == 0
+            watch.ask()
+            await until(lambda: reloads(lines) == 1)
+            await processes.ask_reload(pool)
+            await until(lambda: reloads(lines) == 2)

@@ -151,7 +151,7 @@ class CatalogWatch:
         self._unreported = False
         await self._alert(problems(await processes.alive(self._pool)))
         if asked:
-            self._file_times = None
+            self._file_times, self._is_asked = None, True
         return asked
 
     async def _alert(self, found: dict[str, str]) -> None:

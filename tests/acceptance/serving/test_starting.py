@@ -29,6 +29,15 @@ async def empty_database(server_url: str) -> AsyncIterator[str]:
         yield url
 
 
+REAL_APPLICATION = """
+[outboxes.shop]
+url = "postgresql://127.0.0.1:1/shop"
+
+[periodic]
+modules = ["scans"]
+"""
+
+
 @pytest.fixture
 def temporary() -> Iterator[Path]:
     with mortal_folder() as folder:
@@ -133,8 +142,11 @@ async def test_a_process_without_an_api_says_what_it_serves_and_has_probes(
 
 
 async def test_the_demo_shows_the_whole_way_and_a_second_one_finds_another_port(
-    processes: Processes, temporary: Path
+    processes: Processes, temporary: Path, tmp_path: Path
 ) -> None:
+    # It lies in the folder of a real application, whose outbox and periodic producers it leaves alone.
+    (tmp_path / "tocsin.toml").write_text(REAL_APPLICATION)
+    (tmp_path / "scans.py").write_text("from pathlib import Path\nPath('imported').touch()\n")
     environment = {"TOCSIN_HTTP__PORT": str(free_port()), "TMPDIR": str(temporary)}
     first = await processes.start("demo", environment=environment)
     shown = await first.said("Ctrl-C stops everything.", within=60)
@@ -162,6 +174,7 @@ async def test_the_demo_shows_the_whole_way_and_a_second_one_finds_another_port(
     first.signal(signal.SIGINT)
     assert await first.end() == 0, first.log
     assert first.log == []
+    assert not (tmp_path / "imported").exists()
     assert _demos_left(temporary) == []
 
 

@@ -54,8 +54,10 @@ async def run_demo(
     settings: Settings, folder: Path, exits: AsyncExitStack, stop: asyncio.Event, *, once: bool
 ) -> None:
     """Start every part, send a notification, print its timeline and serve until `stop`, unless `once`."""
-    # What waits in a real outbox is not the demo's to publish.
+    # What waits in a real outbox is not the demo's to publish, nor are real databases its to scan.
     settings = msgspec.structs.replace(settings, outboxes={})
+    no_scans = folder / "periodic"
+    no_scans.mkdir(exist_ok=True)
     embedded = EmbeddedPostgres(folder)
     with console.status("Starting Postgres …"):
         url = await started(embedded, exits)
@@ -72,6 +74,8 @@ async def run_demo(
         "TOCSIN_AUTH__JWT_SECRET": jwt_secret,
         # The demo sends at any hour.
         "TOCSIN_QUIET_HOURS__ENABLED": "false",
+        "TOCSIN_PERIODIC__MODULES": "",
+        "TOCSIN_PERIODIC__FOLDER": str(no_scans),
         "TOCSIN_LOG__LEVEL": "warning",
     }
     children = server_children(settings, url, **environment)
