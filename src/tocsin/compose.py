@@ -2,8 +2,8 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -36,7 +36,6 @@ from tocsin.providers.webhook.settings import WebhookSettings
 from tocsin.providers.webpush.crypto import public_key_of
 from tocsin.providers.webpush.settings import WebPushSettings
 from tocsin.settings import Settings, default_data_dir, providers_in_use
-from tocsin.store.embedded import EmbeddedPostgres
 from tocsin.store.kept_secrets import get_or_make
 from tocsin.store.migrate import check_schema
 from tocsin.store.pool import Pool, first_connection, open_pool
@@ -45,20 +44,6 @@ from tocsin.store.pool import Pool, first_connection, open_pool
 def data_dir(settings: Settings) -> Path:
     """Return the folder of what Tocsin keeps on disk."""
     return settings.data_dir or default_data_dir()
-
-
-@contextmanager
-def database(settings: Settings) -> Iterator[str]:
-    """Yield the address of the database; start the embedded one where none is set."""
-    if settings.database_url:
-        yield settings.database_url
-        return
-    embedded = EmbeddedPostgres(data_dir(settings))
-    url = embedded.start()
-    try:
-        yield url
-    finally:
-        embedded.stop()
 
 
 @asynccontextmanager
@@ -217,10 +202,9 @@ async def open_api(settings: Settings, url: str) -> AsyncIterator[Litestar]:
 
 @asynccontextmanager
 async def open_worker(
-    settings: Settings, url: str, lanes: Collection[str] | None = None
+    settings: Settings, url: str, catalog: Catalog, lanes: Collection[str] | None = None
 ) -> AsyncIterator[Worker]:
     """Build a worker that dispatches some lanes, or all, and runs what is periodic."""
-    catalog = read_catalog(settings)
     sources = load_sources(settings.periodic, catalog, utc_now())
     async with (
         checked_pool(settings, url, lookups_only=True) as pool,
@@ -261,9 +245,8 @@ async def open_worker(
 
 
 @asynccontextmanager
-async def open_relays(settings: Settings, url: str) -> AsyncIterator[list[Relay]]:
+async def open_relays(settings: Settings, url: str, catalog: Catalog) -> AsyncIterator[list[Relay]]:
     """Build the relays that carry what applications put into their outboxes."""
-    catalog = read_catalog(settings)
     async with checked_pool(settings, url) as pool, known_toggles(settings, pool) as toggles:
         clock = await database_clock(pool)
         acceptor = Acceptor(pool, planner(settings, catalog, toggles), clock)

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
@@ -16,7 +17,7 @@ from tests.databases import SCHEMA, fresh_database
 from tests.rows import add_delivery
 from tests.store.locks import waits_for_a_lock
 from tests.waiting import found
-from tocsin.domain.errors import DatabaseError
+from tocsin.domain.errors import DatabaseError, DatabaseUnavailableError
 from tocsin.store import migrate as migrating
 from tocsin.store.migrate import (
     MIGRATIONS,
@@ -175,6 +176,41 @@ async def test_a_process_works_without_an_index_and_refuses_a_schema_without_a_t
 
     await connection.execute("delete from schema_migrations where id = '0007_lanes'")
     with pytest.raises(DatabaseError, match=r"lacks these migrations: 0007_lanes. Run: tocsin migrate"):
+        await check_schema(database_url, SCHEMA, SETTINGS)
+
+
+async def test_a_database_that_does_not_answer_the_check_is_unavailable(
+    database_url: str, connection: asyncpg.Connection, pool: Pool
+) -> None:
+    """A process that is restarted waits for it; a traceback would tell an operator nothing."""
+    impatient = PoolSettings(command_timeout=0.1)
+    async with connection.transaction():
+        await connection.execute("lock table schema_migrations in access exclusive mode")
+        with pytest.raises(DatabaseUnavailableError, match="does not answer"):
+            await check_schema(database_url, SCHEMA, impatient)
+
+        checking = asyncio.create_task(check_schema(database_url, SCHEMA, SETTINGS))
+        await found(lambda: waits_for_a_lock(pool))
+        await pool.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity "
+            "where datname = current_database() and wait_event_type = 'Lock'"
+        )
+        with pytest.raises(DatabaseUnavailableError, match="does not answer"):
+            await checking
+
+
+async def test_a_role_that_may_not_read_the_schema_is_told_what_it_needs(
+    database_url: str, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def as_another(*given: Any, **options: Any) -> asyncpg.Connection:
+        opened = await connect(*given, **options)
+        await opened.execute("set role pg_monitor")
+        return opened
+
+    await connection.execute("grant usage on schema tocsin to pg_monitor")
+    monkeypatch.setattr(migrating, "connect", as_another)
+
+    with pytest.raises(DatabaseError, match="needs USAGE on the schema and SELECT"):
         await check_schema(database_url, SCHEMA, SETTINGS)
 
 

@@ -34,6 +34,12 @@ async def test_no_error_of_a_connection_quotes_the_password(password: str) -> No
         assert not any(f"{start}{end}" in told for start in ("s3", "12") for end in ("'", '"', password[2]))
 
 
+@pytest.mark.parametrize("rest", ["?ss", "/ss", "#ss", "/a?ss", "?a=b", "/a?b=c", "?host=x", "/a?ss&host=x"])
+def test_a_user_name_with_an_at_sign_does_not_hide_the_end_of_the_password(rest: str) -> None:
+    assert url_fault(f"postgresql://me@corp:12{rest}@db.example/tocsin") is not None
+    assert url_fault(f"postgresql://me:12{rest}@db.example/tocsin") is not None
+
+
 @pytest.mark.parametrize("character", "/?#")
 def test_a_setting_with_such_a_password_is_named_with_what_to_do(character: str) -> None:
     url = f"postgresql://tocsin:s3{character}cr3t@db.example/tocsin"

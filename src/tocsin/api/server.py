@@ -60,13 +60,19 @@ class ListenError(TocsinError):
 
 
 async def serve_api(
-    app: ASGIApp, settings: HttpSettings, stop: asyncio.Event, on_ready: Callable[[str], None]
+    app: ASGIApp,
+    settings: HttpSettings,
+    stop: asyncio.Event,
+    on_ready: Callable[[str], None],
+    *,
+    section: str = "http",
 ) -> None:
     """Serve until `stop` is set, then finish the open requests.
 
-    `on_ready` is called with the base URL once connections are accepted.
+    `on_ready` is called with the base URL once connections are accepted. Errors name the settings `section`
+    that the address is from.
     """
-    address, port = _free_address(settings)
+    address, port = _free_address(settings, f"TOCSIN_{section.upper()}__")
     server = Server(
         app,
         address=address,
@@ -92,14 +98,13 @@ async def serve_api(
             await serving
 
 
-def _free_address(settings: HttpSettings) -> tuple[str, int]:
+def _free_address(settings: HttpSettings, prefix: str) -> tuple[str, int]:
     """Find the address to bind; raise if another process has the port, which granian would share."""
     try:
         found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)
     except OSError as error:
         raise ListenError(
-            f"The host {settings.host!r} has no address ({error}). "
-            "Set TOCSIN_HTTP__HOST to one of this machine's."
+            f"The host {settings.host!r} has no address ({error}). Set {prefix}HOST to one of this machine's."
         ) from error
     family, _, _, _, address = found[0]
     with socket.socket(family) as probe:
@@ -107,19 +112,18 @@ def _free_address(settings: HttpSettings) -> tuple[str, int]:
         try:
             probe.bind(address)
         except OSError as error:
-            raise _cannot_listen(settings, error) from error
+            raise _cannot_listen(settings, prefix, error) from error
         return str(address[0]), int(probe.getsockname()[1])
 
 
-def _cannot_listen(settings: HttpSettings, error: OSError) -> TocsinError:
+def _cannot_listen(settings: HttpSettings, prefix: str, error: OSError) -> TocsinError:
     if error.errno == errno.EADDRINUSE:
         return PortTakenError(
             f"Port {settings.port} on {settings.host} is taken by another process. "
-            "Stop that one, or set TOCSIN_HTTP__PORT to another port (0 takes a free one)."
+            f"Stop that one, or set {prefix}PORT to another port (0 takes a free one)."
         )
     return ListenError(
-        f"Cannot listen on {settings.host}:{settings.port}: {error}. "
-        "Check TOCSIN_HTTP__HOST and TOCSIN_HTTP__PORT."
+        f"Cannot listen on {settings.host}:{settings.port}: {error}. Check {prefix}HOST and {prefix}PORT."
     )
 
 

@@ -9,6 +9,7 @@ from litestar.types import ASGIApp
 from tocsin.api.http.problems import NOT_FOUND, NOT_READY, RETRY_SOON, UNAVAILABLE, ProblemError
 from tocsin.api.http.replies import problem_reply, reply
 from tocsin.api.probes import Health
+from tocsin.catalog.catalog import Catalog
 
 
 class StartingApp:
@@ -45,10 +46,10 @@ class StartingApp:
 
 
 class ProbeApp:
-    """Answers liveness and readiness; a process is ready once `started` is set and `fault` finds nothing."""
+    """Answers liveness and readiness: a process is ready once it has a `catalog` and no `fault` is found."""
 
     def __init__(self, fault: Callable[[], Awaitable[str | None]]) -> None:
-        self.started = False
+        self.catalog: Catalog | None = None
         self._fault = fault
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -63,9 +64,10 @@ class ProbeApp:
             case "/healthz":
                 return reply(Health("ok"), 200)
             case "/readyz":
-                fault = await self._fault() or (None if self.started else "The process starts.")
-                if fault is None:
-                    return reply(Health("ready"), 200)
+                fault = await self._fault()
+                if fault is None and self.catalog is not None:
+                    return reply(Health("ready", self.catalog.fingerprint), 200)
+                fault = fault or "The process starts."
                 return problem_reply(ProblemError(NOT_READY, fault, headers=RETRY_SOON))
             case _:
                 detail = "This process answers /healthz and /readyz alone."

@@ -3,6 +3,7 @@
 import getpass
 import os
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from functools import cache
 from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 
@@ -31,6 +32,18 @@ def choose_server(url: str | None, key: str | None) -> None:
     """Remember the server that the options or variables of the command line name."""
     global _target  # noqa: PLW0603 - one command, one server
     _target = Target(url, key)
+
+
+def refuse_server(context: typer.Context, command: str) -> None:
+    """Fail if a server is given on the command line to a command that talks to none."""
+    sources = {name: context.find_root().get_parameter_source(name) for name in ("server", "key")}
+    given = [f"--{name}" for name, source in sources.items() if source and source.name == "COMMANDLINE"]
+    if given:
+        fail(
+            f"`{command}` runs on this machine, with the settings of this folder, and talks to no server: "
+            f"leave {' and '.join(given)} out.",
+            code=2,
+        )
 
 
 def over_http() -> Remote | None:
@@ -77,6 +90,21 @@ def with_connection(
             return await work(connection, *args, **kwargs)
 
     return with_pool(body)
+
+
+def at_database_time(work: Callable[[Connection, datetime], Awaitable[Result]]) -> Result:
+    """Call `work` with a connection and the time of the database, which everything stored is compared by."""
+
+    async def body(connection: Connection) -> Result:
+        return await work(connection, await database_time(connection))
+
+    return with_connection(body)
+
+
+async def database_time(connection: Connection) -> datetime:
+    """Return the time by the clock of the database."""
+    now: datetime = await connection.fetchval("select clock_timestamp()")
+    return now
 
 
 def operator(by: str | None) -> str:

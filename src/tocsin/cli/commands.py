@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tocsin.cli.access import choose_server
+from tocsin.cli.access import choose_server, refuse_server
 from tocsin.cli.inspect import queue, top
 from tocsin.cli.notifications import cancel, explain, search, send, show
 from tocsin.cli.operate import (
@@ -51,6 +51,8 @@ for command in (
 ):
     app.command()(command)
 app.command("list")(search.list_)
+LOCAL = {process.__name__ for process in PROCESSES} | {"sandbox", "demo", "outbox"}
+"""The commands that run on this machine, with the settings of this folder, and talk to no server."""
 for group in (devices, keys, catalog, toggle, providers, alarms, progress, suppressions, outbox):
     app.add_typer(group.app)
 
@@ -63,6 +65,7 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
+    context: typer.Context,
     server: Annotated[
         str | None,
         typer.Option(envvar="TOCSIN_SERVER", metavar="URL", help="Talk to this server over HTTP."),
@@ -77,6 +80,8 @@ def _options(
 ) -> None:
     """Read settings from tocsin.toml in the current folder and from TOCSIN_* variables."""
     choose_server(server, key)
+    if context.invoked_subcommand in LOCAL:
+        refuse_server(context, f"tocsin {context.invoked_subcommand}")
 
 
 def _check_arguments(arguments: Sequence[str]) -> None:
@@ -106,7 +111,7 @@ def _options_first(arguments: list[str]) -> list[str]:
     """
     front: list[str] = []
     rest: list[str] = []
-    wanted = {"--server"} if {"send", "explain"} & set(arguments) else {"--server", "--key"}
+    wanted = {"--server"} if _command(arguments) in {"send", "explain"} else {"--server", "--key"}
     given = iter(arguments)
     for argument in given:
         if argument == "--":
@@ -116,3 +121,14 @@ def _options_first(arguments: list[str]) -> list[str]:
         else:
             rest.append(argument)
     return front + rest
+
+
+def _command(arguments: list[str]) -> str | None:
+    """Return the command: the first argument that is neither an option nor the value of one."""
+    given = iter(arguments)
+    for argument in given:
+        if argument in {"--server", "--key"}:
+            next(given, None)
+        elif not argument.startswith("-"):
+            return argument
+    return None

@@ -2,17 +2,20 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import parse_qs, quote, urlsplit
 
 import msgspec
 import psutil
 
+from tocsin.api.http.queries import LARGEST_PAGE
 from tocsin.client.address import checked_base_url, checked_secret
 from tocsin.client.blocking import Blocking
+from tocsin.client.errors import UnavailableError
 from tocsin.client.exchange import CallOptions, RetryPolicy
 from tocsin.client.replies import call
 from tocsin.client.transport import HttpTransport, ServerAddress
@@ -22,6 +25,7 @@ from tocsin.settings import PREFIX, Settings, load_settings
 from tocsin.store.embedded import EmbeddedPostgres
 
 T = TypeVar("T")
+P = TypeVar("P", bound="Page")
 
 _API_OF_A_TREE = ["-m", "tocsin.cli", "api", "--tied"]
 _WHAT_TO_DO = (
@@ -29,10 +33,24 @@ _WHAT_TO_DO = (
     "TOCSIN_KEY), or its database by TOCSIN_DATABASE_URL."
 )
 _PATIENCE = RetryPolicy(deadline=15.0, retries=2)
+_ONCE = RetryPolicy(deadline=15.0, timeout=15.0, retries=0)
 
 
 class NoServerError(TocsinError):
     """There is no server to talk to, or there are several."""
+
+
+class NoAnswerError(TocsinError):
+    """The server that a command talks to over HTTP does not answer."""
+
+
+class Page(Protocol):
+    """A page of a list; `next` is the `before` of the following one."""
+
+    @property
+    def next(self) -> object:
+        """Return the cursor, or None after the last page."""
+        ...
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -70,12 +88,13 @@ class Instance(msgspec.Struct, frozen=True):
         return load_settings()
 
     @property
-    def port(self) -> int:
-        """Return the port of its API; 0 if it took a free one."""
-        file = Path(self.environment.get("TOCSIN_CONFIG", "tocsin.toml"))
-        found = self.folder / file
-        settings = load_settings(self.environment, found if found.exists() else Path(os.devnull))
-        return settings.http.port
+    def port(self) -> int | None:
+        """Return the port that its API listens on, or None if it does not yet."""
+        with suppress(psutil.Error):
+            for socket in psutil.Process(self.pid).net_connections("tcp"):
+                if socket.status == psutil.CONN_LISTEN:
+                    return int(socket.laddr.port)
+        return None
 
 
 class Remote(Blocking):
@@ -90,7 +109,36 @@ class Remote(Blocking):
         """Make a call; the parts of its path are quoted."""
         joined = "/v1/" + "/".join(quote(str(part), safe="") for part in path)
         given = tuple((name, str(value)) for name, value in query.items() if value is not None)
-        return self._run(call(answer, method, joined, body, query=given))
+        try:
+            return self._run(call(answer, method, joined, body, query=given))
+        except UnavailableError as error:
+            raise NoAnswerError(
+                f"The {self.label} does not answer: {error.why}. Check --server (TOCSIN_SERVER), and that it "
+                "is ready: GET /readyz."
+            ) from error
+
+    def call_once(self, answer: type[T], method: str, *path: object, body: object = None) -> T:
+        """Make a call that is not to be repeated when its answer is lost."""
+        several, self._link = self._link, msgspec.structs.replace(self._link, policy=_ONCE)
+        try:
+            return self.call(answer, method, *path, body=body)
+        finally:
+            self._link = several
+
+    def list_pages(
+        self, page: type[P], items: Callable[[P], Sequence[T]], *path: object, limit: int, **query: object
+    ) -> list[T]:
+        """List up to `limit` items, page by page."""
+        listed: list[T] = []
+        before: object = None
+        while len(listed) < limit:
+            size = min(limit - len(listed), LARGEST_PAGE)
+            found = self.call(page, "GET", *path, limit=size, before=before, **query)
+            listed += items(found)
+            before = found.next
+            if before is None:
+                break
+        return listed
 
 
 def find_server(target: Target) -> Remote | Database:
@@ -110,7 +158,8 @@ def find_server(target: Target) -> Remote | Database:
                 return _of_instance(instance)
     raise NoServerError(
         f"{url} needs an API key: give --key before the command, or set TOCSIN_KEY. "
-        "On the server's machine, `tocsin keys create NAME --role operator` creates one."
+        "On the server's machine, as the user who runs it, `tocsin keys create NAME --role operator` "
+        "creates one."
     )
 
 
@@ -125,9 +174,9 @@ def find_database() -> Database:
     if len(instances) == 1:
         return _of_instance(instances[0])
     if instances:
-        ports = ", ".join(f"http://127.0.0.1:{instance.port}" for instance in instances)
+        ports = ", ".join(f"http://127.0.0.1:{instance.port or '…'}" for instance in instances)
         raise NoServerError(f"Several servers run on this machine: {ports}. Choose one by --server URL.")
-    raise NoServerError(f"No server is set, and none runs on this machine. {_WHAT_TO_DO}")
+    raise NoServerError(f"No server is set, and this user runs none on this machine. {_WHAT_TO_DO}")
 
 
 def configured_database(settings: Settings) -> Database | None:
@@ -140,16 +189,23 @@ def configured_database(settings: Settings) -> Database | None:
 
 
 def running_instances() -> Iterator[Instance]:
-    """List the servers on this machine whose settings this user may read."""
-    user = os.geteuid()
+    """List the servers of this user on this machine; root's are not those of others, nor of containers."""
+    user, container = os.geteuid(), _container_of(os.getpid())
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
-            if process.uids().effective != user and user != 0:
+            if process.uids().effective != user:
                 continue
             if process.cmdline()[-len(_API_OF_A_TREE) :] != _API_OF_A_TREE:
                 continue
+            if _container_of(process.pid) != container:
+                continue
             given = {name: value for name, value in process.environ().items() if name.startswith(PREFIX)}
             yield Instance(process.pid, Path(process.cwd()), given)
+
+
+def _container_of(pid: int) -> Path | None:
+    """Return the namespace of a process, which differs between containers; None where there are none."""
+    return Path(f"/proc/{pid}/ns/pid").readlink() if sys.platform == "linux" else None
 
 
 def _of_instance(instance: Instance) -> Database:

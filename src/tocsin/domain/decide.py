@@ -241,6 +241,10 @@ def _local_time(facts: Facts, zone: ZoneChoice, wall: datetime) -> tuple[Step, W
 
 
 def _quiet_hours(facts: Facts, quiet: QuietHours, zone: ZoneChoice) -> tuple[Step, Wait | None]:
+    if not quiet.enabled:
+        return Step(
+            rule="quiet_hours", result="pass", detail="quiet hours are switched off", at=facts.now
+        ), None
     if facts.type.policies.urgent:
         detail = "urgent: quiet hours do not count"
         return Step(rule="quiet_hours", result="pass", detail=detail, at=facts.now), None

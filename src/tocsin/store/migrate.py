@@ -16,7 +16,15 @@ from pogo_core.migration import Migration, topological_sort
 from pogo_core.util import migrate as pogo
 
 from tocsin.domain.errors import DatabaseError
-from tocsin.store.pool import OLDEST_SERVER, Connection, PoolSettings, connect, opened_connection
+from tocsin.store.pool import (
+    AWAY,
+    OLDEST_SERVER,
+    Connection,
+    PoolSettings,
+    connect,
+    opened_connection,
+    unreachable,
+)
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 PREVIOUS_VERSION = 8
@@ -124,9 +132,18 @@ async def migrate(url: str, schema: str, settings: PoolSettings) -> list[str]:
 
 async def check_schema(url: str, schema: str, settings: PoolSettings) -> None:
     """Raise DatabaseError if this version does not work with the schema; change nothing."""
-    async with opened_connection(connect(url, schema, settings)) as connection:
-        await _refuse_old_server(connection)
-        fault = (await read_ledger(connection, schema)).fault(schema)
+    opening = connect(url, schema, settings, command_timeout=settings.command_timeout)
+    async with opened_connection(opening) as connection:
+        try:
+            await _refuse_old_server(connection)
+            fault = (await read_ledger(connection, schema)).fault(schema)
+        except AWAY as error:
+            raise unreachable(error) from error
+        except asyncpg.PostgresError as error:
+            raise DatabaseError(
+                f"The migrations of schema {schema!r} cannot be read: {error}. The database role needs USAGE "
+                "on the schema and SELECT on its tables."
+            ) from error
     if fault:
         raise DatabaseError(fault)
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Annotated, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import asyncpg
 import msgspec
@@ -43,6 +43,8 @@ CONNECTING_FAILED = (OSError, ValueError, TimeoutError, asyncpg.PostgresError, a
 # The address, the role, the password or the name of the database is wrong.
 _REFUSED = (ValueError, asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
 
+# Paths, and names that may hold one; after any other name an @ may end a password that holds a question mark.
+_OPTIONS_WITH_AT = {"host", "user", "dbname", "passfile", "sslcert", "sslkey", "sslrootcert", "sslcrl"}
 _ESCAPED = "write special characters of the user name and the password as %XX, such as %2F for /"
 
 Pool: TypeAlias = asyncpg.Pool
@@ -98,10 +100,18 @@ def url_fault(url: str) -> str | None:
         return f"cannot be parsed; {_ESCAPED}"
     if parts.scheme not in {"postgresql", "postgres"}:
         return "must begin with postgresql://"
-    rest = parts.path if "@" in parts.netloc else parts.path + parts.query
-    if "@" in rest or parts.fragment or any(map(str.isspace, url)):
+    if "@" in parts.path or parts.fragment or any(map(str.isspace, url)) or not _has_options(parts):
         return f"cannot be parsed; {_ESCAPED}"
     return None
+
+
+def _has_options(parts: SplitResult) -> bool:
+    """Return whether the query has options of Postgres alone, and not the rest of a password."""
+    given = parts.query.split("&") if parts.query else []
+    if any("=" not in option for option in given):
+        return False
+    with_at = {option.partition("=")[0] for option in given if "@" in option}
+    return not with_at or ("@" in parts.netloc and bool(parts.path) and with_at <= _OPTIONS_WITH_AT)
 
 
 def checked_url(url: str) -> str:
@@ -155,12 +165,15 @@ def connection_settings(schema: str) -> dict[str, str]:
     }
 
 
-async def connect(url: str, schema: str, settings: PoolSettings) -> asyncpg.Connection:
+async def connect(
+    url: str, schema: str, settings: PoolSettings, *, command_timeout: float | None = None
+) -> asyncpg.Connection:
     """Open one connection outside a pool."""
     try:
         return await asyncpg.connect(
             checked_url(url),
             timeout=settings.connect_timeout,
+            command_timeout=command_timeout,
             server_settings=connection_settings(schema),
         )
     except CONNECTING_FAILED as error:

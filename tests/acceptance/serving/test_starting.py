@@ -123,6 +123,7 @@ async def test_a_process_without_an_api_says_what_it_serves_and_has_probes(
     process = await processes.start(command, environment=environment)
     address = (await process.logged("probes started"))["address"]
     said = await process.logged(f"{command} started")
+    fingerprint = (await process.logged("catalog loaded"))["fingerprint"]
 
     assert said["lanes" if command == "worker" else "outboxes"] == (
         ["fanout"] if command == "worker" else ["shop"]
@@ -131,7 +132,7 @@ async def test_a_process_without_an_api_says_what_it_serves_and_has_probes(
     assert said["catalog"] == str(shipped_catalog())
     async with httpx.AsyncClient(base_url=address) as http:
         assert (await http.get("/healthz")).json() == {"status": "ok"}
-        assert (await http.get("/readyz")).json() == {"status": "ready"}
+        assert (await http.get("/readyz")).json() == {"status": "ready", "catalog": fingerprint}
         assert (await http.get("/v1/notifications")).status_code == 404
         connection = await asyncpg.connect(database_url)
         await connection.execute("delete from tocsin.schema_migrations where id = '0007_lanes'")

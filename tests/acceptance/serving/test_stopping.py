@@ -110,6 +110,21 @@ async def test_a_signal_that_arrives_twice_leaves_no_database(tmp_path: Path, co
         assert postmasters(folder) == []
 
 
+async def test_a_migration_that_is_interrupted_leaves_no_database(tmp_path: Path) -> None:
+    with mortal_folder() as folder:
+        async with processes_in(tmp_path) as processes:
+            process = await processes.start("migrate", environment=quiet(folder))
+            await until(lambda: bool(postmasters(folder)), within=60)
+            process.signal(signal.SIGTERM)
+
+            code = await process.end(within=60)
+        said = "\n".join(process.output + process.log)
+        # It may have been done already.
+        assert (code, "interrupted" in said) in {(2, True), (0, False)}, said
+        assert "Traceback" not in said
+        assert postmasters(folder) == []
+
+
 async def test_a_second_signal_ends_a_server_at_once_and_leaves_nothing(tmp_path: Path) -> None:
     """The worker's send hangs, so that stopping would last as long as the grace period."""
     with mortal_folder() as folder:

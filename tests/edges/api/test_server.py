@@ -116,6 +116,8 @@ async def test_a_taken_port_is_named_with_its_setting() -> None:
         port = int(url.rsplit(":", 1)[1])
         with pytest.raises(PortTakenError, match=rf"Port {port} .*TOCSIN_HTTP__PORT"):
             await serve_api(app, HttpSettings(port=port), asyncio.Event(), lambda _: None)
+        with pytest.raises(PortTakenError, match=rf"Port {port} .*TOCSIN_PROBES__PORT"):
+            await serve_api(app, HttpSettings(port=port), asyncio.Event(), lambda _: None, section="probes")
 
 
 async def test_a_port_that_anything_else_listens_on_is_taken_too() -> None:

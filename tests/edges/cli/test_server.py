@@ -1,7 +1,10 @@
 """A command talks to the server that it says, and never creates one."""
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +14,7 @@ from tests.edges.command_line import Ran, run
 from tests.edges.edge import Edge, running, services
 from tests.rows import add_delivery, add_device
 from tocsin.api.auth.roles import Role
+from tocsin.cli import server
 from tocsin.cli.commands import _options_first
 from tocsin.domain.ids import uuid7
 from tocsin.engine.clock import utc_now
@@ -235,7 +239,139 @@ async def test_a_server_needs_a_key_and_is_reached(remote: OverHttp) -> None:
         (["send", "t", "--server=u", "--key", "k"], ["--server=u", "send", "t", "--key", "k"]),
         (["show", "--", "--server"], ["show", "--", "--server"]),
         (["show", "--server"], ["--server", "show"]),
+        # What is called like a command is not the command.
+        (["keys", "create", "send", "--key", "k"], ["--key", "k", "keys", "create", "send"]),
+        (["--key", "send", "show", "x", "--key=k"], ["--key", "send", "--key=k", "show", "x"]),
+        (["--key", "a", "send", "t", "--key", "k"], ["--key", "a", "send", "t", "--key", "k"]),
     ],
 )
 def test_the_server_may_be_named_anywhere(given: list[str], first: list[str]) -> None:
     assert _options_first(given) == first
+
+
+@pytest.mark.parametrize(
+    "command", [["migrate"], ["worker"], ["relay"], ["outbox", "sql"], ["catalog", "check"]], ids=" ".join
+)
+def test_a_command_that_talks_to_no_server_refuses_one(command: list[str], tmp_path: Path) -> None:
+    ran = run([*command, "--server", "http://127.0.0.1:1", "--key", "k"], {}, tmp_path)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert "talks to no server: leave --server and --key out" in ran.said
+
+
+def test_the_variable_of_a_server_is_no_fault_of_a_command_that_talks_to_none(tmp_path: Path) -> None:
+    assert run(["catalog", "check"], {"TOCSIN_SERVER": "http://127.0.0.1:1"}, tmp_path).code == 0
+
+
+async def test_a_list_longer_than_a_page_is_whole_over_http(remote: OverHttp, pool: Pool) -> None:
+    await pool.execute(
+        "insert into suppressed_addresses (address, reason, suppressed_at) "
+        "select 'a' || n || '@example.org', 'test', now() - n * interval '1 s' "
+        "from generate_series(1, 205) as n"
+    )
+    for limit in ("101", "300"):
+        command = ("suppressions", "list", "--limit", limit, "--json")
+        over_http, direct = await remote(*command), await remote.direct(*command)
+
+        assert over_http.json == direct.json
+        assert len(direct.json) == min(int(limit), 205)
+    assert (await remote("alarms", "--limit", "1000")).code == 0
+    assert (await remote("toggle", "history", "channel:push", "--limit", "1000")).code == 0
+
+
+async def test_a_key_is_asked_for_once_although_the_answer_is_lost(tmp_path: Path) -> None:
+    asked = []
+
+    async def lose(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readline())
+        writer.close()
+
+    async with await asyncio.start_server(lose, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        variables = {"TOCSIN_SERVER": f"http://127.0.0.1:{port}", "TOCSIN_KEY": "k"}
+        created = await asyncio.to_thread(run, ["keys", "create", "shop"], variables, tmp_path)
+        assert asked == [b"POST /v1/admin/keys HTTP/1.1\r\n"]
+        listed = await asyncio.to_thread(run, ["keys", "list"], variables, tmp_path)
+
+    assert (created.code, listed.code) == (2, 2)
+    assert "A key may have been created all the same" in created.said
+    assert "`tocsin keys revoke ID`" in created.said
+    # A question can be repeated.
+    assert len(asked) == 4
+
+
+async def test_an_api_key_is_not_taken_for_an_idempotency_key(remote: OverHttp, pool: Pool) -> None:
+    ran = await remote.bare(*SEND[:-1], remote.key, "--server", remote.url)
+
+    assert ran.code == 2
+    assert "--key after the command is the idempotency key, and this is an API key" in ran.said
+    assert remote.key not in ran.out + ran.err
+    assert await pool.fetchval("select count(*) from notifications") == 0
+
+
+class FailingExplainer:
+    """Explains nothing."""
+
+    async def explain(self, *_: object) -> None:
+        raise OSError("out of order")
+
+
+async def test_what_is_accepted_is_said_although_it_cannot_be_explained(
+    pool: Pool, database_url: str, tmp_path: Path
+) -> None:
+    async with running(services(pool, explainer=FailingExplainer())) as edge:
+        key = (await edge.key(Role.PRODUCER))["Authorization"].removeprefix("Bearer ")
+        sent = await OverHttp(edge, key, database_url, tmp_path)(*SEND, "--json")
+
+    assert sent.code == 0, sent.err
+    assert (sent.json["status"], sent.json["waiting"]) == ("accepted", [])
+
+
+class RunningProcess:
+    """A process as psutil describes it."""
+
+    def __init__(self, pid: int, user: int) -> None:
+        self.pid = pid
+        self._user = user
+
+    def uids(self) -> Any:
+        return SimpleNamespace(effective=self._user)
+
+    def cmdline(self) -> list[str]:
+        return ["python", "-m", "tocsin.cli", "api", "--tied"]
+
+    def environ(self) -> dict[str, str]:
+        return {"TOCSIN_DATABASE_URL": "postgresql://127.0.0.1/x", "HOME": "/"}
+
+    def cwd(self) -> str:
+        return "/"
+
+
+def test_root_finds_neither_the_servers_of_others_nor_those_of_containers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = [RunningProcess(1, 0), RunningProcess(2, 1_000), RunningProcess(3, 0)]
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("psutil.process_iter", lambda: iter(found))
+    monkeypatch.setattr(server, "_container_of", lambda pid: "container" if pid == 3 else "here")
+
+    assert [instance.pid for instance in server.running_instances()] == [1]
+
+
+def test_the_port_of_a_server_is_the_one_it_listens_on() -> None:
+    """Its settings may have paths that mean something in its own folder alone."""
+    opened = "import socket, sys; s = socket.create_server(('127.0.0.1', 0))"
+    listening = f"{opened}; print(s.getsockname()[1], flush=True)"
+    with subprocess.Popen(
+        [sys.executable, "-IS", "-c", f"{listening}; sys.stdin.read()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        instance = server.Instance(process.pid, Path("/"), {"TOCSIN_CATALOG": "relative"})
+        port = int(process.stdout.readline())
+
+        assert instance.port == port
+        process.kill()
+        process.wait()
+        assert instance.port is None

@@ -89,7 +89,7 @@ async def test_a_worker_whose_machine_has_another_time_takes_nothing_over(
     quick = {"TOCSIN_DISPATCH__POLL_SECONDS": "0.02", "TOCSIN_QUIET_HOURS__ENABLED": "false"}
     settings = load_settings(quick, Path("/dev/null"))
     stop = asyncio.Event()
-    async with compose.open_worker(settings, database_url) as worker:
+    async with compose.open_worker(settings, database_url, compose.read_catalog(settings)) as worker:
         working = asyncio.create_task(worker.run(stop))
         for number in range(3):
             free = await stage.accept("bob", idempotency_key=f"{number}")

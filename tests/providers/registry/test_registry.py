@@ -18,7 +18,14 @@ from tests.waiting import found
 from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
 from tocsin.cli.run.stand_ins import settings_for
-from tocsin.compose import kept_secrets, open_api, open_providers, open_worker, provider_summaries
+from tocsin.compose import (
+    kept_secrets,
+    open_api,
+    open_providers,
+    open_worker,
+    provider_summaries,
+    read_catalog,
+)
 from tocsin.domain.delivery.message import Provider
 from tocsin.domain.errors import SettingsError
 from tocsin.engine.clock import utc_now
@@ -188,7 +195,7 @@ async def serving(database_url: str) -> AsyncIterator[httpx.AsyncClient]:
         open_api(settings, database_url) as app,
         listening(app, msgspec.structs.replace(settings.http, port=0)) as url,
         httpx.AsyncClient(base_url=url, timeout=20) as http,
-        open_worker(settings, database_url) as worker,
+        open_worker(settings, database_url, read_catalog(settings)) as worker,
     ):
         working = asyncio.create_task(worker.run(stop))
         try:

@@ -57,6 +57,11 @@ class NewKey(msgspec.Struct, frozen=True):
         return f"NewKey({self.row!r})"
 
 
+def is_api_key(text: str) -> bool:
+    """Return whether a text has the form of an API key."""
+    return _SECRET.fullmatch(text) is not None
+
+
 async def create_key(connection: Connection, producer: str, role: Role, now: datetime) -> NewKey:
     """Create a key for a producer and store its hash."""
     secret = PREFIX + secrets.token_urlsafe(32)
@@ -90,7 +95,7 @@ class KeyRing:
 
     async def holder(self, secret: str) -> KeyHolder | None:
         """Return the holder of a key, or None if it is unknown or revoked."""
-        if not _SECRET.fullmatch(secret):
+        if not is_api_key(secret):
             return None
         key_hash = _digest(secret)
         until, holder = self._known.get(key_hash, (0.0, None))

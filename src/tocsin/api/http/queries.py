@@ -17,7 +17,8 @@ S = TypeVar("S", bound=msgspec.Struct)
 Row = TypeVar("Row")
 Cursor = TypeVar("Cursor")
 
-PageLimit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=100)]
+LARGEST_PAGE = 100
+PageLimit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_PAGE)]
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,12 +1,12 @@
 """`tocsin cancel`."""
 
+from datetime import datetime
 from uuid import UUID
 
-from tocsin.cli.access import over_http, with_connection
+from tocsin.cli.access import at_database_time, over_http
 from tocsin.cli.notifications.show import Id
 from tocsin.cli.output import AsJson, fail, plural, print_result
 from tocsin.client.errors import NotFoundError
-from tocsin.engine.clock import utc_now
 from tocsin.store import notifications
 from tocsin.store.deliveries import holds
 from tocsin.store.pool import Connection
@@ -19,7 +19,7 @@ def cancel(notification_id: Id, as_json: AsJson = False) -> None:
         count = (
             remote.call(Cancelled, "POST", "notifications", notification_id, "cancel").cancelled
             if (remote := over_http())
-            else with_connection(_cancel, notification_id)
+            else at_database_time(lambda connection, now: _cancel(connection, notification_id, now))
         )
     except NotFoundError:
         count = None
@@ -32,7 +32,7 @@ def cancel(notification_id: Id, as_json: AsJson = False) -> None:
     )
 
 
-async def _cancel(connection: Connection, notification_id: UUID) -> int | None:
+async def _cancel(connection: Connection, notification_id: UUID, now: datetime) -> int | None:
     if await notifications.get(connection, notification_id) is None:
         return None
-    return await holds.cancel(connection, notification_id, utc_now())
+    return await holds.cancel(connection, notification_id, now)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from tocsin.cli.access import over_http, with_pool
+from tocsin.cli.access import database_time, over_http, with_pool
 from tocsin.cli.notifications.intents import Producer, check_producer, read_intent
 from tocsin.cli.notifications.timeline import print_steps
 from tocsin.cli.options import parse_moment, with_options_of
@@ -15,7 +15,6 @@ from tocsin.compose import explainer, known_toggles, read_catalog
 from tocsin.domain.errors import FaultsError
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
-from tocsin.engine.clock import utc_now
 from tocsin.settings import Settings
 from tocsin.store.pool import Pool
 from tocsin.wire.notifications import ExplainedRoute, Explanation
@@ -50,7 +49,7 @@ def explanation(intent: Intent, producer: str, at: datetime | None) -> Explanati
     async def work(settings: Settings, pool: Pool) -> Explanation | list[Fault]:
         async with known_toggles(settings, pool) as toggles, pool.acquire() as connection:
             asked = explainer(settings, read_catalog(settings), toggles)
-            return await asked.explain(connection, producer, intent, at or utc_now())
+            return await asked.explain(connection, producer, intent, at or await database_time(connection))
 
     if remote := over_http():
         check_producer(producer)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from tocsin.api.auth.api_keys import is_api_key
 from tocsin.cli.output import fail
 from tocsin.domain.errors import FaultsError
 from tocsin.domain.faults import Fault
@@ -49,6 +50,13 @@ def read_intent(
     ] = None,
 ) -> Intent:
     """Build an intent from the options; raise what is wrong with them."""
+    if key is not None and is_api_key(key):
+        # It would be stored, and shown to everybody who may see the notification.
+        fail(
+            "--key after the command is the idempotency key, and this is an API key. Give that before the "
+            "command, as in `tocsin --server URL --key KEY send …`, or set TOCSIN_KEY.",
+            code=2,
+        )
     fields = {
         "type": type_,
         "audience": {

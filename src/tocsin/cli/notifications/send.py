@@ -11,13 +11,12 @@ from tocsin.cli.options import with_options_of
 from tocsin.cli.output import AsJson, errors, fail, moment, print_result
 from tocsin.cli.server import Remote
 from tocsin.client.errors import ConflictError
-from tocsin.compose import known_toggles, planner, providers_by_channel, read_catalog
+from tocsin.compose import database_clock, known_toggles, planner, providers_by_channel, read_catalog
 from tocsin.domain.errors import FaultsError, TocsinError
 from tocsin.domain.ids import NotificationId
 from tocsin.domain.intent import Intent
 from tocsin.engine.accept.acceptor import Acceptor
 from tocsin.engine.accept.answers import Accepted, Answer, Conflict, Duplicate, Invalid
-from tocsin.engine.clock import utc_now
 from tocsin.settings import Settings
 from tocsin.store.pool import DATABASE_FAULTS, Pool
 from tocsin.wire.notifications import ExplainedRoute, Explanation
@@ -81,7 +80,8 @@ async def _accept(settings: Settings, pool: Pool, producer: str, intent: Intent)
             style="yellow",
         )
     async with known_toggles(settings, pool) as toggles:
-        accepting = Acceptor(pool, planner(settings, read_catalog(settings), toggles), utc_now)
+        clock = await database_clock(pool)
+        accepting = Acceptor(pool, planner(settings, read_catalog(settings), toggles), clock)
         return (await accepting.accept(producer, [intent], source="cli"))[0]
 
 

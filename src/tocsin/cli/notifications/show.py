@@ -5,11 +5,10 @@ from uuid import UUID
 
 import typer
 
-from tocsin.cli.access import over_http, with_connection
+from tocsin.cli.access import at_database_time, over_http
 from tocsin.cli.notifications.timeline import print_timeline
 from tocsin.cli.output import AsJson, fail, print_json
 from tocsin.client.errors import NotFoundError
-from tocsin.engine.clock import utc_now
 from tocsin.engine.inspect.show import show as read
 from tocsin.wire.notifications import Notification
 
@@ -22,7 +21,7 @@ def show(notification_id: Id, as_json: AsJson = False) -> None:
         shown = (
             remote.call(Notification, "GET", "notifications", notification_id)
             if (remote := over_http())
-            else with_connection(read, notification_id, utc_now())
+            else at_database_time(lambda connection, now: read(connection, notification_id, now))
         )
     except NotFoundError:
         shown = None

@@ -1,15 +1,15 @@
 """`tocsin alarms`."""
 
+from operator import attrgetter
 from typing import Annotated
 from uuid import UUID
 
 import typer
 
 from tocsin.api.operator.alarms import AlarmPage
-from tocsin.cli.access import By, operator, over_http, with_connection
+from tocsin.cli.access import By, at_database_time, operator, over_http, with_connection
 from tocsin.cli.output import AsJson, fail, plural, print_result, print_rows
 from tocsin.client.errors import NotFoundError
-from tocsin.engine.clock import utc_now
 from tocsin.engine.health.provider_health import NEWEST
 from tocsin.store.health import provider_health as health
 from tocsin.store.health.provider_health import AlarmRecord
@@ -27,10 +27,10 @@ def list_alarms(
     """List the alarms that stand, newest first."""
     if context.invoked_subcommand is not None:
         return
-    remote = over_http()
+    cleared = str(every).lower()
     print_rows(
-        remote.call(AlarmPage, "GET", "admin", "alarms", cleared=str(every).lower(), limit=limit).alarms
-        if remote
+        remote.list_pages(AlarmPage, attrgetter("alarms"), "admin", "alarms", cleared=cleared, limit=limit)
+        if (remote := over_http())
         else with_connection(health.list_alarms, cleared=every, before=NEWEST, limit=limit),
         as_json,
         empty="There never was an alarm." if every else "No alarm stands.",
@@ -50,7 +50,7 @@ def clear(
         alarm = (
             remote.call(AlarmRecord, "POST", "admin", "alarms", alarm_id, "clear")
             if (remote := over_http())
-            else with_connection(health.clear_alarm, alarm_id, who, utc_now())
+            else at_database_time(lambda connection, now: health.clear_alarm(connection, alarm_id, who, now))
         )
     except NotFoundError:
         alarm = None

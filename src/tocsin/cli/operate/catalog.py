@@ -9,7 +9,7 @@ import typer
 from tocsin.api.operator.catalog import CatalogStatus, ReloadRequest
 from tocsin.catalog.check import Report, TypeReport
 from tocsin.catalog.check import check as check_folder
-from tocsin.cli.access import over_http, with_connection
+from tocsin.cli.access import over_http, refuse_server, with_connection
 from tocsin.cli.output import AsJson, console, errors, fail, print_json, print_rows
 from tocsin.compose import catalog_folder
 from tocsin.engine.catalog_watch import problems
@@ -24,12 +24,14 @@ app = typer.Typer(name="catalog", help="The declared types of notifications.", n
 
 @app.command()
 def check(
+    context: typer.Context,
     folder: Annotated[
         Path | None, typer.Argument(help="A catalog's folder; the one in use if left out.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Find every fault of a catalog, with file and line."""
+    refuse_server(context, "tocsin catalog check")
     chosen = folder or catalog_folder(load_settings())
     if not chosen.is_dir():
         fail(f"{chosen} is not a folder.", code=2)

@@ -9,10 +9,10 @@ from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
 from tocsin.api.http.conversion import copy_fields
 from tocsin.api.operator.admin import ApiKey, ApiKeyList, CreateKey, ProducerName
-from tocsin.cli.access import checked, over_http, with_connection
+from tocsin.cli.access import at_database_time, checked, over_http, with_connection
 from tocsin.cli.output import AsJson, fail, moment, print_result, print_rows
+from tocsin.cli.server import NoAnswerError, Remote
 from tocsin.client.errors import NotFoundError
-from tocsin.engine.clock import utc_now
 from tocsin.store import keys
 from tocsin.store.keys import KeyRow
 
@@ -29,10 +29,10 @@ def create(
     allowed = "letters, digits, dots, dashes and underscores"
     producer = checked(producer, ProducerName, f"{producer[:80]!r} is no name for a producer: {allowed}.")
     if remote := over_http():
-        created = remote.call(ApiKey, "POST", "admin", "keys", body=CreateKey(producer=producer, role=role))
+        created = _create_over_http(remote, CreateKey(producer=producer, role=role))
         key_id, secret = created.key_id, str(created.key)
     else:
-        made = with_connection(create_key, producer, role, utc_now())
+        made = at_database_time(lambda connection, now: create_key(connection, producer, role, now))
         key_id, secret = made.row.id, made.secret
     print_result(
         {"id": key_id, "producer": producer, "role": role, "key": secret},
@@ -65,13 +65,24 @@ def revoke(
         row = (
             _row(remote.call(ApiKey, "DELETE", "admin", "keys", key_id))
             if (remote := over_http())
-            else with_connection(keys.revoke, key_id, utc_now())
+            else at_database_time(lambda connection, now: keys.revoke(connection, key_id, now))
         )
     except NotFoundError:
         row = None
     if row is None:
         fail(f"There is no key {key_id}.")
     print_result(row, as_json, f"Revoked the key of {row.producer} that ends in {row.hint}.")
+
+
+def _create_over_http(remote: Remote, wanted: CreateKey) -> ApiKey:
+    """Create a key by one request: a repeated one would create a second key."""
+    try:
+        return remote.call_once(ApiKey, "POST", "admin", "keys", body=wanted)
+    except NoAnswerError as error:
+        raise NoAnswerError(
+            f"{error} A key may have been created all the same, without being shown: look for it by "
+            "`tocsin keys list`, revoke it by `tocsin keys revoke ID`, and create another."
+        ) from error
 
 
 def _row(key: ApiKey) -> KeyRow:

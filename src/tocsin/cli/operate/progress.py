@@ -1,17 +1,18 @@
 """`tocsin progress`."""
 
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Annotated, Any
+from datetime import datetime
+from typing import Annotated
 
 import msgspec
 import typer
 
 from tocsin.api.operator.progress import ProgressList
-from tocsin.cli.access import over_http, with_connection
+from tocsin.cli.access import at_database_time, over_http
 from tocsin.cli.output import AsJson, fail, plural, print_lines, print_result, print_rows
-from tocsin.engine.clock import utc_now
 from tocsin.engine.periodic import progress as periodic_progress
 from tocsin.engine.periodic.progress import ProgressRecord, UnknownProducerError, WrongCheckpointError
+from tocsin.store.pool import Connection
 
 app = typer.Typer(
     name="progress",
@@ -30,7 +31,7 @@ def list_progress(context: typer.Context, as_json: AsJson = False) -> None:
     records = (
         remote.call(ProgressList, "GET", "admin", "progress").producers
         if (remote := over_http())
-        else with_connection(periodic_progress.list_records, utc_now())
+        else at_database_time(periodic_progress.list_records)
     )
     print_rows(
         records,
@@ -48,7 +49,7 @@ def run(name: Name, as_json: AsJson = False) -> None:
     record = (
         remote.call(ProgressRecord, "POST", "admin", "progress", name, "run")
         if (remote := over_http())
-        else _changed(periodic_progress.request_run, name, utc_now())
+        else _changed(lambda connection, now: periodic_progress.request_run(connection, name, now))
     )
     note = f"A worker runs {name} within a second or so: tocsin progress"
     print_result(record, as_json, note, *_remarks(record))
@@ -64,16 +65,16 @@ def rewind(
     """Set the checkpoint of a producer; what was accepted before is not accepted twice."""
     if not yes:
         typer.confirm(f"Let {name} continue from {to}?", abort=True, err=True)
-    record = _changed(periodic_progress.rewind_to_text, name, to, utc_now())
+    record = _changed(lambda connection, now: periodic_progress.rewind_to_text(connection, name, to, now))
     value = record.checkpoint
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     print_result(record, as_json, f"The next run of {name} continues from {text}.")
 
 
-def _changed(change: Callable[..., Awaitable[ProgressRecord]], *args: Any) -> ProgressRecord:
+def _changed(change: Callable[[Connection, datetime], Awaitable[ProgressRecord]]) -> ProgressRecord:
     """Change a producer, or fail with what is wrong with the request."""
     try:
-        return with_connection(change, *args)
+        return at_database_time(change)
     except UnknownProducerError as error:
         fail(str(error))
     except WrongCheckpointError as error:

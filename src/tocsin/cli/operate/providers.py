@@ -5,13 +5,12 @@ from typing import Annotated
 import typer
 
 from tocsin.api.operator.providers import ProviderList
-from tocsin.cli.access import By, Reason, over_http, with_connection, with_pool
+from tocsin.cli.access import By, Reason, at_database_time, database_time, over_http, with_pool
 from tocsin.cli.operate import toggle
 from tocsin.cli.operate.toggle import OptionalReason, waiting_deliveries
 from tocsin.cli.output import AsJson, fail, moment, plural, print_lines, print_result, print_rows
 from tocsin.compose import provider_summaries
 from tocsin.domain.toggles import toggle_of
-from tocsin.engine.clock import utc_now
 from tocsin.engine.health.provider_health import (
     CircuitHealth,
     ProviderHealth,
@@ -77,7 +76,7 @@ def try_now(name: Name, as_json: AsJson = False) -> None:
         remote.call(ProviderHealth, "POST", "admin", "providers", name, "try")
         tried = open_before
     else:
-        tried = with_connection(end_rests, name, utc_now())
+        tried = at_database_time(lambda connection, now: end_rests(connection, name, now))
     names = ", ".join(tried)
     line = f"Tried with the next message: {names}" if tried else f"No circuit of {name} is open."
     print_result({"provider": name, "circuits": tried}, as_json, line)
@@ -90,7 +89,8 @@ def _health() -> list[ProviderHealth]:
 
     async def work(settings: Settings, pool: Pool) -> list[ProviderHealth]:
         async with pool.acquire() as connection:
-            return await providers_health(connection, provider_summaries(settings), utc_now())
+            now = await database_time(connection)
+            return await providers_health(connection, provider_summaries(settings), now)
 
     return with_pool(work)
 

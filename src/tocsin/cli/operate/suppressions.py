@@ -1,15 +1,15 @@
 """`tocsin suppressions`."""
 
+from operator import attrgetter
 from typing import Annotated
 
 import typer
 
 from tocsin.api.operator.suppressions import RemovedSuppression, SuppressionPage
-from tocsin.cli.access import Reason, checked, checked_note, over_http, with_connection
+from tocsin.cli.access import Reason, at_database_time, checked, checked_note, over_http, with_connection
 from tocsin.cli.output import AsJson, fail, print_result, print_rows
 from tocsin.client.errors import NotFoundError
 from tocsin.domain.intent import EmailAddress
-from tocsin.engine.clock import utc_now
 from tocsin.store.people import suppressions
 from tocsin.store.people.suppressions import Suppression
 
@@ -25,7 +25,7 @@ def list_suppressions(
 ) -> None:
     """List suppressed addresses and why, newest first."""
     print_rows(
-        remote.call(SuppressionPage, "GET", "admin", "suppressions", limit=limit).suppressions
+        remote.list_pages(SuppressionPage, attrgetter("suppressions"), "admin", "suppressions", limit=limit)
         if (remote := over_http())
         else with_connection(suppressions.page, limit=limit),
         as_json,
@@ -41,7 +41,9 @@ def add(address: Address, reason: Reason = "manual", as_json: AsJson = False) ->
     row = (
         remote.call(Suppression, "PUT", "admin", "suppressions", wanted, body={"reason": why})
         if (remote := over_http())
-        else with_connection(suppressions.suppress, wanted, reason=why, now=utc_now())
+        else at_database_time(
+            lambda connection, now: suppressions.suppress(connection, wanted, reason=why, now=now)
+        )
     )
     print_result(row, as_json, f"{row.address} is sent no mail.")
 

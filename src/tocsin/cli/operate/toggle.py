@@ -1,5 +1,6 @@
 """`tocsin toggle`."""
 
+from operator import attrgetter
 from typing import Annotated
 
 import msgspec
@@ -7,13 +8,12 @@ import typer
 
 from tocsin.api.http.conversion import copy_fields
 from tocsin.api.operator.toggles import ToggleHistory, ToggleList
-from tocsin.cli.access import By, Reason, checked_note, operator, over_http, with_connection
+from tocsin.cli.access import By, Reason, at_database_time, checked_note, operator, over_http, with_connection
 from tocsin.cli.output import AsJson, errors, fail, plural, print_result, print_rows
 from tocsin.compose import read_catalog
 from tocsin.domain.errors import CatalogError
 from tocsin.domain.faults import Fault
 from tocsin.domain.toggles import Toggle, doubt, read_toggle
-from tocsin.engine.clock import utc_now
 from tocsin.engine.health.provider_health import Waiting
 from tocsin.engine.toggles.held import SwitchedToggle, ToggleState, list_states
 from tocsin.engine.toggles.held import switch as change
@@ -38,7 +38,7 @@ def list_toggles(as_json: AsJson = False) -> None:
     print_rows(
         remote.call(ToggleList, "GET", "admin", "toggles").toggles
         if (remote := over_http())
-        else with_connection(list_states, utc_now()),
+        else at_database_time(list_states),
         as_json,
         empty="Nothing was ever switched off: everything is on.",
         cells=_toggle_cells,
@@ -78,7 +78,8 @@ def _history(name: str | None, limit: int) -> list[ToggleChange]:
         return with_connection(toggles.history, name, limit=limit)
     if name is None:
         fail("Over HTTP, give the name of one toggle: tocsin toggle history NAME.", code=2)
-    return remote.call(ToggleHistory, "GET", "admin", "toggles", name, "history", limit=limit).changes
+    path = ("admin", "toggles", name, "history")
+    return remote.list_pages(ToggleHistory, attrgetter("changes"), *path, limit=limit)
 
 
 def switch(name: str, *, enabled: bool, reason: str | None, by: str | None, as_json: bool) -> None:
@@ -89,7 +90,9 @@ def switch(name: str, *, enabled: bool, reason: str | None, by: str | None, as_j
         body = {"enabled": enabled, "reason": why}
         switched = remote.call(SwitchedToggle, "PUT", "admin", "toggles", str(toggle), body=body)
     else:
-        row = with_connection(change, toggle, enabled=enabled, reason=why, by=who, now=utc_now())
+        row = at_database_time(
+            lambda connection, now: change(connection, toggle, enabled=enabled, reason=why, by=who, now=now)
+        )
         switched = copy_fields(SwitchedToggle, row, warnings=_warnings(toggle))
     fields, warnings = msgspec.structs.asdict(switched), switched.warnings
     print_result(fields, as_json, f"{switched.name} is {_state(switched.enabled)}.{_effect(switched)}")

@@ -20,7 +20,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 @asynccontextmanager
 async def answered_probes(settings: Settings, url: str) -> AsyncIterator[ProbeApp]:
-    """Answer probes on the port that is set, if one is; the process is ready once `started` is set."""
+    """Answer probes on the port that is set, if one is; the process is ready once it has a catalog."""
 
     async def fault() -> str | None:
         try:
@@ -39,7 +39,7 @@ async def answered_probes(settings: Settings, url: str) -> AsyncIterator[ProbeAp
     stop = asyncio.Event()
     address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     http = HttpSettings(host=settings.probes.host, port=settings.probes.port)
-    serving = asyncio.create_task(serve_api(app, http, stop, address.set_result))
+    serving = asyncio.create_task(serve_api(app, http, stop, address.set_result, section="probes"))
     try:
         either: list[asyncio.Future[Any]] = [serving, address]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)

@@ -9,7 +9,7 @@ from tocsin.cli.run.probes import answered_probes
 from tocsin.cli.run.process import prepared_settings, run_until_stopped, when_started
 from tocsin.cli.run.serve import Tied, running_database
 from tocsin.cli.server import database_label
-from tocsin.compose import catalog_folder, open_relays, tune_gc
+from tocsin.compose import catalog_folder, open_relays, read_catalog, tune_gc
 from tocsin.domain.errors import SettingsError
 from tocsin.domain.faults import Fault
 from tocsin.settings import Settings, setting_name
@@ -29,14 +29,15 @@ def relay(tied: Tied = False) -> None:
 
 
 async def _run_relays(settings: Settings, url: str, stop: asyncio.Event, *, tied: bool) -> None:
+    catalog = read_catalog(settings)
     async with answered_probes(settings, url) as probes, AsyncExitStack() as exits:
         opened = await when_started(
-            lambda: exits.enter_async_context(open_relays(settings, url)), stop, tied=tied
+            lambda: exits.enter_async_context(open_relays(settings, url, catalog)), stop, tied=tied
         )
         if opened is None:
             return
         tune_gc()
-        probes.started = True
+        probes.catalog = catalog
         _log.info(
             "relay started",
             outboxes=sorted(settings.outboxes),

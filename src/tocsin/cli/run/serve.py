@@ -6,7 +6,6 @@ from typing import Annotated
 
 import structlog
 import typer
-import uvloop
 from litestar import Litestar
 from litestar.types import ASGIApp
 
@@ -17,15 +16,21 @@ from tocsin.cli.run.probes import answered_probes
 from tocsin.cli.run.process import prepared_settings, run_until_stopped, when_available, when_started
 from tocsin.cli.run.supervisor import Child, run_tree
 from tocsin.cli.server import configured_database, database_label
-from tocsin.compose import catalog_folder, data_dir, database, open_api, open_worker, tune_gc
-from tocsin.domain.errors import DatabaseError, DatabaseUnavailableError
+from tocsin.compose import catalog_folder, data_dir, open_api, open_worker, read_catalog, tune_gc
+from tocsin.domain.errors import DatabaseError, DatabaseUnavailableError, TocsinError
 from tocsin.domain.plan import FAN_OUT
 from tocsin.domain.timing.quiet_hours import quiet_hours_rule
+from tocsin.engine.duty import pause
 from tocsin.settings import Settings, providers_in_use
 from tocsin.store.embedded import EmbeddedPostgres
 from tocsin.store.migrate import migrate as migrate_schema
 
 GRACE_BEYOND = 5.0
+
+
+class InterruptedMigrationError(TocsinError):
+    """A signal ended a migration."""
+
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -48,10 +53,14 @@ def serve() -> None:
 async def _serve(settings: Settings, stop: asyncio.Event) -> None:
     _log.info("quiet hours configured", rule=quiet_hours_rule(settings.quiet_hours))
     async with AsyncExitStack() as exits:
-        embedded = None if settings.database_url else EmbeddedPostgres(data_dir(settings))
+        embedded = _embedded(settings)
         url = await started(embedded, exits) if embedded else str(settings.database_url)
         await migrate_schema(url, settings.schema, settings.pool)
         await run_tree(server_children(settings, url), stop, grace=grace(settings), embedded=embedded)
+
+
+def _embedded(settings: Settings) -> EmbeddedPostgres | None:
+    return None if settings.database_url else EmbeddedPostgres(data_dir(settings))
 
 
 async def started(embedded: EmbeddedPostgres, exits: AsyncExitStack) -> str:
@@ -141,13 +150,14 @@ def worker(lanes: Lanes = None, tied: Tied = False) -> None:
 async def _run_worker(
     settings: Settings, url: str, stop: asyncio.Event, lanes: frozenset[str] | None, *, tied: bool
 ) -> None:
+    catalog = read_catalog(settings)
     async with answered_probes(settings, url) as probes, AsyncExitStack() as exits:
         opened = await when_started(
-            lambda: exits.enter_async_context(open_worker(settings, url, lanes)), stop, tied=tied
+            lambda: exits.enter_async_context(open_worker(settings, url, catalog, lanes)), stop, tied=tied
         )
         if opened:
             tune_gc()
-            probes.started = True
+            probes.catalog = catalog
             _log.info(
                 "worker started",
                 lanes=sorted(lanes or (FAN_OUT, *providers_in_use(settings))),
@@ -170,8 +180,25 @@ def _served_lanes(text: str, settings: Settings) -> frozenset[str]:
 def migrate(as_json: AsJson = False) -> None:
     """Bring the database schema up to date."""
     settings = prepared_settings()
-    with database(settings) as url:
-        applied = uvloop.run(migrate_schema(url, settings.schema, settings.pool))
+    applied: list[str] = []
+    run_until_stopped(lambda stop: _migrate(settings, applied, stop), owner=True)
     changed = f"Applied to schema {settings.schema}: {', '.join(applied)}"
     line = changed if applied else f"Schema {settings.schema} is up to date."
     print_result({"schema": settings.schema, "applied": applied}, as_json, line)
+
+
+async def _migrate(settings: Settings, applied: list[str], stop: asyncio.Event) -> None:
+    """Migrate the database, the embedded one if none is set, and add what was applied; end at `stop`."""
+    async with AsyncExitStack() as exits:
+        embedded = _embedded(settings)
+        url = await started(embedded, exits) if embedded else str(settings.database_url)
+        migrating = asyncio.create_task(migrate_schema(url, settings.schema, settings.pool))
+        ended = asyncio.Event()
+        migrating.add_done_callback(lambda _: ended.set())
+        await pause(None, stop, ended)
+        if not ended.is_set():
+            migrating.cancel()
+            raise InterruptedMigrationError(
+                "The migration was interrupted. What was applied stays; run it again: tocsin migrate"
+            )
+        applied += await migrating

@@ -16,7 +16,7 @@ from tocsin.api.server import serve_api
 from tocsin.cli.run.process import run_until_stopped
 from tocsin.cli.run.stand_ins import settings_for
 from tocsin.client.testing.server import RunningTocsin
-from tocsin.compose import checked_pool, open_api, open_worker
+from tocsin.compose import checked_pool, open_api, open_worker, read_catalog
 from tocsin.engine.clock import utc_now
 from tocsin.logs import configure_logs
 from tocsin.sandbox import Sandbox, SandboxSettings
@@ -66,7 +66,7 @@ async def _run(settings: Settings, url: str, stop: asyncio.Event, sandbox_url: s
 
     async with (
         open_api(settings, url) as app,
-        open_worker(settings, url) as worker,
+        open_worker(settings, url, read_catalog(settings)) as worker,
         asyncio.TaskGroup() as group,
     ):
         group.create_task(worker.run(stop))

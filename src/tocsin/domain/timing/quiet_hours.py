@@ -9,10 +9,10 @@ import msgspec
 
 from tocsin.domain.catalog import Channel
 from tocsin.domain.faults import Fault
-from tocsin.domain.timing.windows import ALWAYS, Window, parse_clock
+from tocsin.domain.timing.windows import Window, parse_clock
 from tocsin.domain.timing.zones import is_known_timezone
 
-WindowSource = Literal["person", "category", "deployment", "disabled"]
+WindowSource = Literal["person", "category", "deployment"]
 
 WIDEST_SPREAD = 24 * 60 * 60
 
@@ -66,8 +66,6 @@ class QuietHours(msgspec.Struct, frozen=True, kw_only=True):
 
     def window_for(self, category: str, person_window: str | None) -> WindowChoice:
         """Return the person's own window, else the category's, else the deployment's."""
-        if not self.enabled:
-            return WindowChoice(window=ALWAYS, source="disabled")
         own = None if person_window is None else _parse(person_window)
         if isinstance(own, Window):
             return WindowChoice(window=own, source="person")

@@ -4,15 +4,13 @@ A host name is checked by the addresses it resolves to, and the connection must 
 a name may resolve to another address a moment later.
 """
 
-import asyncio
 import re
-import socket
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
-from typing import Any
 
 from pyreqwest.http import Url
+
+from tocsin.providers.http.resolver import system_lookup
 
 Lookup = Callable[[str], Awaitable[Sequence[str]]]
 
@@ -42,11 +40,6 @@ _FORBIDDEN_V4 = tuple(
 _GLOBAL_V6 = IPv6Network("2000::/3")
 _FORBIDDEN_V6 = tuple(IPv6Network(network) for network in ("2001::/23", "2001:db8::/32", "3fff::/20"))
 _NAT64 = IPv6Network("64:ff9b::/96")
-# Names from outside may take long on purpose, so they hold no threads that other work waits for: the threads
-# are of lookups alone, and a name has one at most, however many messages wait for it.
-MOST_LOOKUPS = 256
-_LOOKUPS = ThreadPoolExecutor(max_workers=MOST_LOOKUPS, thread_name_prefix="lookup")
-_running: dict[str, Future[list[Any]]] = {}
 LONGEST_HOST = 253
 # The resolver takes underscores, which some hosts have in their names.
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)", re.IGNORECASE)
@@ -59,20 +52,6 @@ class HostRefusedError(Exception):
 
 class HostUnknownError(Exception):
     """A host name resolves to no address at present."""
-
-
-async def system_lookup(host: str) -> Sequence[str]:
-    """Resolve a name with the system's resolver, the best address first; callers share a running lookup.
-
-    The resolver cannot be interrupted: a caller that waits no longer leaves the lookup running.
-    """
-    lookup = _running.get(host)
-    if lookup is None:
-        lookup = _LOOKUPS.submit(socket.getaddrinfo, host, None, type=socket.SOCK_STREAM)
-        _running[host] = lookup
-        lookup.add_done_callback(lambda _: _running.pop(host, None))
-    found = await asyncio.shield(asyncio.wrap_future(lookup))
-    return [str(entry[4][0]) for entry in found]
 
 
 def is_forbidden(address: IPv4Address | IPv6Address) -> bool:

@@ -313,7 +313,10 @@ def test_a_category_has_its_own_hours() -> None:
 def test_without_quiet_hours_nothing_waits() -> None:
     quiet = QuietHours.compile(QuietHoursSettings(enabled=False))
 
-    assert isinstance(verdict_on(facts(NIGHT), quiet), Go)
+    verdict = verdict_on(facts(NIGHT), quiet)
+
+    assert isinstance(verdict, Go)
+    assert described(verdict)[-1] == "quiet_hours pass: quiet hours are switched off"
 
 
 def test_what_waits_for_the_morning_is_spread_over_it() -> None:

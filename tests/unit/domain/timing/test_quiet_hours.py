@@ -8,7 +8,7 @@ from tocsin.domain.timing.quiet_hours import (
     quiet_hours_faults,
     quiet_hours_rule,
 )
-from tocsin.domain.timing.windows import ALWAYS, Window
+from tocsin.domain.timing.windows import Window
 
 QUIET = QuietHours.compile(
     QuietHoursSettings(
@@ -66,12 +66,6 @@ def test_a_malformed_window_of_a_person_is_reported_and_passed_over(
     assert (chosen.window, chosen.source) == (Window.parse(window), source)
     assert chosen.malformed is not None
     assert own.partition("-")[0] in chosen.malformed
-
-
-def test_without_quiet_hours_every_hour_is_allowed() -> None:
-    quiet = QuietHours.compile(QuietHoursSettings(enabled=False, categories={"offers": "10:00-18:00"}))
-    chosen = quiet.window_for("offers", "12:00-13:00")
-    assert (chosen.window, chosen.source, chosen.malformed) == (ALWAYS, "disabled", None)
 
 
 @pytest.mark.parametrize(
