@@ -9,13 +9,12 @@ import msgspec
 import typer
 from rich.markup import escape
 
-from tocsin.cli.access import over_http, with_connection
+from tocsin.cli.access import at_database_time, over_http
 from tocsin.cli.filters import read_filter
 from tocsin.cli.notifications.timeline import COLOURS
 from tocsin.cli.options import with_options_of
 from tocsin.cli.output import AsJson, console, errors, moment, print_json, print_lines
 from tocsin.domain.delivery.states import State
-from tocsin.engine.clock import utc_now
 from tocsin.engine.inspect.search import search
 from tocsin.wire.filters import DeliveryFilter
 from tocsin.wire.search import FoundDelivery, FoundNotification, SearchPage
@@ -82,7 +81,9 @@ def _page(given: DeliveryFilter, cursor: UUID | None, limit: int) -> SearchPage:
     if remote := over_http():
         fields = msgspec.to_builtins(given)
         return remote.call(SearchPage, "GET", "notifications", cursor=cursor, limit=limit, **fields)
-    return with_connection(search, given, utc_now(), cursor=cursor, limit=limit)
+    return at_database_time(
+        lambda connection, now: search(connection, given, now, cursor=cursor, limit=limit)
+    )
 
 
 def _follow(given: DeliveryFilter, limit: int, interval: float, as_json: bool) -> None:
