@@ -39,6 +39,7 @@ LONGEST = {
     "provider_counts.outcome": 16,
     "provider_counts.provider": PROVIDER,
     "registration_rates.user_id": USER_ID,
+    "replays.idempotency_key": 200 * CHARACTER,
     "schema_migrations.id": 100,
     "suppressed_addresses.address": ADDRESS,
     "tickets.provider": PROVIDER,

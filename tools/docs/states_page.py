@@ -12,7 +12,7 @@ PICTURE = "![The states of a delivery and the transitions between them](../pictu
 TODAY = (
     "`delivered` comes from receipts, which today only Expo [has](expo.md#what-a-ticket-or-a-receipt-means)."
     " A receipt with an error revokes `sent`, and the error is settled like that of any attempt. "
-    "A replay of dead letters, from `dead` and `rejected` back to `pending`, comes with a later version."
+    "A [replay](../guides/dead-letters.md) makes dead letters, `pending` again."
 )
 
 

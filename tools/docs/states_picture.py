@@ -101,12 +101,13 @@ def _after(drawing: Drawing) -> set[Edge]:
     x, y = again.middle[0], sent.y + 10
     drawing.arrow(f"M{sent.x:g} {y:g}C{sent.x - 150:g} 10 {x + 12:g} 20 {x:g} {again.y:g}", later=True)
     drawing.text(sent.x - 222, y + 2, "receipt: failed", anchor="end")
-    for number, state in enumerate((State.REJECTED, State.DEAD)):
+    for number, state in enumerate((State.GONE, State.REJECTED, State.DEAD)):
         drawing.arrow(_over_the_top(BOXES[state], pending, number), later=True)
     drawing.text(pending.middle[0] + 12, 44, "replay", anchor="start")
     return {
         (State.SENT, State.DELIVERED),
         (State.SENT, State.RETRYING),
+        (State.GONE, State.PENDING),
         (State.REJECTED, State.PENDING),
         (State.DEAD, State.PENDING),
     }
@@ -114,7 +115,7 @@ def _after(drawing: Drawing) -> set[Edge]:
 
 def _over_the_top(start: Box, end: Box, number: int) -> str:
     """Return a path back to the left above everything, at a height that depends on the number."""
-    y, side, lane = start.middle[1], 722 + 22 * number, 16 - 8 * number
+    y, side, lane = start.middle[1], 722 + 22 * number, 20 - 7 * number
     x = end.middle[0] - 16 * number
     return (
         f"M{start.right:g} {y:g}L{side - 10:g} {y:g}Q{side:g} {y:g} {side:g} {y - 10:g}"

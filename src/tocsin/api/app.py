@@ -17,6 +17,7 @@ from tocsin.api.operator import (
     alarms,
     audit,
     catalog,
+    dead_letters,
     progress,
     providers,
     queue,
@@ -31,7 +32,7 @@ from tocsin.wire.people import RegisterDevice
 
 PERSON = (devices, webpush, preferences, unsubscribe)
 PRODUCER = (notifications, search, decisions, users, webhooks)
-OPERATOR = (admin, toggles, providers, progress, alarms, suppressions, catalog, audit, queue)
+OPERATOR = (admin, toggles, providers, progress, alarms, suppressions, catalog, audit, queue, dead_letters)
 ROUTES = tuple(
     handler for module in (*PERSON, *PRODUCER, *OPERATOR, probes) for handler in module.routes.handlers
 )

@@ -24,6 +24,7 @@ from tocsin.engine.retention.prune import Pruner
 from tocsin.engine.settle.expiry import ExpirySweep
 from tocsin.engine.settle.receipts import Receipts
 from tocsin.engine.settle.release import Releaser
+from tocsin.engine.settle.replays import Replayer
 from tocsin.engine.settle.writer import SettlementWriter
 from tocsin.engine.toggles.toggles import ToggleWatch
 from tocsin.engine.wake import Wake
@@ -110,6 +111,7 @@ class Worker:
             ExpirySweep(pool, rules.providers, rules.toggles, self._breakers, clock),
             Pruner(pool, clock, settings.retention, settings.devices),
             Sweep(pool, rules.providers, clock),
+            Replayer(pool, clock),
             self._breakers,
             *receipts,
             *more,

@@ -1,8 +1,8 @@
 import pytest
 
-from tocsin.domain.delivery.states import CLAIMED, MEANING, TRANSITIONS, WAITING, State
+from tocsin.domain.delivery.states import CLAIMED, DEAD_LETTERS, MEANING, TRANSITIONS, WAITING, State
 
-FINAL = {State.DELIVERED, State.GONE, State.SKIPPED, State.CANCELLED, State.EXPIRED}
+FINAL = {State.DELIVERED, State.SKIPPED, State.CANCELLED, State.EXPIRED}
 
 
 def test_every_state_has_a_meaning_and_its_ways_out() -> None:
@@ -34,7 +34,7 @@ def test_nothing_is_sent_that_was_not_claimed() -> None:
 def test_only_failures_can_be_replayed() -> None:
     replayed = {state for state in State if State.PENDING in TRANSITIONS[state]} - {State.SCHEDULED}
 
-    assert replayed == {State.REJECTED, State.DEAD}
+    assert replayed == DEAD_LETTERS == {State.REJECTED, State.GONE, State.DEAD}
 
 
 def test_every_state_can_be_reached() -> None:

@@ -27,6 +27,7 @@ class Right(StrEnum):
     CHANGE_TOGGLES = "switch toggles"
     SEE_SUPPRESSIONS = "see suppressed addresses"
     CHANGE_SUPPRESSIONS = "suppress addresses and remove suppressions"
+    RECOVER = "replay dead letters and cancel by query"
     SEE_AUDIT = "see who did what"
     KEYS = "make, list and revoke API keys"
 
@@ -37,7 +38,10 @@ _SUPPRESSIONS = frozenset({Right.SEE_SUPPRESSIONS, Right.CHANGE_SUPPRESSIONS})
 
 RIGHTS: Mapping[Role, frozenset[Right]] = {
     Role.PRODUCER: _USERS | {Right.ACCEPT, Right.CANCEL, Right.SEE_OWN},
-    Role.OPERATOR: _VIEWER | _USERS | _SUPPRESSIONS | {Right.CANCEL, Right.CHANGE_TOGGLES, Right.SEE_AUDIT},
+    Role.OPERATOR: _VIEWER
+    | _USERS
+    | _SUPPRESSIONS
+    | {Right.CANCEL, Right.CHANGE_TOGGLES, Right.RECOVER, Right.SEE_AUDIT},
     Role.VIEWER: _VIEWER,
     Role.ADMIN: frozenset(Right),
 }

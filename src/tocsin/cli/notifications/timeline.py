@@ -75,6 +75,9 @@ def _events(shown: Notification) -> Iterator[Event]:
             if attempt.outcome == delivery.state:
                 continue
             yield Event(attempt.at, f"{attempt.outcome:<9}", f"{delivery.route_id}  {attempt.code}")
+        for step in delivery.decisions:
+            if step.rule == "replay":
+                yield Event(step.at, "replayed ", delivery.route_id)
         if delivery.settled_at:
             yield Event(delivery.settled_at, f"{delivery.state:<9}", delivery.route_id)
 

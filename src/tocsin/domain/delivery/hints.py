@@ -34,7 +34,7 @@ HINTS: Mapping[str, str] = {
     "provider_failed": "A bug in Tocsin; look for `provider failed` in the log.{ It is retried.|}",
     "internal_error": "A bug in Tocsin; look for the correlation id in the log. Fix it, then replay.",
     "type_unknown": "Deploy a catalog that has the type to the workers; what they hold is then sent.",
-    "render_failed": "Fix the templates (`tocsin catalog check`); submit it again with a new key.",
+    "render_failed": "Fix the templates (`tocsin catalog check`), then replay it by `tocsin dead replay`.",
     "lease_expired": "Workers died while they held its lease. Look for crashes or memory limits.",
     **dict.fromkeys(("UNREGISTERED", "ExpiredToken", "Unregistered", "DeviceNotRegistered"), _REMOVED),
     "INVALID_ARGUMENT": "FCM refused the content or the token. Read the detail; check the templates.",
@@ -141,7 +141,7 @@ _NOT_THE_PROVIDER = "This provider does not send such an answer: check proxies a
 _SMTP = re.compile(
     r"(?P<reply>(?P<reply_class>[45])\d\d)(?: (?P<enhanced>(?P<subject>\d\.\d{1,3})\.\d{1,3}))?"
 )
-_NOTHING_LEFT = "It is not tried again: hand it in with a new idempotency key once the cause is fixed."
+_NOTHING_LEFT = "It is not tried again by itself: once the cause is fixed, `tocsin dead replay`."
 # {while it waits|once it is settled}
 _BY_STATE = re.compile(r"\{([^|}]*)\|([^}]*)\}")
 _STATUS = re.compile(r"http_(\d)\d\d", re.IGNORECASE)

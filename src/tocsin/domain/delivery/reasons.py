@@ -20,6 +20,7 @@ Rule: TypeAlias = Literal[
     "digest",
     "device",
     "provider",
+    "replay",
 ]
 
 

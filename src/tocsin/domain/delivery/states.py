@@ -52,9 +52,9 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
     State.RETRYING: _ENDS | {State.RETRYING},
     State.SENT: frozenset({State.DELIVERED, State.RETRYING}),
     State.REJECTED: frozenset({State.PENDING}),
+    State.GONE: frozenset({State.PENDING}),
     State.DEAD: frozenset({State.PENDING}),
     State.DELIVERED: frozenset(),
-    State.GONE: frozenset(),
     State.SKIPPED: frozenset(),
     State.CANCELLED: frozenset(),
     State.EXPIRED: frozenset(),
@@ -65,3 +65,6 @@ WAITING = frozenset({State.SCHEDULED, State.PENDING, State.RETRYING})
 
 CLAIMED = frozenset({State.PENDING, State.RETRYING})
 """States a delivery under lease can be in: a claim turns `scheduled` into `pending`."""
+
+DEAD_LETTERS = frozenset({State.DEAD, State.REJECTED, State.GONE})
+"""States of deliveries that failed for good: a replay makes them pending."""

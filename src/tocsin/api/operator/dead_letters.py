@@ -1,0 +1,141 @@
+"""The operator's calls about dead letters and their replays."""
+
+from typing import Annotated
+from uuid import UUID
+
+import msgspec
+from litestar.response.base import ASGIResponse
+from msgspec import Meta
+
+from tocsin.api.auth.roles import Right
+from tocsin.api.http.problems import (
+    IDEMPOTENCY_CONFLICT,
+    INVALID_BODY,
+    INVALID_QUERY,
+    NOT_FOUND,
+    ProblemError,
+    fault_problem,
+    faults_problem,
+)
+from tocsin.api.http.queries import Page, next_cursor
+from tocsin.api.http.replies import reply
+from tocsin.api.http.requests import ApiRequest
+from tocsin.api.routes import Routes, Tag
+from tocsin.domain.intent import Key
+from tocsin.engine.inspect import dead_letters
+from tocsin.engine.inspect.dead_letters import ReplayConflictError, replay_of
+from tocsin.store.dead_letters import replays
+from tocsin.store.dead_letters.reading import FIRST
+from tocsin.wire.dead_letters import (
+    DeadLetterFilter,
+    DeadLetterGroups,
+    DeadLetterPage,
+    Replay,
+    ReplayPage,
+    ReplayRequest,
+    StartedReplay,
+    dead_letter_faults,
+)
+
+LARGEST_PAGE = 1_000
+
+routes = Routes(Tag.ADMIN)
+
+
+class ExportQuery(DeadLetterFilter, frozen=True, kw_only=True):
+    """A page of dead letters: those that match among the `limit` that follow the id `after`."""
+
+    after: UUID = FIRST
+    limit: Annotated[int, Meta(ge=1, le=LARGEST_PAGE)] = 100
+
+
+@routes("GET /v1/admin/dead-letters", "List dead letters by cause, the largest groups first", Right.SEE_ALL)
+async def list_dead_letters(request: ApiRequest, query: DeadLetterFilter) -> DeadLetterGroups:
+    """Group the newest dead letters by state, error code, provider and type."""
+    _check_query(query)
+    async with request.pool.acquire() as connection:
+        return await dead_letters.list_groups(connection, query)
+
+
+@routes("GET /v1/admin/dead-letters/export", "Read dead letters with their payloads", Right.SEE_ALL)
+async def export_dead_letters(request: ApiRequest, query: ExportQuery) -> DeadLetterPage:
+    """Read a page of dead letters, oldest first."""
+    _check_query(query)
+    async with request.pool.acquire() as connection:
+        return await dead_letters.page(connection, query, query.after, query.limit)
+
+
+@routes(
+    "POST /v1/admin/dead-letters/replay",
+    "Replay dead letters at a rate; the workers do it",
+    Right.RECOVER,
+    status=202,
+    headers={"Idempotency-Key": "Can be sent instead of the body's `idempotency_key`."},
+    problems=(IDEMPOTENCY_CONFLICT,),
+    answer=StartedReplay,
+    example={"filter": {"state": "dead", "code": "UNAVAILABLE"}, "rate": 100},
+)
+async def replay_dead_letters(request: ApiRequest, body: ReplayRequest) -> StartedReplay | ASGIResponse:
+    """Start a replay; with `dry_run`, answer 200 with how many deliveries match."""
+    if faults := dead_letter_faults(body.filter, "filter."):
+        raise faults_problem(INVALID_BODY, *faults)
+    wanted = msgspec.structs.replace(body, idempotency_key=_idempotency_key(request, body))
+    async with request.pool.acquire() as connection:
+        if wanted.dry_run:
+            return reply(StartedReplay(None, await dead_letters.count(connection, wanted.filter)), 200)
+        try:
+            started = replay_of(await dead_letters.start_replay(connection, wanted, request.actor))
+        except ReplayConflictError as error:
+            detail = f"This idempotency key was used before, for the other replay {error.replay_id}."
+            raise ProblemError(IDEMPOTENCY_CONFLICT, detail) from None
+    return StartedReplay(started.replay_id, started.matched)
+
+
+@routes("GET /v1/admin/replays", "List replays, newest first", Right.SEE_ALL)
+async def list_replays(request: ApiRequest, query: Page) -> ReplayPage:
+    """List replays with their progress."""
+    rows = await replays.page(request.pool, query.cursor, query.limit)
+    return ReplayPage(list(map(replay_of, rows)), next_cursor(rows, query.limit, lambda row: row.id))
+
+
+@routes("GET /v1/admin/replays/{replay_id}", "Show how far a replay is", Right.SEE_ALL)
+async def show_replay(request: ApiRequest, replay_id: UUID) -> Replay:
+    """Read one replay."""
+    row = await replays.get(request.pool, replay_id)
+    if row is None:
+        raise ProblemError(NOT_FOUND, "There is no such replay.")
+    return replay_of(row)
+
+
+@routes(
+    "POST /v1/admin/replays/{replay_id}/stop",
+    "Stop a replay; what it has replayed stays replayed",
+    Right.RECOVER,
+)
+async def stop_replay(request: ApiRequest, replay_id: UUID) -> Replay:
+    """Stop a replay that is running."""
+    async with request.pool.acquire() as connection:
+        row = await dead_letters.stop_replay(connection, replay_id, request.actor)
+    if row is None:
+        raise ProblemError(NOT_FOUND, "No replay with this id is running.")
+    return replay_of(row)
+
+
+def _check_query(query: DeadLetterFilter) -> None:
+    if faults := dead_letter_faults(query):
+        raise faults_problem(INVALID_QUERY, *faults)
+
+
+def _idempotency_key(request: ApiRequest, body: ReplayRequest) -> str | None:
+    header = request.headers.get("idempotency-key")
+    if header is None:
+        return body.idempotency_key
+    try:
+        key = msgspec.convert(header, Key)
+    except msgspec.ValidationError:
+        raise fault_problem("Idempotency-Key", "invalid", "must be 1 to 200 printable characters") from None
+    if body.idempotency_key not in {None, key}:
+        raise fault_problem(
+            "idempotency_key", "contradicts_header", "differs from the header Idempotency-Key"
+        )
+    return key

@@ -1,0 +1,152 @@
+"""Replays dead letters in batches, each at the rate that its operator chose."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+import structlog
+
+from tocsin.domain.decide import Step
+from tocsin.domain.ids import new_delivery_id
+from tocsin.engine.clock import Clock
+from tocsin.engine.duty import repeat
+from tocsin.store.dead_letters import replays
+from tocsin.store.dead_letters.reading import stretch
+from tocsin.store.dead_letters.replaying import (
+    Candidate,
+    FreeDevices,
+    Message,
+    Placed,
+    Sibling,
+    candidates,
+    free_devices,
+    renew,
+    replay,
+    replay_digests,
+)
+from tocsin.store.dead_letters.replays import ReplayRow
+from tocsin.store.pool import Connection, Pool
+from tocsin.wire.dead_letters import DeadLetterFilter
+
+EVERY_SECONDS = 1.0
+BATCHES_A_SECOND = 4
+LARGEST_BATCH = 1_000
+EXAMINED = 5_000
+"""How many dead letters a batch looks through for those that match."""
+
+_filter = msgspec.json.Decoder(DeadLetterFilter)
+_left_out = msgspec.json.Decoder(dict[str, int])
+_log = structlog.stdlib.get_logger(__name__)
+
+
+class Replayer:
+    """Takes turns with the other workers: a batch is one transaction, and whoever locks the replay does it.
+
+    A batch moves the replay's position together with the deliveries. If its worker dies, nothing of it
+    happened, and the next one repeats it.
+    """
+
+    def __init__(self, pool: Pool, clock: Clock) -> None:
+        self._pool = pool
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Replay until cancelled."""
+        await repeat(self._step, name="replay", every=EVERY_SECONDS)
+
+    async def _step(self) -> bool:
+        """Do the batch that is due first; return whether another one follows."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            row = await replays.take(connection)
+            if row is None:
+                return False
+            if row.wait <= 0:
+                await run_batch(connection, row, self._clock())
+                return True
+        await asyncio.sleep(min(row.wait, EVERY_SECONDS))
+        return True
+
+
+async def run_batch(connection: Connection, row: ReplayRow, now: datetime) -> None:
+    """Do the next batch of a replay that is under lock, within the transaction of the caller."""
+    size = min(max(row.rate // BATCHES_A_SECOND, 1), LARGEST_BATCH)
+    within = await stretch(connection, row.position, row.through, EXAMINED)
+    found = await candidates(connection, _filter.decode(row.filter), within, size, now)
+    step = Step(rule="replay", result="pass", detail=f"replayed by {row.created_by}, replay {row.id}", at=now)
+    left_out = Counter(_left_out.decode(row.left_out))
+    replayed = await _replay(connection, found, step, now, force=row.force, left_out=left_out)
+    # A full batch may have left some of the stretch to the next one.
+    position = found[-1].id if len(found) == size else within.through
+    finished = position >= row.through
+    await replays.advance(
+        connection, row.id, position, replayed=replayed, left_out=+left_out, finished=finished
+    )
+    if finished:
+        _log.info(
+            "replay finished",
+            replay_id=str(row.id),
+            deliveries=row.replayed + replayed,
+            left_out=+left_out,
+        )
+
+
+async def _replay(
+    connection: Connection,
+    found: Sequence[Candidate],
+    step: Step,
+    now: datetime,
+    *,
+    force: bool,
+    left_out: Counter[str],
+) -> int:
+    """Replay candidates; count in `left_out` those that cannot be, by reason; return how many were."""
+    kept = []
+    for each in found:
+        reason = _obstacle(each, force=force)
+        if reason is None:
+            kept.append(each)
+        else:
+            left_out[reason] += 1
+    if force and kept:
+        await renew(connection, kept, now)
+    single = [each for each in kept if each.digest_id is None]
+    lost = [each for each in single if not each.reachable]
+    placed, siblings = _place(lost, await free_devices(connection, lost))
+    left_out["no_device"] += len(lost) - len(placed)
+    placed += [Placed(each.id) for each in single if each.reachable]
+    replayed = await replay(connection, placed, siblings, step, now) if placed else 0
+    if digests := sorted({each.digest_id for each in kept if each.digest_id is not None}):
+        replayed += await replay_digests(connection, digests, step, now)
+    return replayed
+
+
+def _place(lost: Sequence[Candidate], devices: FreeDevices) -> tuple[list[Placed], list[Sibling]]:
+    """Assign a device to each dead letter that lost its own, as far as there are any.
+
+    The last one of a message takes the rest besides, as siblings: a new push would go to every device.
+    """
+    placed: list[Placed] = []
+    last: dict[Message, Candidate] = {}
+    for each in lost:
+        if free := devices[each.message]:
+            placed.append(Placed(each.id, *free.pop(0)))
+            last[each.message] = each
+    siblings = [
+        Sibling(new_delivery_id(), each.id, *device)
+        for message, each in last.items()
+        for device in devices[message]
+    ]
+    return placed, siblings
+
+
+def _obstacle(candidate: Candidate, *, force: bool) -> str | None:
+    """Return why a dead letter is left out, or None."""
+    if candidate.cancelled:
+        return "cancelled"
+    if candidate.superseded:
+        return "superseded_by_failover"
+    if candidate.expired and not force:
+        return "expired"
+    return None

@@ -1,0 +1,280 @@
+"""Replays of dead letters: at a rate, each delivery once, by the rules of any delivery."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from tests.engine.stage import Stage, StubProvider, a_provider
+from tests.rows import add_delivery, add_notification
+from tests.waiting import found, until
+from tocsin.domain.delivery.outcome import Gone, Rejected
+from tocsin.domain.timing.quiet_hours import QuietHoursSettings
+from tocsin.engine.inspect.dead_letters import replay_of, start_replay, stop_replay
+from tocsin.engine.settle.replays import run_batch
+from tocsin.store.dead_letters import replays
+from tocsin.wire.dead_letters import DeadLetterFilter, Replay, ReplayRequest
+
+FAST = 10_000
+
+
+async def add_dead(stage: Stage, user_id: str = "ada", state: str = "dead", **changes: Any) -> UUID:
+    """Add a dead letter of a type that goes by push."""
+    now = stage.clock()
+    notification = {
+        "type": changes.pop("type", "plain"),
+        "version": 1,
+        "payload": "{}",
+        "accepted_at": now,
+        "expires_at": changes.pop("expires_at", None),
+        "cancelled_at": changes.pop("cancelled_at", None),
+    }
+    row: dict[str, Any] = {
+        "notification_id": changes.pop("notification_id", None)
+        or await add_notification(stage.pool, **notification),
+        "state": state,
+        "attempts": 3,
+        "due_at": now,
+        "created_at": now,
+        "settled_at": now,
+        "provider": "fcm",
+        "last_error_code": "UNAVAILABLE",
+    }
+    return await add_delivery(stage.pool, user_id, **row | changes)
+
+
+async def start(stage: Stage, *, rate: int = FAST, force: bool = False, **wanted: Any) -> UUID:
+    request = ReplayRequest(filter=DeadLetterFilter(**wanted), rate=rate, force=force)
+    async with stage.pool.acquire() as connection:
+        return (await start_replay(connection, request, "ada")).id
+
+
+async def finished(stage: Stage, replay_id: UUID) -> Replay:
+    async def look() -> Replay | None:
+        row = await replays.get(stage.pool, replay_id)
+        return replay_of(row) if row and row.state != "running" else None
+
+    return await found(look)
+
+
+async def batch(stage: Stage, replay_id: UUID) -> Replay:
+    """Do one batch now, as a worker does, whatever the pace."""
+    async with stage.worker_pool.acquire() as connection, connection.transaction():
+        row = await replays.take(connection)
+        assert row is not None
+        await run_batch(connection, row, stage.clock())
+    after = await replays.get(stage.pool, replay_id)
+    assert after is not None
+    return replay_of(after)
+
+
+async def test_a_rejected_push_is_sent_by_a_replay_and_its_old_attempt_stays_visible(stage: Stage) -> None:
+    await stage.device()
+    provider = StubProvider()
+    provider.script("ada", Rejected("INVALID_ARGUMENT", "too long"))
+    async with stage.working(provider):
+        notification_id = await stage.accept("ada", type="plain", payload={})
+        await stage.settled(notification_id, "rejected")
+
+        replay = await finished(stage, await start(stage, code="INVALID_ARGUMENT"))
+        (row,) = await stage.settled(notification_id, "sent")
+
+    assert (replay.state, replay.replayed, replay.left_out) == ("finished", 1, {})
+    assert row["attempts"] == 1
+    assert '"replayed by ada' in row["decisions"]
+    attempts = await stage.pool.fetch("select outcome, code from attempts where delivery_id = $1", row["id"])
+    assert [tuple(each) for each in attempts] == [("rejected", "INVALID_ARGUMENT")]
+    assert len(provider.arrived) == 2
+
+
+async def test_what_is_gone_goes_to_the_devices_that_do_not_have_it(stage: Stage) -> None:
+    await stage.device(token="old phone")
+    await stage.device(token="tablet")
+    provider, other = StubProvider(), a_provider("apns")
+    provider.script("old phone", Gone("UNREGISTERED", ""))
+    async with stage.working(provider, other):
+        notification_id = await stage.accept("ada", type="plain", payload={})
+        await stage.settled(notification_id, "sent", "gone")
+        await stage.pool.execute("update devices set platform = 'web' where token = 'old phone'")
+        await stage.device(token="new phone")
+        await stage.device(token="watch", provider="apns", platform="ios")
+
+        replay = await finished(stage, await start(stage, state="gone"))
+        rows = await stage.settled(notification_id, "sent")
+
+    assert (replay.replayed, replay.left_out) == (1, {})
+    assert len(rows) == 3
+    sent = [message.target for message in [*provider.arrived, *other.arrived]]
+    assert sorted(sent) == ["new phone", "old phone", "tablet", "watch"]
+
+
+async def test_two_gone_phones_share_the_devices_there_are(stage: Stage) -> None:
+    gone = await stage.device(token="gone")
+    await stage.pool.execute("update devices set retired_at = now(), retired_reason = 'UNREGISTERED'")
+    await stage.device(token="new")
+    first = await add_dead(stage, state="gone", device_id=gone)
+    notification_id = await stage.pool.fetchval("select notification_id from deliveries where id = $1", first)
+    await add_dead(stage, state="gone", device_id=gone, notification_id=notification_id)
+    await add_dead(stage, "nobody", state="gone", device_id=gone)
+
+    replay = await batch(stage, await start(stage))
+
+    assert (replay.state, replay.replayed, replay.left_out) == ("finished", 1, {"no_device": 2})
+
+
+async def test_what_is_past_its_time_to_live_needs_force(stage: Stage) -> None:
+    await stage.device()
+    now = stage.clock()
+    dead = await add_dead(stage, expires_at=now - timedelta(minutes=1))
+    await stage.pool.execute("update notifications set accepted_at = $1", now - timedelta(minutes=61))
+    provider = StubProvider()
+    async with stage.working(provider):
+        plain = await finished(stage, await start(stage))
+        assert (plain.replayed, plain.left_out) == (0, {"expired": 1})
+
+        forced = await finished(stage, await start(stage, force=True))
+        assert (forced.replayed, forced.left_out) == (1, {})
+        await found(lambda: stage.pool.fetchval("select true from deliveries where state = 'sent'"))
+
+    assert provider.counts() == {dead: 1}
+    lives = await stage.pool.fetchval("select expires_at - $1 from notifications", now)
+    assert timedelta(minutes=59) < lives < timedelta(minutes=61)
+
+
+async def test_what_was_cancelled_or_reached_the_person_otherwise_is_left_out(stage: Stage) -> None:
+    await add_dead(stage, cancelled_at=stage.clock())
+    superseded = await add_dead(stage)
+    notification_id = await stage.pool.fetchval(
+        "select notification_id from deliveries where id = $1", superseded
+    )
+    fallback = {"channel": "email", "lane": "smtp", "state": "sent", "fallback_for": "push"}
+    await add_delivery(stage.pool, notification_id=notification_id, **fallback)
+
+    replay = await batch(stage, await start(stage, force=True))
+
+    assert replay.left_out == {"cancelled": 1, "superseded_by_failover": 1}
+    assert (await stage.states())["dead"] == 2
+
+
+async def test_a_replay_goes_on_where_a_killed_worker_left_it_and_replays_each_once(stage: Stage) -> None:
+    dead = [await add_dead(stage, f"user{number}") for number in range(7)]
+    other = await add_dead(stage, "other", last_error_code="INTERNAL")
+    replay_id = await start(stage, rate=8, code="UNAVAILABLE")
+
+    assert (await batch(stage, replay_id)).replayed == 2
+    async with stage.worker_pool.acquire() as connection:
+        killed = connection.transaction()
+        await killed.start()
+        row = await replays.take(connection)
+        assert row is not None
+        await run_batch(connection, row, stage.clock())
+        # Nobody else does the same batch meanwhile.
+        assert await replays.take(stage.pool) is None
+        await killed.rollback()
+    # What was replayed already and died again is not replayed again by the same replay.
+    await stage.pool.execute("update deliveries set state = 'dead' where state = 'pending'")
+    progress = [await batch(stage, replay_id) for _ in range(3)]
+
+    assert [each.replayed for each in progress] == [4, 6, 7]
+    assert progress[-1].state == "finished"
+    rows = await stage.pool.fetch("select id, state, decisions from deliveries")
+    assert {row["id"] for row in rows if row["decisions"]} == set(dead)
+    assert {row["state"] for row in rows if row["id"] == other} == {"dead"}
+
+
+async def test_the_rate_paces_the_batches(stage: Stage) -> None:
+    for number in range(30):
+        await add_dead(stage, f"user{number}")
+    replay_id = await start(stage, rate=20)
+
+    for _ in range(3):
+        await batch(stage, replay_id)
+
+    row = await replays.get(stage.pool, replay_id)
+    assert row is not None
+    assert row.replayed == 15
+    assert 0.4 < row.wait <= 0.75
+
+
+async def test_a_stopped_replay_replays_no_more(stage: Stage) -> None:
+    for number in range(4):
+        await add_dead(stage, f"user{number}")
+    replay_id = await start(stage, rate=4)
+    await batch(stage, replay_id)
+
+    async with stage.pool.acquire() as connection:
+        stopped = await stop_replay(connection, replay_id, "grace")
+        again = await stop_replay(connection, replay_id, "grace")
+
+    assert stopped is not None
+    assert (stopped.state, stopped.replayed, stopped.stopped_by) == ("stopped", 1, "grace")
+    assert again is None
+    assert await replays.take(stage.pool) is None
+
+
+async def test_a_digest_is_replayed_as_one_message(stage: Stage) -> None:
+    await stage.device()
+    provider = StubProvider()
+    provider.script("ada", Rejected("INVALID_ARGUMENT", ""))
+    async with stage.working(provider):
+        accepted = [
+            await stage.accept("ada", type="collected", payload={}, idempotency_key=key) for key in "abc"
+        ]
+        stage.clock.advance(timedelta(seconds=3))
+        for notification_id in accepted:
+            await stage.settled(notification_id, "rejected")
+
+        replay = await finished(stage, await start(stage, rate=4))
+        for notification_id in accepted:
+            await stage.settled(notification_id, "sent")
+
+    assert (replay.replayed, replay.left_out) == (3, {})
+    assert len(provider.arrived) == 2
+
+
+async def test_quiet_hours_hold_for_a_replay(stage: Stage) -> None:
+    stage.quiet = QuietHoursSettings(enabled=True, default_timezone="UTC")
+    stage.clock.move_to(stage.clock().replace(hour=23, minute=30) + timedelta(days=1))
+    await stage.device()
+    await add_dead(stage)
+    provider = StubProvider()
+    async with stage.working(provider):
+        await finished(stage, await start(stage))
+        held = await found(
+            lambda: stage.pool.fetchrow(
+                "select * from deliveries where state = 'scheduled' and lease is null"
+            )
+        )
+
+    assert held["due_at"] > stage.clock() + timedelta(hours=5)
+    assert provider.arrived == []
+
+
+async def test_replayed_messages_of_a_group_arrive_in_the_order_of_their_acceptance(stage: Stage) -> None:
+    await stage.device()
+    provider = StubProvider(concurrency=5)
+    provider.script("ada", *[Rejected("INVALID_ARGUMENT", "")] * 5)
+    async with stage.working(provider):
+        accepted = [
+            await stage.accept("ada", type="step", payload={}, idempotency_key=key) for key in "abcde"
+        ]
+        for notification_id in accepted:
+            await stage.settled(notification_id, "rejected")
+        provider.arrived.clear()
+        await finished(stage, await start(stage))
+        for notification_id in accepted:
+            await stage.settled(notification_id, "sent")
+
+    assert [message.notification_id for message in provider.arrived] == accepted
+
+
+async def test_two_workers_share_a_replay_without_repeating_a_delivery(stage: Stage) -> None:
+    dead = [await add_dead(stage, f"user{number}") for number in range(60)]
+    for number in range(60):
+        await stage.device(f"user{number}")
+    provider = StubProvider()
+    async with stage.working(provider), stage.working(provider):
+        replay = await finished(stage, await start(stage, rate=100))
+        await until(lambda: len(provider.arrived) >= len(dead))
+
+    assert replay.replayed == 60
+    assert provider.counts() == dict.fromkeys(dead, 1)

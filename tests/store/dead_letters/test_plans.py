@@ -1,0 +1,82 @@
+"""Dead letters are read by their own index, however many deliveries were sent."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.databases import fresh_database
+from tests.rows import NOW, add_notification
+from tests.store.plans import explain_kept, indexes, keep_plan, rows_read, worker_connection
+from tocsin.domain.delivery.states import DEAD_LETTERS
+from tocsin.domain.ids import uuid7
+from tocsin.store.dead_letters import reading, replaying
+from tocsin.store.dead_letters.reading import FIRST, LAST
+from tocsin.store.pool import Connection
+from tocsin.wire.dead_letters import DeadLetterFilter
+
+SENT, DEAD = 20_000, 300
+DEAD_INDEX, BY_ID = "deliveries_dead_letters", "deliveries_pkey"
+BY_NOTIFICATION, OF_DIGEST = "deliveries_by_notification", "deliveries_of_digest"
+ONE = uuid7()
+FILL = """
+insert into deliveries (id, notification_id, channel, user_id, lane, state, due_at, created_at, settled_at)
+select id, $1, 'push', 'ada', 'fcm', case when number <= $2 then 'dead' else 'sent' end, $3, $3, $3
+from unnest($4::uuid[]) with ordinality as given (id, number)
+"""
+
+
+def filtered(template: str, first: int, *before: Any) -> tuple[str, tuple[Any, ...]]:
+    asked = reading.statement(template, DeadLetterFilter(code="UNAVAILABLE", type="offer"), first)
+    return asked.sql, (*before, *asked.arguments)
+
+
+PINNED: dict[str, tuple[str, tuple[Any, ...], set[str], int]] = {
+    "end_of_stretch": (reading.END_OF_STRETCH, (FIRST, LAST, 199), {DEAD_INDEX}, 200),
+    "start_of_newest": (reading.START_OF_NEWEST, (199,), {DEAD_INDEX}, 200),
+    "newest": (reading.NEWEST, (), {DEAD_INDEX}, 1),
+    "groups": (*filtered(reading._GROUPS, 3, FIRST, 100), {DEAD_INDEX, BY_ID}, DEAD),
+    "count": (*filtered(reading._COUNT, 3, FIRST, LAST), {DEAD_INDEX}, DEAD),
+    "page": (*filtered(reading._PAGE, 3, FIRST, LAST), {DEAD_INDEX}, DEAD),
+    "candidates": (
+        *filtered(replaying._CANDIDATES, 5, FIRST, LAST, 100, NOW),
+        {DEAD_INDEX, BY_NOTIFICATION},
+        DEAD,
+    ),
+    "free_devices": (replaying.FREE_DEVICES, ([ONE], ["ada"], ["push"]), {BY_NOTIFICATION}, 0),
+    "replay": (replaying.REPLAY, ([ONE], [None], ["fcm"], NOW, "[]", list(DEAD_LETTERS)), {BY_ID}, 0),
+    "members": (replaying.MEMBERS, ([ONE], list(DEAD_LETTERS), NOW), {OF_DIGEST}, 0),
+    "replay_members": (replaying.REPLAY_MEMBERS, ([ONE], "[]"), {BY_ID}, 0),
+    "renew": (replaying.RENEW, ([ONE], NOW, [ONE], list(DEAD_LETTERS)), {OF_DIGEST}, 0),
+}
+
+
+@pytest.fixture(scope="module", params=["planned on an empty table", "analyzed"])
+async def kept(
+    request: pytest.FixtureRequest, server_url: str, template_database: str
+) -> AsyncIterator[Connection]:
+    async with fresh_database(server_url, template_database) as url, worker_connection(url) as connection:
+        if request.param == "analyzed":
+            await fill(connection)
+            await connection.execute("analyze")
+        for name, (statement, arguments, _, _) in PINNED.items():
+            await keep_plan(connection, name, statement, *arguments)
+        if request.param != "analyzed":
+            await fill(connection)
+        yield connection
+
+
+async def fill(connection: Connection) -> None:
+    notification_id = await add_notification(connection)
+    await connection.execute(FILL, notification_id, DEAD, NOW, [uuid7() for _ in range(SENT)])
+
+
+@pytest.mark.parametrize("name", PINNED)
+async def test_only_dead_letters_are_read(kept: Connection, name: str) -> None:
+    _, arguments, expected, most = PINNED[name]
+
+    plan = await explain_kept(kept, name, *arguments)
+
+    assert indexes(plan) <= expected
+    assert rows_read(plan) <= most
+    assert rows_read(plan, "notifications") <= most
