@@ -15,6 +15,7 @@ from tocsin.cli.operate import (
     alarms,
     audit,
     catalog,
+    dead,
     devices,
     keys,
     outbox,
@@ -53,7 +54,7 @@ for command in (
 app.command("list")(search.list_)
 LOCAL = {process.__name__ for process in PROCESSES} | {"sandbox", "demo", "outbox"}
 """The commands that run on this machine, with the settings of this folder, and talk to no server."""
-for group in (devices, keys, catalog, toggle, providers, alarms, progress, suppressions, outbox):
+for group in (devices, keys, catalog, toggle, providers, alarms, progress, suppressions, outbox, dead):
     app.add_typer(group.app)
 
 

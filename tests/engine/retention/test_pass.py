@@ -110,6 +110,11 @@ OLD_ROWS: Mapping[str, Callable[[Pool, datetime], Awaitable[Any]]] = {
     "audit": lambda pool, at: pool.execute(
         "insert into audit values ($1, $2, 'ada', 'toggle.on', 'x', '{}')", id_at(at), at
     ),
+    "replays": lambda pool, at: pool.execute(
+        "insert into replays (id, filter, rate, force, state, created_by, matched, matched_or_more, through)"
+        " values ($1, '{}', 1, false, 'finished', 'ada', 0, false, $1)",
+        id_at(at),
+    ),
     "circuits": lambda pool, at: pool.execute(
         "insert into circuits (name, provider, changed_at) values ($1, 'webhook', $2)", uuid7().hex, at
     ),

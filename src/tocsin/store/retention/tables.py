@@ -63,6 +63,7 @@ RULES = (
     TimeRule(table="registration_rates", column="window_started_at", kept=timedelta(days=1)),
     TimeRule(table="provider_counts", column="minute", kept=timedelta(days=7)),
     TimeRule(table="audit", column="id", kept="audit"),
+    TimeRule(table="replays", column="id", kept="audit", condition="state <> 'running'"),
     # One that stands is not pruned however old it is.
     TimeRule(table="alarms", column="raised_at", kept="audit", condition="cleared_at < $1"),
     # The last change of each toggle is shown as the reason of its state.
