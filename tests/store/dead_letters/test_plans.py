@@ -18,10 +18,15 @@ from tocsin.wire.dead_letters import DeadLetterFilter
 SENT, DEAD = 20_000, 300
 DEAD_INDEX, BY_ID = "deliveries_dead_letters", "deliveries_pkey"
 BY_NOTIFICATION, OF_DIGEST = "deliveries_by_notification", "deliveries_of_digest"
+OF_USER = "deliveries_of_user"
 ONE = uuid7()
 FILL = """
-insert into deliveries (id, notification_id, channel, user_id, lane, state, due_at, created_at, settled_at)
-select id, $1, 'push', 'ada', 'fcm', case when number <= $2 then 'dead' else 'sent' end, $3, $3, $3
+insert into deliveries (
+    id, notification_id, channel, user_id, lane, state, last_error_code, due_at, created_at, settled_at
+)
+select
+    id, $1, 'push', 'ada', 'fcm', case when number <= $2 then 'dead' else 'sent' end,
+    case when number % 2 = 0 then 'UNAVAILABLE' end, $3, $3, $3
 from unnest($4::uuid[]) with ordinality as given (id, number)
 """
 
@@ -35,13 +40,15 @@ PINNED: dict[str, tuple[str, tuple[Any, ...], set[str], int]] = {
     "end_of_stretch": (reading.END_OF_STRETCH, (FIRST, LAST, 199), {DEAD_INDEX}, 200),
     "start_of_newest": (reading.START_OF_NEWEST, (199,), {DEAD_INDEX}, 200),
     "newest": (reading.NEWEST, (), {DEAD_INDEX}, 1),
-    "groups": (*filtered(reading._GROUPS, 3, FIRST, 100), {DEAD_INDEX, BY_ID}, DEAD),
+    "groups": (*filtered(reading._GROUPS, 4, FIRST, LAST, 100), {DEAD_INDEX, BY_ID}, DEAD),
     "count": (*filtered(reading._COUNT, 3, FIRST, LAST), {DEAD_INDEX}, DEAD),
+    "matching": (*filtered(reading._MATCHING, 4, FIRST, LAST, 100), {DEAD_INDEX}, DEAD),
     "page": (*filtered(reading._PAGE, 3, FIRST, LAST), {DEAD_INDEX}, DEAD),
     "candidates": (
-        *filtered(replaying._CANDIDATES, 5, FIRST, LAST, 100, NOW),
-        {DEAD_INDEX, BY_NOTIFICATION},
-        DEAD,
+        replaying.CANDIDATES,
+        ([ONE], NOW, list(DEAD_LETTERS)),
+        {BY_ID, BY_NOTIFICATION, OF_USER},
+        0,
     ),
     "free_devices": (replaying.FREE_DEVICES, ([ONE], ["ada"], ["push"]), {BY_NOTIFICATION}, 0),
     "replay": (replaying.REPLAY, ([ONE], [None], ["fcm"], NOW, "[]", list(DEAD_LETTERS)), {BY_ID}, 0),

@@ -13,7 +13,7 @@ from tocsin.domain.ids import new_delivery_id
 from tocsin.engine.clock import Clock
 from tocsin.engine.duty import repeat
 from tocsin.store.dead_letters import replays
-from tocsin.store.dead_letters.reading import stretch
+from tocsin.store.dead_letters.reading import matching, stretch
 from tocsin.store.dead_letters.replaying import (
     Candidate,
     FreeDevices,
@@ -73,12 +73,13 @@ async def run_batch(connection: Connection, row: ReplayRow, now: datetime) -> No
     """Do the next batch of a replay that is under lock, within the transaction of the caller."""
     size = min(max(row.rate // BATCHES_A_SECOND, 1), LARGEST_BATCH)
     within = await stretch(connection, row.position, row.through, EXAMINED)
-    found = await candidates(connection, _filter.decode(row.filter), within, size, now)
+    ids = await matching(connection, _filter.decode(row.filter), within, size)
+    found = await candidates(connection, ids, now)
     step = Step(rule="replay", result="pass", detail=f"replayed by {row.created_by}, replay {row.id}", at=now)
     left_out = Counter(_left_out.decode(row.left_out))
     replayed = await _replay(connection, found, step, now, force=row.force, left_out=left_out)
     # A full batch may have left some of the stretch to the next one.
-    position = found[-1].id if len(found) == size else within.through
+    position = ids[-1] if len(ids) == size else within.through
     finished = position >= row.through
     await replays.advance(
         connection, row.id, position, replayed=replayed, left_out=+left_out, finished=finished

@@ -97,7 +97,16 @@ order by id desc
 limit 1
 """  # noqa: S608 - made of constants
 
-# The limits keep each a look-up by key, whatever the planner knows of the tables.
+# Only the subquery `deliveries` reads the table, by its own index: its limit keeps the planner from reading
+# all that ever had an error code. The other limits keep each a look-up by key.
+_WITHIN = """(
+    select *
+    from deliveries
+    where {is_dead_letter} and id > $1 and id <= $2
+    order by id
+    limit 100000
+) as deliveries""".replace("{is_dead_letter}", IS_DEAD_LETTER)
+
 _GROUPS = """
 select
     causes.state, causes.code, causes.provider, causes.type, causes.count, causes.oldest, newest.id,
@@ -107,17 +116,17 @@ from (
     select
         deliveries.state, deliveries.last_error_code as code, deliveries.provider, notification.type,
         count(*) as count, min(deliveries.settled_at) as oldest, max(deliveries.id::text)::uuid as newest_id
-    from deliveries
+    from {within}
     cross join lateral (
         select notifications.type
         from notifications
         where notifications.id = deliveries.notification_id and {others}
         limit 1
     ) as notification
-    where {is_dead_letter} and deliveries.id > $1 and {conditions}
+    where {conditions}
     group by deliveries.state, deliveries.last_error_code, deliveries.provider, notification.type
     order by count(*) desc, min(deliveries.settled_at)
-    limit $2
+    limit $3
 ) as causes
 join deliveries as newest on newest.id = causes.newest_id
 order by causes.count desc, causes.oldest
@@ -125,14 +134,28 @@ order by causes.count desc, causes.oldest
 
 _COUNT = """
 select count(*)
-from deliveries
+from {within}
 cross join lateral (
     select
     from notifications
     where notifications.id = deliveries.notification_id and {others}
     limit 1
 ) as notification
-where {is_dead_letter} and deliveries.id > $1 and deliveries.id <= $2 and {conditions}
+where {conditions}
+"""
+
+_MATCHING = """
+select deliveries.id
+from {within}
+cross join lateral (
+    select
+    from notifications
+    where notifications.id = deliveries.notification_id and {others}
+    limit 1
+) as notification
+where {conditions}
+order by deliveries.id
+limit $3
 """
 
 _PAGE = """
@@ -142,7 +165,7 @@ select
     deliveries.address, deliveries.device_id, deliveries.state, deliveries.last_error_code as code,
     deliveries.provider, deliveries.last_error as error, deliveries.attempts, notification.accepted_at,
     notification.expires_at, deliveries.settled_at, notification.payload
-from deliveries
+from {within}
 cross join lateral (
     select
         notifications.type, notifications.version, notifications.producer, notifications.idempotency_key,
@@ -151,7 +174,7 @@ cross join lateral (
     where notifications.id = deliveries.notification_id and {others}
     limit 1
 ) as notification
-where {is_dead_letter} and deliveries.id > $1 and deliveries.id <= $2 and {conditions}
+where {conditions}
 order by deliveries.id
 """
 
@@ -166,9 +189,7 @@ def statement(template: str, given: DeadLetterFilter, first: int) -> Conditions:
         if value is not None:
             conditions.append(f"deliveries.{column} = ${first + len(arguments)}")
             arguments += (value,)
-    sql = template.format(
-        is_dead_letter=IS_DEAD_LETTER, others=others.sql, conditions=" and ".join(conditions)
-    )
+    sql = template.format(within=_WITHIN, others=others.sql, conditions=" and ".join(conditions))
     return Conditions(sql, arguments)
 
 
@@ -180,8 +201,8 @@ async def groups(
     At most `examined` are looked at.
     """
     start = await connection.fetchval(START_OF_NEWEST, examined)
-    asked = statement(_GROUPS, given, 3)
-    rows = await fetch_all(connection, GroupRow, asked.sql, start or FIRST, limit, *asked.arguments)
+    asked = statement(_GROUPS, given, 4)
+    rows = await fetch_all(connection, GroupRow, asked.sql, start or FIRST, LAST, limit, *asked.arguments)
     return rows, start is not None
 
 
@@ -196,6 +217,15 @@ async def count(connection: Connection, given: DeadLetterFilter, within: Stretch
     asked = statement(_COUNT, given, 3)
     counted: int = await connection.fetchval(asked.sql, within.after, within.through, *asked.arguments)
     return counted
+
+
+async def matching(
+    connection: Connection, given: DeadLetterFilter, within: Stretch, limit: int
+) -> list[UUID]:
+    """List the first dead letters of a stretch that match, at most `limit`."""
+    asked = statement(_MATCHING, given, 4)
+    rows = await connection.fetch(asked.sql, within.after, within.through, limit, *asked.arguments)
+    return [row["id"] for row in rows]
 
 
 async def page(connection: Connection, given: DeadLetterFilter, within: Stretch) -> list[DeadLetterRow]:

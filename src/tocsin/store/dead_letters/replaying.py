@@ -15,12 +15,10 @@ import msgspec
 from tocsin.domain.decide import Step
 from tocsin.domain.delivery.states import DEAD_LETTERS
 from tocsin.domain.ids import new_delivery_id, uuid7
-from tocsin.store.dead_letters.reading import Stretch, statement
 from tocsin.store.deliveries.digests import NewMember, join
 from tocsin.store.deliveries.settle import encode_steps
 from tocsin.store.pool import Connection
 from tocsin.store.rows import fetch_all
-from tocsin.wire.dead_letters import DeadLetterFilter
 
 
 class Message(NamedTuple):
@@ -75,7 +73,7 @@ class Sibling(msgspec.Struct, frozen=True):
 
 
 # For wall times, the time to live is counted from the earliest zone's, as in the sweep of what waits.
-_CANDIDATES = """
+CANDIDATES = """
 select
     deliveries.id, deliveries.notification_id, digest.id as digest_id, deliveries.channel,
     deliveries.user_id, notification.cancelled, notification.expired,
@@ -102,13 +100,13 @@ cross join lateral (
     select
         notifications.cancelled_at is not null as cancelled,
         coalesce(
-            notifications.expires_at <= $4::timestamptz - case
+            notifications.expires_at <= $2::timestamptz - case
                 when notifications.send_at_local is null then interval '0' else interval '26 hours'
             end,
             false
         ) as expired
     from notifications
-    where notifications.id = deliveries.notification_id and {others}
+    where notifications.id = deliveries.notification_id
     limit 1
 ) as notification
 left join lateral (
@@ -117,9 +115,8 @@ left join lateral (
     where digests.id = deliveries.digest_id
     limit 1
 ) as digest on true
-where {is_dead_letter} and deliveries.id > $1 and deliveries.id <= $2 and {conditions}
+where deliveries.id = any($1::uuid[]) and deliveries.state = any($3::text[])
 order by deliveries.id
-limit $3
 for update of deliveries
 """
 
@@ -229,14 +226,9 @@ where expires_at <= $2
 WAKE = "select pg_notify(current_schema() || '_due', $1)"
 
 
-async def candidates(
-    connection: Connection, given: DeadLetterFilter, within: Stretch, limit: int, now: datetime
-) -> list[Candidate]:
-    """Lock the next dead letters of a stretch that match, at most `limit`, in the order of their ids."""
-    asked = statement(_CANDIDATES, given, 5)
-    return await fetch_all(
-        connection, Candidate, asked.sql, within.after, within.through, limit, now, *asked.arguments
-    )
+async def candidates(connection: Connection, ids: Sequence[UUID], now: datetime) -> list[Candidate]:
+    """Lock dead letters in the order of their ids, without those that are none any more."""
+    return await fetch_all(connection, Candidate, CANDIDATES, ids, now, DEAD_LETTERS)
 
 
 async def free_devices(connection: Connection, lost: Iterable[Candidate]) -> FreeDevices:
