@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 
 from tocsin.cli.access import choose_server, refuse_server
+from tocsin.cli.catalog import processes as catalog
 from tocsin.cli.inspect import queue, top
 from tocsin.cli.notifications import cancel, explain, search, send, show
 from tocsin.cli.operate import (
     alarms,
     audit,
-    catalog,
     dead,
     devices,
     keys,
@@ -22,6 +22,7 @@ from tocsin.cli.operate import (
     progress,
     providers,
     prune,
+    refused,
     suppressions,
     toggle,
 )
@@ -47,6 +48,7 @@ for command in (
     *INSPECTION,
     audit.audit,
     prune.prune,
+    refused.refused,
     sandbox.sandbox,
     demo.demo,
 ):

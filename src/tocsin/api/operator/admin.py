@@ -73,10 +73,12 @@ class ApiKeyList(msgspec.Struct, frozen=True):
 async def list_refused(request: ApiRequest, query: Page) -> RefusedPage:
     """List refused intents with their faults."""
     rows = await refused.list_recent(request.pool, query.cursor, query.limit)
-    listed = [
-        copy_fields(Refused, row, refused_id=row.id, faults=msgspec.Raw(row.faults.encode())) for row in rows
-    ]
-    return RefusedPage(listed, next_cursor(rows, query.limit, lambda row: row.id))
+    return RefusedPage(list(map(refused_entry, rows)), next_cursor(rows, query.limit, lambda row: row.id))
+
+
+def refused_entry(row: refused.RefusedIntent) -> Refused:
+    """Return a refused intent as it is listed."""
+    return copy_fields(Refused, row, refused_id=row.id, faults=msgspec.Raw(row.faults.encode()))
 
 
 @routes("GET /v1/admin/keys", "List API keys", Right.KEYS)

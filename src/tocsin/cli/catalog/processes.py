@@ -1,4 +1,4 @@
-"""`tocsin catalog`."""
+"""`tocsin catalog check`, `status` and `reload`, and the group of all its commands."""
 
 import time
 from pathlib import Path
@@ -10,6 +10,8 @@ from tocsin.api.operator.catalog import CatalogStatus, ReloadRequest
 from tocsin.catalog.check import Report, TypeReport
 from tocsin.catalog.check import check as check_folder
 from tocsin.cli.access import over_http, refuse_server, with_connection
+from tocsin.cli.catalog.new import new
+from tocsin.cli.catalog.preview import preview
 from tocsin.cli.output import AsJson, console, errors, fail, print_json, print_rows
 from tocsin.compose import catalog_folder
 from tocsin.engine.catalog_watch import problems
@@ -20,6 +22,8 @@ from tocsin.store.processes import ProcessRow
 _POLL_SECONDS = 0.25
 
 app = typer.Typer(name="catalog", help="The declared types of notifications.", no_args_is_help=True)
+app.command()(new)
+app.command()(preview)
 
 
 @app.command()

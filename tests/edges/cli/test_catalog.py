@@ -1,0 +1,132 @@
+"""`tocsin catalog new` and `preview`, and `tocsin refused`, as an operator runs them."""
+
+import asyncio
+from pathlib import Path
+
+from tests.edges.command_line import Ran, run
+from tocsin.catalog.check import check
+from tocsin.domain.ids import uuid7
+from tocsin.store.pool import Pool
+from tocsin.store.refused import RefusedIntent, record
+
+FIELDS = ("--field", "order_id", "--field", "amount:number", "--field", "due_on:date?")
+
+
+def tocsin(folder: Path, *arguments: str) -> Ran:
+    return run(["catalog", *arguments], {}, folder)
+
+
+def test_a_new_type_has_no_faults_and_can_be_previewed(tmp_path: Path) -> None:
+    channels = ("--channel", "push", "--channel", "email", "--channel", "webhook")
+    made = tocsin(
+        tmp_path, "new", "order_paid", "--folder", ".", "--category", "orders", *channels, *FIELDS, "--json"
+    )
+
+    assert (made.code, len(made.json["files"])) == (0, 6)
+    report = check(tmp_path)
+    assert report.faults == ()
+    assert (report.types[0].name, report.types[0].category) == ("order_paid", "orders")
+
+    shown = tocsin(tmp_path, "preview", "order_paid", "--folder", ".", "--json")
+    assert [message["channel"] for message in shown.json["messages"]] == ["push", "email", "webhook"]
+    assert shown.json["messages"][0]["parts"] == {
+        "title": "Order paid",
+        "body": "Order id: Order id\nAmount: 1\nDue on: 2031-05-17",
+    }
+
+
+def test_a_type_that_exists_is_left_alone(tmp_path: Path) -> None:
+    assert tocsin(tmp_path, "new", "order_paid", "--folder", ".").code == 0
+    title = tmp_path / "templates/order_paid/en/push.title.j2"
+    title.write_text("Thank you")
+
+    again = tocsin(tmp_path, "new", "order_paid", "--folder", ".", "--channel", "email")
+
+    assert again.code == 1
+    assert "types/order_paid.yaml exists already; nothing was written." in again.said
+    assert title.read_text() == "Thank you"
+    assert not (tmp_path / "templates/order_paid/en/email.text.j2").exists()
+
+
+def test_every_mistake_is_listed_and_nothing_is_written(tmp_path: Path) -> None:
+    wrong = tocsin(
+        tmp_path, "new", "Order", "--folder", ".", "--category", "1", "--channel", "sms", "--field", "a:b"
+    )
+    assert wrong.code == 2
+    for part in ("TYPE: 'Order'", "--category: '1'", "'sms' is none of push", "'b' is not a type of field"):
+        assert part in wrong.said
+    nowhere = tocsin(tmp_path, "new", "order_paid", "--folder", ".", "--locale", "no such")
+    assert nowhere.code == 2
+    assert "no such" in nowhere.said
+    assert list(tmp_path.iterdir()) == []
+
+    shipped = tocsin(tmp_path, "new", "order_paid")
+    assert shipped.code == 2
+    assert "--folder" in shipped.said
+
+
+def test_a_preview_is_in_one_language_or_all_with_a_payload_of_your_own(tmp_path: Path) -> None:
+    every = tocsin(tmp_path, "preview", "invoice_due", "--json")
+    assert {(each["channel"], each["locale"]) for each in every.json["messages"]} == {
+        ("push", "en"),
+        ("push", "tr"),
+        ("email", "en"),
+        ("email", "tr"),
+    }
+
+    payload = '{"invoice_number": "INV-7", "amount": "5.00", "currency": "EUR", "due_on": "2030-02-03"}'
+    one = tocsin(
+        tmp_path, "preview", "invoice_due", "--locale", "tr", "--channel", "push", "--payload", payload
+    )
+    assert one.code == 0
+    assert "Tutar: €5,00" in one.said
+
+    wrong = tocsin(tmp_path, "preview", "invoice_due", "--payload", '{"amount": 5}')
+    assert wrong.code == 2
+    assert "payload.amount" in wrong.said
+    assert "payload.invoice_number" in wrong.said
+    assert "has no channel 'sms'" in tocsin(tmp_path, "preview", "invoice_due", "--channel", "sms").said
+    assert "'nope' is not in the catalog" in tocsin(tmp_path, "preview", "nope").said
+    assert "must be a JSON object" in tocsin(tmp_path, "preview", "message", "--payload", "[").said
+
+
+def test_the_page_escapes_what_a_payload_has(tmp_path: Path) -> None:
+    payload = '{"title": "<script>alert(1)</script>", "body": "Tom & Jerry"}'
+
+    assert tocsin(tmp_path, "preview", "message", "--payload", payload, "--html", "page.html").code == 0
+
+    page = (tmp_path / "page.html").read_text()
+    assert "<script>" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "Tom &amp; Jerry" in page
+
+
+async def test_refused_intents_are_listed_with_their_faults(
+    database_url: str, pool: Pool, tmp_path: Path
+) -> None:
+    faults = [f'{{"field": "payload.f{number}", "code": "x", "message": "is wrong"}}' for number in range(5)]
+    async with pool.acquire() as connection:
+        now = await connection.fetchval("select now()")
+        row = RefusedIntent(
+            id=uuid7(),
+            producer="shop",
+            source="http",
+            code="invalid_intent",
+            type="order_paid",
+            idempotency_key="k",
+            faults=f"[{','.join(faults)}]",
+            content="{}",
+            refused_at=now,
+        )
+        await record(connection, [row])
+
+    async def refused(*arguments: str) -> Ran:
+        environment = {"TOCSIN_DATABASE_URL": database_url}
+        return await asyncio.to_thread(run, ["refused", *arguments], environment, tmp_path)
+
+    listed = await refused()
+    assert listed.code == 0
+    for part in ("shop", "order_paid", "payload.f0: is wrong", "2 more"):
+        assert part in listed.said
+    assert (await refused("--json")).json[0]["refused_id"] == str(row.id)
+    assert (await refused("--before", str(row.id))).out == "No intent was refused.\n"
