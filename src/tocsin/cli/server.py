@@ -146,7 +146,7 @@ def find_server(target: Target) -> Remote | Database:
     if target.url is None:
         return find_database()
     try:
-        url = checked_base_url(target.url)
+        url = checked_base_url(target.url, "--server (TOCSIN_SERVER)")
         if target.key is not None:
             return Remote(url, target.key)
     except ValueError as error:

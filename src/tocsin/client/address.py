@@ -5,16 +5,16 @@ from urllib.parse import urlsplit
 from tocsin.client.exchange import Secret
 
 
-def checked_base_url(base_url: str) -> str:
+def checked_base_url(base_url: str, name: str = "base_url") -> str:
     """Return the address without a trailing slash; raise if it is not a bare http or https address."""
     parts = urlsplit(base_url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ValueError(
-            f"base_url must be an http or https address such as http://127.0.0.1:8470, not {base_url!r}"
-        )
+        # What stands before an @ may be a password.
+        given = f", not {base_url!r}" if "@" not in base_url else ""
+        raise ValueError(f"{name} must be an http or https address such as http://127.0.0.1:8470{given}")
     if parts.query or parts.fragment or parts.username is not None:
         raise ValueError(
-            "base_url must be a bare address such as http://127.0.0.1:8470, without user, query or fragment"
+            f"{name} must be a bare address such as http://127.0.0.1:8470, without user, query or fragment"
         )
     return base_url.rstrip("/")
 

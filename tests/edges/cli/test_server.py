@@ -223,13 +223,16 @@ async def test_a_server_needs_a_key_and_is_reached(remote: OverHttp) -> None:
     right = await remote.bare("toggle", "list", "--server", remote.url, "--key", remote.key)
     before = await remote.bare("--server", remote.url, "--key", remote.key, *SEND)
     away = await remote.bare("toggle", "list", "--server", "http://127.0.0.1:1", "--key", "k")
+    bare = await remote.bare("toggle", "list", "--server", "me:s3cret@127.0.0.1:1", "--key", "k")
 
     assert (keyless.code, "TOCSIN_KEY" in keyless.said) == (2, True)
     assert (wrong.code, "Tocsin does not know who is asking" in wrong.said) == (2, True)
     assert right.code == 0
     assert before.code == 0
-    assert away.code == 2
-    assert "Traceback" not in keyless.err + wrong.err + away.err
+    assert (away.code, "http://127.0.0.1:1 does not answer" in away.said) == (2, True)
+    assert (bare.code, "--server (TOCSIN_SERVER) must be an http or https address" in bare.said) == (2, True)
+    assert "s3cret" not in bare.said
+    assert "Traceback" not in keyless.err + wrong.err + away.err + bare.err
 
 
 @pytest.mark.parametrize(

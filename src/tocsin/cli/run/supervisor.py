@@ -118,8 +118,11 @@ async def run_tree(
                 task.add_done_callback(lambda _: ended.set())
             await pause(None, stop, ended)
             ended.set()
-    except* ChildCannotStartError as group_error:
-        raise group_error.exceptions[0] from None
+    except ExceptionGroup as errors:
+        # Not `except*`: before Python 3.11.4, what is raised there comes out as a group.
+        if cannot_start := errors.subgroup(ChildCannotStartError):
+            raise cannot_start.exceptions[0] from None
+        raise
     finally:
         loop.remove_signal_handler(signal.SIGHUP)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # The database is still to be stopped.
