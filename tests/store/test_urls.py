@@ -1,12 +1,13 @@
 import string
 
+import asyncpg
 import pytest
 
-from tocsin.domain.errors import DatabaseError, SettingsError
+from tocsin.domain.errors import DatabaseError, DatabaseUnavailableError, SettingsError
 from tocsin.ingress.outbox import table
 from tocsin.settings import load_settings
 from tocsin.store import pool
-from tocsin.store.pool import PoolSettings, url_fault
+from tocsin.store.pool import PoolSettings, unreachable, url_fault
 
 PASSWORDS = [
     f"{start}{character}cr3t"
@@ -72,3 +73,14 @@ def test_a_setting_with_such_a_password_is_named_with_what_to_do(character: str)
 )
 def test_what_postgres_itself_takes_has_no_fault(url: str) -> None:
     assert url_fault(url) is None
+
+
+@pytest.mark.parametrize("error", [asyncpg.InvalidPasswordError, asyncpg.InvalidCatalogNameError])
+def test_a_server_that_refuses_is_not_said_to_be_away(error: type[asyncpg.PostgresError]) -> None:
+    """No process waits for it to come back."""
+    refused, away = unreachable(error("no")), unreachable(ConnectionRefusedError("no"))
+
+    assert "The database cannot be used" in str(refused)
+    assert not isinstance(refused, DatabaseUnavailableError)
+    assert "The database does not answer" in str(away)
+    assert isinstance(away, DatabaseUnavailableError)

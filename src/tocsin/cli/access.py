@@ -11,7 +11,7 @@ import msgspec
 import typer
 import uvloop
 
-from tocsin.cli.output import errors, fail
+from tocsin.cli.output import fail, print_server
 from tocsin.cli.server import Database, Remote, Target, find_server
 from tocsin.compose import checked_pool
 from tocsin.domain.toggles import LONGEST_NOTE, Note
@@ -74,7 +74,7 @@ def _found() -> Remote | Database:
     """Find the server once, and print which one it is."""
     configure_logs(LogSettings(level="warning"))
     found = find_server(_target)
-    errors.print(f"tocsin: {found.label}", style="dim", markup=False, soft_wrap=True)
+    print_server(found.label)
     return found
 
 

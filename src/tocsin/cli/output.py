@@ -67,6 +67,11 @@ def _cell(value: object) -> str:
     return "-" if value in {None, ""} else str(value)
 
 
+def print_server(label: str) -> None:
+    """Print on standard error which server or database a command uses."""
+    errors.print(f"tocsin: {label}", style="dim", markup=False, soft_wrap=True)
+
+
 def complain(message: str) -> None:
     """Print an error on standard error."""
     errors.print("[bold red]error:[/] ", end="")

@@ -113,7 +113,7 @@ class Remote(Blocking):
             return self._run(call(answer, method, joined, body, query=given))
         except UnavailableError as error:
             raise NoAnswerError(
-                f"The {self.label} does not answer: {error.why}. Check --server (TOCSIN_SERVER), and that it "
+                f"The {self.label} is unavailable: {error.why}. Check --server (TOCSIN_SERVER), and that it "
                 "is ready: GET /readyz."
             ) from error
 

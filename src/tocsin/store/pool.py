@@ -202,8 +202,12 @@ async def opened_connection(opening: Awaitable[asyncpg.Connection]) -> AsyncIter
 
 def unreachable(error: BaseException) -> DatabaseError:
     """Build the error for a failed connection, without the address, which may hold a password."""
-    error_type = DatabaseError if isinstance(error, _REFUSED) else DatabaseUnavailableError
-    return error_type(
+    if isinstance(error, _REFUSED):
+        return DatabaseError(
+            f"The database cannot be used ({describe_failure(error)}). Check the role, the password and the "
+            "name of the database in TOCSIN_DATABASE_URL, or leave it out to use the embedded one."
+        )
+    return DatabaseUnavailableError(
         f"The database does not answer ({describe_failure(error)}). "
         "Check TOCSIN_DATABASE_URL and that the server runs, or leave it out to use the embedded one."
     )

@@ -238,6 +238,7 @@ async def test_migrating_again_changes_nothing(tocsin: Tocsin) -> None:
     listed = await tocsin("migrate", "--json")
 
     assert told.out == "Schema tocsin is up to date.\n"
+    assert told.server.startswith("tocsin: database t")
     assert listed.json == {"schema": "tocsin", "applied": []}
 
 

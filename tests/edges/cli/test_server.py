@@ -229,7 +229,7 @@ async def test_a_server_needs_a_key_and_is_reached(remote: OverHttp) -> None:
     assert (wrong.code, "Tocsin does not know who is asking" in wrong.said) == (2, True)
     assert right.code == 0
     assert before.code == 0
-    assert (away.code, "http://127.0.0.1:1 does not answer" in away.said) == (2, True)
+    assert (away.code, "http://127.0.0.1:1 is unavailable" in away.said) == (2, True)
     assert (bare.code, "--server (TOCSIN_SERVER) must be an http or https address" in bare.said) == (2, True)
     assert "s3cret" not in bare.said
     assert "Traceback" not in keyless.err + wrong.err + away.err + bare.err

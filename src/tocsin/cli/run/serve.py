@@ -11,7 +11,7 @@ from litestar.types import ASGIApp
 
 from tocsin.api.server import serve_api
 from tocsin.api.starting import StartingApp
-from tocsin.cli.output import AsJson, print_result
+from tocsin.cli.output import AsJson, print_result, print_server
 from tocsin.cli.run.probes import answered_probes
 from tocsin.cli.run.process import prepared_settings, run_until_stopped, when_available, when_started
 from tocsin.cli.run.supervisor import Child, run_tree
@@ -192,6 +192,9 @@ async def _migrate(settings: Settings, applied: list[str], stop: asyncio.Event) 
     async with AsyncExitStack() as exits:
         embedded = _embedded(settings)
         url = await started(embedded, exits) if embedded else str(settings.database_url)
+        print_server(
+            f"embedded database in {data_dir(settings)}" if embedded else database_label(settings, url)
+        )
         migrating = asyncio.create_task(migrate_schema(url, settings.schema, settings.pool))
         ended = asyncio.Event()
         migrating.add_done_callback(lambda _: ended.set())
