@@ -13,6 +13,7 @@ from tocsin.api.app import create_app
 from tocsin.api.services import Services
 from tocsin.catalog.catalog import Catalog
 from tocsin.catalog.load import load_catalog, shipped_catalog
+from tocsin.domain.delivery.backoff import Exponential
 from tocsin.domain.delivery.message import Provider
 from tocsin.domain.timing.quiet_hours import QuietHours
 from tocsin.engine.accept.acceptor import Acceptor
@@ -20,7 +21,7 @@ from tocsin.engine.accept.planner import Planner
 from tocsin.engine.catalog_watch import CatalogWatch
 from tocsin.engine.clock import Clock, DatabaseClock, utc_now
 from tocsin.engine.dispatch.rules import DeliveryRules
-from tocsin.engine.duty import Duty
+from tocsin.engine.duty import Duty, repeat
 from tocsin.engine.health.provider_health import ProviderInUse
 from tocsin.engine.inspect.explain import Explainer
 from tocsin.engine.periodic.load import load_sources
@@ -39,6 +40,9 @@ from tocsin.settings import Settings, default_data_dir, providers_in_use
 from tocsin.store.kept_secrets import get_or_make
 from tocsin.store.migrate import check_schema
 from tocsin.store.pool import Pool, first_connection, open_pool
+
+RESTART = Exponential(timedelta(seconds=1), timedelta(minutes=1))
+"""How long a duty that crashed waits until it is started again."""
 
 
 def data_dir(settings: Settings) -> Path:
@@ -163,8 +167,17 @@ def catalog_watch(settings: Settings, catalog: Catalog, pool: Pool, kind: str, c
 
 @asynccontextmanager
 async def duties_running(*duties: Duty) -> AsyncIterator[None]:
-    """Run duties beside the main work of a process, and end them with it."""
-    tasks = [asyncio.create_task(duty.run()) for duty in duties]
+    """Run duties beside the main work of a process, and end them with it.
+
+    One that crashes is started again after a pause: the process goes on to serve, and what it was told last
+    holds meanwhile.
+    """
+    tasks = [
+        asyncio.create_task(
+            repeat(duty.run, name=type(duty).__name__, every=0, faults=(Exception,), backoff=RESTART)
+        )
+        for duty in duties
+    ]
     try:
         yield
     finally:

@@ -183,3 +183,26 @@ async def test_a_reload_that_is_asked_for_is_logged_although_nothing_changed(
             await until(lambda: reloads(lines) == 1)
             await processes.ask_reload(pool)
             await until(lambda: reloads(lines) == 2)
+
+
+async def test_an_alarm_stands_while_its_cause_does_whoever_starts_or_clears_it(
+    pool: Pool, folder: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(folder, other)
+    add_type(other, "alert", ALERT, TEXTS)
+    standing = "select id from alarms where code = 'catalogs_differ' and cleared_at is null"
+    async with watching(pool, folder), watching(pool, other, kind="api"):
+        raised = await found(lambda: pool.fetchval(standing))
+        async with watching(pool, folder, kind="relay"):
+
+            async def seen_twice() -> bool:
+                looks = "select seen_at > started_at from processes where kind = 'relay'"
+                return bool(await pool.fetchval(looks))
+
+            # A process that starts does not clear it.
+            await found(seen_twice)
+            assert await pool.fetchval(standing) == raised
+        # An operator who clears it has not mended it.
+        await pool.execute("update alarms set cleared_at = now() where id = $1", raised)
+        assert await found(lambda: pool.fetchval(standing)) != raised

@@ -448,7 +448,7 @@ async def test_a_type_that_a_worker_does_not_know_is_held_until_one_knows_it(
 
     async def held() -> bool:
         (row,) = await stage.deliveries(notification_id)
-        return row["held_by"] == "type_unknown:plain@1" and bool(await alarms(stage))
+        return row["unknown_type"] == "plain@1" and bool(await alarms(stage))
 
     with structlog.testing.capture_logs() as lines:
         async with stage.working(provider):
@@ -465,7 +465,7 @@ async def test_a_type_that_a_worker_does_not_know_is_held_until_one_knows_it(
 
             await found(cleared)
 
-    assert (row["attempts"], row["held_by"]) == (1, None)
+    assert (row["attempts"], row["unknown_type"]) == (1, None)
     assert [(line["log_level"], line["types"]) for line in lines if line["event"] == "type unknown"] == [
         ("error", ["plain v1"])
     ]
@@ -477,7 +477,7 @@ async def test_another_worker_that_knows_the_type_releases_what_one_without_it_h
     await stage.device("ada")
     notification_id = await stage.accept("ada", type="plain", payload={})
     await stage.pool.execute(
-        "update deliveries set state = 'scheduled', due_at = 'infinity', held_by = 'type_unknown:plain@1'"
+        "update deliveries set state = 'scheduled', due_at = 'infinity', unknown_type = 'plain@1'"
     )
     async with stage.working(provider):
         await stage.settled(notification_id, "sent")

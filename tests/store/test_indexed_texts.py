@@ -27,6 +27,8 @@ LONGEST = {
     "deliveries.held_by": len("host:") + PROVIDER + 1 + 300,
     "deliveries.lane": PROVIDER,
     "deliveries.ordering_key": SLOT + 1 + TYPE,
+    "deliveries.unknown_type": TYPE + len("@10000"),
+    "deliveries.user_id": USER_ID,
     "devices.user_id": USER_ID,
     "digests.key": SLOT + 1 + TYPE + len("@10000:") + 64,
     "kept_secrets.name": TYPE,

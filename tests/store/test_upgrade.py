@@ -98,7 +98,14 @@ async def test_what_waits_does_so_in_the_fan_out_lane_and_what_is_settled_stays(
     await upgrade(old)
 
     del before["digest_key"]
-    assert await delivery(old, made) == before | {"lane": "fanout", "accept_order": None, "alone": False}
+    added = {
+        "lane": "fanout",
+        "accept_order": None,
+        "alone": False,
+        "recovering": False,
+        "unknown_type": None,
+    }
+    assert await delivery(old, made) == before | added
     assert await claimed(old, NOW) == ([made] if state in WAITING else [])
 
 

@@ -66,9 +66,10 @@ class Skip(msgspec.Struct, frozen=True):
 
 
 class Cancel(msgspec.Struct, frozen=True):
-    """Its producer cancelled it."""
+    """Its producer cancelled it, or it is not needed any more for this reason."""
 
     steps: tuple[Step, ...]
+    reason: Reason | None = None
 
 
 class Expire(msgspec.Struct, frozen=True):
@@ -98,6 +99,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     `order_blockers` are the devices that earlier deliveries of the ordering group still wait for, None for
     one that has no device yet. `newer` are the facts of a newer message with the same collapse key.
+    `superseded` means that the fallback for it was sent.
     """
 
     type: NotificationType
@@ -111,6 +113,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     newer: "Facts | None" = None
     failover: FailoverState | None = None
     cancelled: bool = False
+    superseded: bool = False
     expires_at: datetime | None = None
     send_at_local: datetime | None = None
     accepted_at: datetime | None = None
@@ -170,6 +173,9 @@ def _rules(facts: Facts, quiet: QuietHours, zone: ZoneChoice) -> Iterator[tuple[
     if facts.cancelled:
         step = Step(rule="cancelled", result="skip", detail="cancelled by its producer", at=now)
         yield step, Cancel(())
+    if facts.superseded:
+        step = Step(rule="failover", result="skip", detail="the fallback was sent first", at=now)
+        yield step, Cancel((), Reason.SUPERSEDED_BY_FAILOVER)
     expires_at = expiry_of(facts, zone)
     if expires_at is not None and expires_at <= now:
         detail = f"its time to live ended {expires_at:%Y-%m-%d %H:%M:%S %Z}"

@@ -18,7 +18,7 @@ from tocsin.engine.clock import Clock
 from tocsin.engine.duty import RETRIED_FAULTS, repeat
 from tocsin.engine.settle.settlements import LONGEST_DETAIL
 from tocsin.store import processes
-from tocsin.store.health.provider_health import Alarm, raise_alarms
+from tocsin.store.health.provider_health import Alarm, raise_alarms, standing_codes
 from tocsin.store.pool import Pool
 from tocsin.store.processes import ProcessReport, ProcessRow
 from tocsin.store.progress import clear_alarms
@@ -65,7 +65,6 @@ class CatalogWatch:
         self._asked = asyncio.Event()
         self._unreported = True
         self._suspected: dict[str, str] = {}
-        self._alarms: dict[str, str] | None = None
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -155,22 +154,23 @@ class CatalogWatch:
         return asked
 
     async def _alert(self, found: dict[str, str]) -> None:
-        """Raise what was found twice in a row, and clear what is gone; reloads are not simultaneous."""
+        """Raise what was found twice in a row, and clear what is gone; reloads are not simultaneous.
+
+        An alarm that somebody cleared is raised again while its cause is there.
+        """
         lasting = {
             code: detail for code, detail in found.items() if code in self._suspected or code == FAULTY
         }
         self._suspected = found
-        if self._alarms is not None and lasting.keys() == self._alarms.keys():
-            return
-        new = {code: detail for code, detail in lasting.items() if code not in (self._alarms or {})}
         now = self._clock()
         async with self._pool.acquire() as connection:
-            gone = [code for code in (FAULTY, DIFFERENT) if code not in lasting]
-            await clear_alarms(connection, [SUBJECT], gone, now)
+            standing = await standing_codes(connection, SUBJECT, (FAULTY, DIFFERENT))
+            if gone := sorted(standing - found.keys()):
+                await clear_alarms(connection, [SUBJECT], gone, now)
+            new = {code: detail for code, detail in lasting.items() if code not in standing}
             if new:
                 alarms = {Alarm(SUBJECT, code, detail[:LONGEST_DETAIL]): 1 for code, detail in new.items()}
                 await raise_alarms(connection, alarms, now)
-        self._alarms = lasting
         if DIFFERENT in new:
             _log.error("catalogs differ", detail=new[DIFFERENT], alarm=True)
 

@@ -31,7 +31,7 @@ async def send_each(
             return await send_one(message)
         except asyncio.CancelledError as error:
             # One that nobody asked of this task comes from within, as from a library that gave up a future.
-            if _is_cancelled():
+            if is_cancelled():
                 raise
             return internal_error(provider, message, error)
         except Exception as error:  # noqa: BLE001 - whatever one message raises must not reach the others
@@ -44,7 +44,8 @@ async def send_each(
     return [task.result() for task in tasks]
 
 
-def _is_cancelled() -> bool:
+def is_cancelled() -> bool:
+    """Return whether somebody cancels this task: a cancellation may also come from what it awaits."""
     # The task stays out of the frame above: its exception refers to that frame, and a cycle would hold
     # connections until the garbage collector runs.
     task = asyncio.current_task()

@@ -35,7 +35,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     """A delivery with its state, the reason for it, and a hint what to do about an error.
 
     `waiting_for` is why it is not sent yet: quiet hours or another rule until a time, or a provider that is
-    down or switched off.
+    down or switched off. `attempts` are the newest that failed; `attempts_truncated` means there were more.
     """
 
     delivery_id: UUID
@@ -58,6 +58,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     last_error_code: str | None
     last_error: str | None
     hint: str | None
+    attempts_truncated: bool = False
 
 
 class NotificationSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -115,6 +115,22 @@ async def test_what_is_deferred_for_its_device_alone_comes_to_an_end(stage: Stag
     assert {outcome for outcome, _ in await stage.attempts()} == {"defer", "retry"}
 
 
+async def test_what_was_scheduled_long_ago_is_not_ended_by_its_first_deferral(stage: Stage) -> None:
+    provider = StubProvider()
+    await stage.device("ada")
+    provider.script("ada", Defer("forbidden", timedelta(minutes=5), pauses=False))
+    accepted = await stage.accept("ada", type="plain", payload={}, send_at=stage.clock() + timedelta(days=10))
+    stage.clock.advance(timedelta(days=10, minutes=1))
+    async with stage.working(provider):
+        await found(partial(released, stage, 1))
+        (row,) = await stage.deliveries(accepted)
+        stage.clock.advance(timedelta(minutes=6))
+        await stage.settled(accepted, "sent")
+
+    assert (row["state"], row["attempts"]) == ("retrying", 0)
+    assert await stage.attempts() == [("defer", "forbidden")]
+
+
 async def released(stage: Stage, attempts: int) -> bool:
     """Return whether so many attempts of the only delivery are settled."""
     statement = "select count(*) >= $1 and bool_and(lease is null) from attempts, deliveries"

@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from tests.engine.stage import Stage, StubProvider, an_intent
+from tests.rows import NEVER, add_waiting
 from tests.waiting import found, until
 from tocsin.domain.delivery.message import ManyHosts, Message
 from tocsin.domain.delivery.outcome import Outcome, Sent
 from tocsin.engine.accept.answers import Accepted
+from tocsin.engine.settle.release import RELEASED_UNSEEN, Releaser
 
 
 class Hosts(StubProvider):
@@ -78,3 +80,37 @@ async def test_what_was_held_for_a_crowded_host_follows_as_soon_as_there_is_room
 
     assert asyncio.get_running_loop().time() - started < 10
     assert set(provider.counts().values()) == {1}
+
+
+async def test_a_worker_that_does_not_send_to_a_host_releases_a_bounded_number_at_once(stage: Stage) -> None:
+    """It cannot see the room there: the rest stays held until that is used."""
+    held = 2 * RELEASED_UNSEEN + 50
+    await add_waiting(stage.pool, held, lane="webhook", due_at=NEVER, held_by="host:webhook/a.example")
+    worker = await stage.a_worker(StubProvider())
+    (releaser,) = [duty for duty in worker._duties if isinstance(duty, Releaser)]
+    left = []
+    for _ in range(3):
+        await releaser._sweep()
+        left.append(await stage.pool.fetchval("select count(*) from deliveries where held_by is not null"))
+
+    assert left == [held - RELEASED_UNSEEN, held - 2 * RELEASED_UNSEEN, 0]
+
+
+async def test_a_host_that_another_worker_released_for_is_forgotten(stage: Stage) -> None:
+    """Hosts are strangers': those that were ever crowded are too many to remember."""
+    worker = await stage.a_worker(Hosts())
+    (releaser,) = [duty for duty in worker._duties if isinstance(duty, Releaser)]
+    crowded = worker._breakers.crowded
+    now = stage.clock()
+    held = "webhook/held.example"
+    await add_waiting(stage.pool, 1, lane="webhook", due_at=NEVER, held_by=f"host:{held}")
+    # The host that still holds something has no room.
+    worker._breakers.count_room("webhook", lambda _: 0)
+    crowded.update({"webhook/gone.example": now, held: now})
+    await releaser._sweep()
+    assert set(crowded) == {"webhook/gone.example", held}
+
+    stage.clock.advance(timedelta(minutes=2))
+    await releaser._sweep()
+
+    assert set(crowded) == {held}

@@ -5,15 +5,18 @@ from collections import Counter
 from datetime import timedelta
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.engine.faults.faulty import FaultyPool, Outage
 from tests.engine.stage import Stage, StubProvider
 from tests.waiting import found, until
+from tocsin.domain.delivery.outcome import Retry
 from tocsin.domain.ids import new_lease_id
 from tocsin.engine.settle import writer
 
 LEASE = timedelta(seconds=30)
-SENT = 50
+SENT = 20
+"""As many as are in flight at once before a provider has answered."""
 
 
 async def accept_many(stage: Stage, count: int) -> None:
@@ -105,6 +108,34 @@ async def test_what_another_worker_gave_back_is_settled_by_the_one_that_sent_it(
         )
         outage.is_away = False
         await all_sent(stage, 1)
+
+
+async def test_a_failed_attempt_under_a_lost_lease_is_not_made_again(stage: Stage, outage: Outage) -> None:
+    """Its outcome was refused, since another claim had the lease; then this worker takes it over."""
+    provider = StubProvider()
+    provider.script("user0", Retry("UNAVAILABLE"))
+    await accept_many(stage, 1)
+    provider.hold()
+    async with stage.working(provider):
+        await until(lambda: len(provider.arrived) == 1)
+        await stage.pool.execute(
+            "update deliveries set lease = $1, leased_until = $2", new_lease_id(), stage.clock() + LEASE
+        )
+        with capture_logs() as logs:
+            provider.let_go.set()
+            await until(lambda: any(line["event"] == "lease lost" for line in logs))
+        stage.clock.advance(LEASE)
+
+        async def recorded() -> list[tuple[str, str]]:
+            return await stage.attempts()
+
+        assert await found(recorded) == [("retry", "UNAVAILABLE")]
+        assert len(provider.arrived) == 1
+        stage.clock.advance(LEASE)
+        await all_sent(stage, 1)
+
+    assert not outage.is_away
+    assert set(provider.counts().values()) == {2}
 
 
 async def test_what_another_worker_has_meanwhile_is_its_own_to_settle(stage: Stage, outage: Outage) -> None:

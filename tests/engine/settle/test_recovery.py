@@ -52,7 +52,7 @@ async def test_a_message_outlives_an_outage_longer_than_its_attempts(
     async with stage.working(provider):
         notification_id = await failed_twice(stage, provider, DOWN)
         waiting = await row_of(stage, notification_id, 2)
-        assert (waiting["state"], waiting["held_by"]) == ("retrying", "recovery")
+        assert (waiting["state"], waiting["recovering"]) == ("retrying", True)
         stage.clock.advance(EVERY)
         await row_of(stage, notification_id, 3)
         stage.clock.advance(EVERY)
@@ -73,7 +73,7 @@ async def test_recovery_ends_and_the_dead_letter_is_an_error_in_the_log(
                 stage.clock.advance(EVERY)
                 row = await row_of(stage, notification_id, attempts)
 
-    assert (row["state"], row["held_by"], row["last_error_code"]) == ("dead", None, "UNAVAILABLE")
+    assert (row["state"], row["recovering"], row["last_error_code"]) == ("dead", False, "UNAVAILABLE")
     errors = [line for line in lines if line["log_level"] == "error"]
     assert [(line["event"], line["code"], line["attempts"]) for line in errors] == [
         ("delivery abandoned", "UNAVAILABLE", 5)
@@ -108,7 +108,7 @@ async def test_recovery_respects_quiet_hours(stage: Stage, provider: StubProvide
             return row if row["due_at"] > stage.clock() + EVERY else None
 
         row = await found(look)
-        assert (row["held_by"], row["attempts"], len(provider.arrived)) == ("recovery", 2, 2)
+        assert (row["recovering"], row["attempts"], len(provider.arrived)) == (True, 2, 2)
         stage.clock.move_to(row["due_at"] + SECOND)
         await stage.settled(notification_id, "sent")
 

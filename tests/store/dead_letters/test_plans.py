@@ -17,7 +17,7 @@ from tocsin.wire.dead_letters import DeadLetterFilter
 
 SENT, DEAD = 20_000, 300
 DEAD_INDEX, BY_ID = "deliveries_dead_letters", "deliveries_pkey"
-BY_NOTIFICATION, OF_DIGEST = "deliveries_by_notification", "deliveries_of_digest"
+BY_NOTIFICATION, OF_DIGEST = "deliveries_by_notification_and_user", "deliveries_of_digest"
 OF_USER = "deliveries_of_user"
 ONE = uuid7()
 FILL = """

@@ -118,9 +118,9 @@ async def test_a_lost_lease_spends_an_attempt_only_if_it_was_lost_alone(pool: Po
     again = await take_lost(pool, now=NOW + 60 * SECOND)
 
     assert heir is not None
-    assert (heir.id, heir.taken_over, heir.attempts) == (made, True, 0)
+    assert (heir.id, heir.taken_over, heir.lost_alone, heir.attempts) == (made, True, False, 0)
     assert again is not None
-    assert (again.taken_over, again.attempts) == (True, 1)
+    assert (again.taken_over, again.lost_alone, again.attempts) == (True, True, 1)
 
 
 async def test_lost_deliveries_are_taken_over_one_at_a_time_and_never_with_others(pool: Pool) -> None:

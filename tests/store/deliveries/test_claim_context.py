@@ -9,7 +9,7 @@ import pytest
 from tests.rows import NEVER, NOW, add_delivery, add_held, add_notification, take
 from tocsin.domain.delivery.states import WAITING, State
 from tocsin.domain.ids import uuid7
-from tocsin.store.deliveries.claim import FailedChannel, NewerMessage, order_blockers
+from tocsin.store.deliveries.context import FailedChannel, NewerMessage, order_blockers
 from tocsin.store.pool import Pool
 
 SECOND = timedelta(seconds=1)

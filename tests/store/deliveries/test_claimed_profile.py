@@ -30,6 +30,7 @@ async def test_all_a_send_needs_is_read_at_the_claim(pool: Pool) -> None:
         "attempts": 0,
         "retrying": False,
         "taken_over": False,
+        "lost_alone": False,
         "user_id": "ada",
         "address": None,
         "device_id": None,
@@ -51,6 +52,9 @@ async def test_all_a_send_needs_is_read_at_the_claim(pool: Pool) -> None:
         "failed_channel": None,
         "recovering": False,
         "newer": None,
+        "deferral": None,
+        "superseded": False,
+        "fault": None,
         "profile": RecipientProfile(
             timezone="Europe/Istanbul",
             gmt_offset_seconds=10_800,

@@ -15,6 +15,7 @@ from tocsin.domain.delivery.states import CLAIMED, WAITING
 from tocsin.domain.ids import new_lease_id, uuid7
 from tocsin.store.deliveries import (
     claim,
+    context,
     digests,
     expiry,
     failover,
@@ -33,11 +34,12 @@ BATCH = 50
 DUE = "deliveries_due_by_lane"
 BY_ID = "deliveries_pkey"
 HELD = "deliveries_held"
+UNKNOWN = "deliveries_of_unknown_type"
 IN_ORDER = "deliveries_in_order"
 COLLAPSIBLE = "deliveries_collapsible"
 OF_DIGEST = "deliveries_of_digest"
 CARRYING = "deliveries_carrying"
-BY_NOTIFICATION = "deliveries_by_notification"
+BY_NOTIFICATION = "deliveries_by_notification_and_user"
 # The deliveries of a notification to one person are looked up by either: both read those rows alone.
 SAME = {"deliveries_of_user": BY_NOTIFICATION}
 LEASE = new_lease_id()
@@ -78,11 +80,11 @@ PINNED: Mapping[str, Pinned] = {
         claim.LOOK_AHEAD,
     ),
     "context of a claim": Pinned(
-        claim.CONTEXT, (LEASED, LATER), {BY_ID, IN_ORDER, COLLAPSIBLE, BY_NOTIFICATION}, 2 * BATCH
+        context.CONTEXT, (LEASED, LATER), {BY_ID, IN_ORDER, COLLAPSIBLE, BY_NOTIFICATION}, 2 * BATCH
     ),
     "any_due": Pinned(claim.ANY_DUE, ("fcm", LATER), {DUE}, 1),
     "any_due of an idle lane": Pinned(claim.ANY_DUE, ("webhook", LATER), {DUE}, 0),
-    "order_blockers": Pinned(claim.ORDER_BLOCKERS, ("group0", LATER), {IN_ORDER}, 100),
+    "order_blockers": Pinned(context.ORDER_BLOCKERS, ("group0", LATER), {IN_ORDER}, 100),
     "move": Pinned(fan_out.MOVE, (LEASED, each("apns"), LEASE), {BY_ID}, BATCH),
     "lock_leased": Pinned(fan_out.LOCK_LEASED, (LEASED, LEASE), {BY_ID}, BATCH),
     "mark_reserved": Pinned(fan_out.MARK_RESERVED, (LEASED, LEASE), {BY_ID}, BATCH),
@@ -98,6 +100,10 @@ PINNED: Mapping[str, Pinned] = {
     "waiting_lanes": Pinned(fan_out.WAITING_LANES, (), {DUE}, 10),
     "leave_lane": Pinned(fan_out.LEAVE_LANE, ("apns", LATER, BATCH), {DUE, BY_ID}, 2 * BATCH),
     "held_by": Pinned(holds.HELD_BY, (), {HELD}, 10),
+    "unknown types": Pinned(holds.UNKNOWN_TYPES, (), {UNKNOWN}, 10),
+    "release a type": Pinned(
+        holds.RELEASE_TYPE, ("x@1", LATER, BATCH, list(CHANNELS)), {UNKNOWN, BY_ID}, 2 * BATCH
+    ),
     "release": Pinned(holds.RELEASE, ("type:x", LATER, BATCH, list(CHANNELS)), {HELD, BY_ID}, 2 * BATCH),
     "release_next": Pinned(holds.RELEASE_NEXT, (GROUPS, LATER), {IN_ORDER, BY_ID}, 100),
     "cancel": Pinned(holds.CANCEL, (NOTIFICATION, LATER), {BY_NOTIFICATION, CARRYING}, 2),
@@ -117,7 +123,7 @@ PINNED: Mapping[str, Pinned] = {
             *(LEASED, each(LEASE), each("gone"), each(None), each(1), each(None)),
             *(each("fcm"), each("gone"), each("X"), each("d"), each("gone: X"), each(NOW)),
             *(each(DEVICE), each(None), each(None), each(False), each(None), each(None)),
-            *(LATER, sorted(CLAIMED)),
+            *(each(False), LATER, sorted(CLAIMED)),
         ),
         {BY_ID},
         BATCH,
@@ -184,6 +190,10 @@ async def add_backlog(connection: Connection) -> None:
     await add_waiting(connection, BACKLOG, state="sent")
     await add_waiting(connection, 60, lane="expo")
     await add_waiting(connection, 5_000, lane="webpush", state="scheduled", due_at=NEVER, held_by="type:x")
+    await add_waiting(connection, 5_000, lane="fanout", state="scheduled", due_at=NEVER)
+    await connection.execute(
+        "update deliveries set unknown_type = 'x@1' where due_at = 'infinity' and held_by is null"
+    )
     for host in "ab":
         await add_waiting(
             connection, 500, lane="webhook", due_at=NEVER, held_by=f"host:webhook/{host}.example"

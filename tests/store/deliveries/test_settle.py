@@ -95,7 +95,7 @@ async def test_a_retry_waits_free_of_its_lease_with_its_attempt_recorded(pool: P
     assert (row["state"], row["attempts"], row["due_at"]) == ("retrying", 1, NOW + 60 * SECOND)
     assert (row["lease"], row["leased_until"], row["settled_at"]) == (None, None, None)
     assert (row["last_error_code"], row["last_error"]) == ("UNAVAILABLE", "busy")
-    (attempt,) = await attempts_of(pool, [made])
+    (attempt,) = await attempts_of(pool, [made], 10)
     assert (attempt.outcome, attempt.code, attempt.detail, attempt.at) == (
         "retry",
         "UNAVAILABLE",
@@ -120,7 +120,7 @@ async def test_a_skip_has_its_reason_and_no_attempt(pool: Pool) -> None:
     row = await delivery(pool, made)
     assert (row["state"], row["reason"], row["attempts"]) == ("skipped", "no_device", 0)
     assert (row["settled_at"], row["due_at"]) == (LATER, NOW)
-    assert await attempts_of(pool, [made]) == []
+    assert await attempts_of(pool, [made], 10) == []
 
 
 async def test_a_later_skip_keeps_the_error_of_the_last_attempt(pool: Pool) -> None:
@@ -188,7 +188,7 @@ async def test_who_comes_late_changes_nothing(pool: Pool, stale: str) -> None:
     assert (await settle_unsent(pool, [gone(made, lease)], LATER)).count == 0
 
     assert (await delivery(pool, made), await device(pool, device_id)) == before
-    assert await attempts_of(pool, [made]) == []
+    assert await attempts_of(pool, [made], 10) == []
 
 
 @pytest.mark.parametrize("state", sorted(set(State) - CLAIMED))

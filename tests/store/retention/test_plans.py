@@ -24,7 +24,7 @@ WAIT = sorted(WAITING)
 OLD = [first_id_at(THEN + timedelta(seconds=number)) for number in range(BATCH)]
 OLD_DIGEST = first_id_at(THEN)
 BY_NOTIFICATION, OF_DIGEST, CARRYING = (
-    "deliveries_by_notification",
+    "deliveries_by_notification_and_user",
     "deliveries_of_digest",
     "deliveries_carrying",
 )

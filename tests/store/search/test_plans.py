@@ -41,9 +41,9 @@ SEARCHED = {
     "a type by state": Searched(
         DeliveryFilter(state=State.DEAD, type="t1"), {"deliveries_unusual"}, {IN_ORDER}
     ),
-    "a channel": Searched(DeliveryFilter(channel="push"), {"deliveries_by_notification"}, set()),
+    "a channel": Searched(DeliveryFilter(channel="push"), {"deliveries_by_notification_and_user"}, set()),
     "a type by channel": Searched(
-        DeliveryFilter(channel="push", type="t1"), {"deliveries_by_notification"}, {IN_ORDER}
+        DeliveryFilter(channel="push", type="t1"), {"deliveries_by_notification_and_user"}, {IN_ORDER}
     ),
 } | {
     f"what is {state}": Searched(DeliveryFilter(state=state), {"deliveries_unusual"}, set())

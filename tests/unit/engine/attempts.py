@@ -49,6 +49,7 @@ def a_claimed_delivery(**changes: Any) -> ClaimedDelivery:
         attempts=0,
         retrying=False,
         taken_over=False,
+        lost_alone=False,
         user_id="ada",
         address=None,
         device_id=None,

@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.waiting import until
+from tocsin import compose
 from tocsin.domain.delivery.backoff import Ladder
 from tocsin.domain.errors import DatabaseError
 from tocsin.engine.duty import pause, repeat
@@ -177,3 +178,36 @@ async def test_a_pause_ends_with_the_first_of_its_events() -> None:
         await pause(0, first)
 
     assert not first.is_set()
+
+
+class CrashingDuty:
+    """Crashes a number of times; then it runs until it is cancelled."""
+
+    def __init__(self, crashes: int) -> None:
+        self._crashes = crashes
+        self.starts = 0
+        self.ended = False
+
+    async def run(self) -> None:
+        self.starts += 1
+        if self.starts <= self._crashes:
+            raise RuntimeError("a bug")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.ended = True
+
+
+async def test_a_duty_that_crashes_beside_an_api_or_a_relay_is_started_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compose, "RESTART", Ladder((timedelta(seconds=AT_ONCE),)))
+    crashing, sound = CrashingDuty(2), CrashingDuty(0)
+    with capture_logs() as logs:
+        async with compose.duties_running(crashing, sound):
+            await until(lambda: crashing.starts == 3)
+
+    assert sound.starts == 1
+    assert (crashing.ended, sound.ended) == (True, True)
+    failed = [line for line in logs if line["event"] == "duty failed"]
+    assert [(line["duty"], line["log_level"]) for line in failed] == [("CrashingDuty", "error")] * 2

@@ -27,6 +27,7 @@ from tocsin.engine.settle.settlements import (
     settle_refusal,
     settle_untried,
 )
+from tocsin.store.deliveries.context import Deferral
 from tocsin.store.deliveries.settle import SentDelivery, Settlement, UnsentDelivery
 
 MAILBOX = Destination(None, "Ada@Example.org", "smtp", "email")
@@ -254,19 +255,28 @@ def made(ago: timedelta) -> UUID:
     return UUID(int=int((NOW - ago).timestamp() * 1_000) << 80 | 0x7 << 76 | 0x2 << 62)
 
 
+def deferred(ago: timedelta, code: str = "forbidden") -> Deferral:
+    """Build the deferral of a delivery that began some time before NOW."""
+    return Deferral(code=code, since=NOW - ago)
+
+
 @pytest.mark.parametrize(
-    ("ago", "pauses", "spent"),
+    ("deferral", "pauses", "spent"),
     [
-        (timedelta(hours=23), False, 0),
-        (timedelta(hours=25), False, 1),
-        (timedelta(hours=25), True, 0),
-        (timedelta(days=20), True, 0),
+        (None, False, 0),
+        (deferred(timedelta(hours=23)), False, 0),
+        (deferred(timedelta(hours=25)), False, 1),
+        (deferred(timedelta(hours=25), "quota"), False, 0),
+        (deferred(timedelta(hours=25)), True, 0),
+        (deferred(timedelta(days=20)), True, 0),
     ],
 )
 def test_a_deferral_about_one_device_spends_attempts_after_a_day(
-    ago: timedelta, spent: int, *, pauses: bool
+    deferral: Deferral | None, spent: int, *, pauses: bool
 ) -> None:
-    settled = unsent(Defer("forbidden", 60 * SECOND, pauses=pauses), 0, id=made(ago))
+    """However long ago it was accepted: it may have been scheduled for now."""
+    old = made(timedelta(days=20))
+    settled = unsent(Defer("forbidden", 60 * SECOND, pauses=pauses), 0, id=old, deferral=deferral)
 
     assert (settled.state, settled.spent, settled.code) == (State.RETRYING, spent, "forbidden")
     assert settled.due_at is not None
@@ -274,7 +284,7 @@ def test_a_deferral_about_one_device_spends_attempts_after_a_day(
 
 
 def test_a_deferral_about_one_device_ends_with_the_last_attempt() -> None:
-    settled = unsent(Defer("forbidden", 60 * SECOND, pauses=False), 2, id=made(timedelta(days=2)))
+    settled = unsent(Defer("forbidden", 60 * SECOND, pauses=False), 2, deferral=deferred(timedelta(days=2)))
 
     assert (settled.state, settled.outcome) == (State.DEAD, "retry")
 

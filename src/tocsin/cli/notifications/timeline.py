@@ -87,6 +87,9 @@ def _print_delivery(delivery: Delivery) -> None:
     device = f"device {delivery.device_id}" if delivery.device_id else ""
     console.print(f"  [{colour}]{delivery.state}[/] {escape(delivery.route_id)}", device, soft_wrap=True)
     console.print(f"    {_explanation(delivery)}", markup=False, soft_wrap=True)
+    if delivery.attempts_truncated:
+        text = f"only the newest {len(delivery.attempts)} failed attempts are shown"
+        console.print(f"    {text}", markup=False, soft_wrap=True)
     print_steps(delivery.decisions, passed=False)
 
 

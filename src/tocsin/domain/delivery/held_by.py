@@ -9,9 +9,8 @@ from tocsin.domain.toggles import Toggle, read_toggle
 
 ORDER = "order"
 DIGEST = "digest"
-RECOVERY = "recovery"
 _HOST = "host:"
-_UNKNOWN_TYPE = "type_unknown:"
+UNKNOWN_TYPE = "type_unknown:"
 
 
 class HeldByToggle(msgspec.Struct, frozen=True):
@@ -34,10 +33,6 @@ class HeldByHost(msgspec.Struct, frozen=True):
     circuit: str
 
 
-class HeldByRecovery(msgspec.Struct, frozen=True):
-    """Waits for its provider to recover; unlike others it has a due time, and it blocks no later delivery."""
-
-
 class HeldByUnknownType(msgspec.Struct, frozen=True):
     """Held until some worker's catalog has this version of its type."""
 
@@ -45,9 +40,7 @@ class HeldByUnknownType(msgspec.Struct, frozen=True):
     version: int
 
 
-HeldBy: TypeAlias = (
-    HeldByToggle | HeldByOrder | HeldByDigest | HeldByHost | HeldByRecovery | HeldByUnknownType
-)
+HeldBy: TypeAlias = HeldByToggle | HeldByOrder | HeldByDigest | HeldByHost | HeldByUnknownType
 
 
 def stored_held_by(held_by: HeldBy) -> str:
@@ -59,12 +52,10 @@ def stored_held_by(held_by: HeldBy) -> str:
             return ORDER
         case HeldByDigest():
             return DIGEST
-        case HeldByRecovery():
-            return RECOVERY
         case HeldByHost(circuit=circuit):
             return f"{_HOST}{circuit}"
         case HeldByUnknownType(type=type_name, version=version):
-            return f"{_UNKNOWN_TYPE}{type_name}@{version}"
+            return f"{UNKNOWN_TYPE}{type_name}@{version}"
         case _:
             assert_never(held_by)
 
@@ -75,12 +66,10 @@ def parse_held_by(text: str) -> HeldBy | None:
         return HeldByOrder()
     if text == DIGEST:
         return HeldByDigest()
-    if text == RECOVERY:
-        return HeldByRecovery()
     if text.startswith(_HOST):
         return HeldByHost(text.removeprefix(_HOST))
-    if text.startswith(_UNKNOWN_TYPE):
-        type_name, _, version = text.removeprefix(_UNKNOWN_TYPE).rpartition("@")
+    if text.startswith(UNKNOWN_TYPE):
+        type_name, _, version = text.removeprefix(UNKNOWN_TYPE).rpartition("@")
         return HeldByUnknownType(type_name, int(version)) if version.isdecimal() else None
     toggle = read_toggle(text)
     return None if isinstance(toggle, Fault) else HeldByToggle(toggle)

@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import TypeAlias
 from uuid import UUID
 
-import asyncpg
 import msgspec
 import structlog
 
@@ -27,7 +26,7 @@ from tocsin.store import notifications, refused
 from tocsin.store.deliveries import digests
 from tocsin.store.deliveries.digests import NewMember
 from tocsin.store.notifications import NewNotification
-from tocsin.store.pool import Connection, Pool
+from tocsin.store.pool import Connection, Pool, is_transient
 from tocsin.store.refused import LONGEST_CONTENT, RefusedIntent
 
 WRITERS = 2
@@ -158,11 +157,12 @@ class Acceptor:
             requests = self._take()
             try:
                 await self._write(requests)
-            except asyncpg.DataError:
-                # One odd value must not fail the callers that happened to come with it.
-                await self._write_apart(requests)
             except Exception as error:  # noqa: BLE001 - whatever it is, those who wait are told
-                _fail(requests, error)
+                if is_transient(error):
+                    _fail(requests, error)
+                else:
+                    # One odd value must not fail the callers that happened to come with it.
+                    await self._write_apart(requests)
 
     def _take(self) -> list[_Waiting]:
         taken = [self._waiting.popleft()]

@@ -14,13 +14,14 @@ from tocsin.domain.limits import Allowance
 from tocsin.domain.people.profile import Destination
 from tocsin.domain.people.recipient import logged_route_id, recipient_of
 from tocsin.store.deliveries.claim import ClaimedDelivery
+from tocsin.store.deliveries.context import Deferral
 
 
 class LeasedDelivery(msgspec.Struct, kw_only=True):
     """A delivery under lease, as far as settling it is concerned.
 
     `reserved` means that it has its place within the limits, which it keeps through its retries; `recovering`
-    that its attempts are used up by faults of its provider.
+    that its attempts are used up by faults of its provider; `deferral` is since when it is deferred.
     """
 
     id: UUID
@@ -30,6 +31,7 @@ class LeasedDelivery(msgspec.Struct, kw_only=True):
     retrying: bool
     reserved: bool
     recovering: bool = False
+    deferral: Deferral | None = None
     digest_id: UUID | None = None
     type: NotificationType | None = None
     destination: Destination | None = None
@@ -79,6 +81,7 @@ class Attempt(LeasedDelivery, kw_only=True):
             retrying=delivery.retrying,
             reserved=delivery.reserved,
             recovering=delivery.recovering,
+            deferral=delivery.deferral,
             digest_id=delivery.digest_id,
         )
 

@@ -1,10 +1,10 @@
 """The path of a due delivery: claim, decide, fan out, render, send, settle."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import msgspec
 import structlog
@@ -36,6 +36,8 @@ CLAIM_SHARE = 4
 
 LONE_FOR = timedelta(seconds=0.1)
 """How long a delivery dispatched alone keeps others back: after that it only waits for its provider."""
+
+_BatchStep: TypeAlias = Callable[[Sequence[Attempt], datetime], Awaitable[list[Attempt]]]
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -102,6 +104,7 @@ class Lane:
         self._stopping = False
         self._is_full = False
         self._lone: Attempt | None = None
+        self._after_lost = False
         tools.writer.on_progress(woken.set)
 
     async def run(self) -> None:
@@ -152,15 +155,19 @@ class Lane:
         return probes
 
     async def _take(self, limit: int) -> list[Attempt]:
-        """Claim a lost delivery by itself, or else some that nobody has tried to dispatch.
+        """Claim a lost delivery by itself and, in turn with those, some that nobody has tried to dispatch.
 
         The next lost one waits until the last has left: if that crashes the process, it was the cause.
         """
+        after_lost, self._after_lost = self._after_lost, False
+        if after_lost and (claimed := await self._claimer.claim(limit)):
+            return claimed
         if self._lone is None or self._has_lone_left():
             self._lone = await self._claimer.take_over()
             if self._lone is not None:
+                self._after_lost = True
                 return [self._lone]
-        return await self._claimer.claim(limit)
+        return [] if after_lost else await self._claimer.claim(limit)
 
     def _is_known(self, attempt: Attempt) -> bool:
         """Return whether this worker has or awaits an outcome of a claimed delivery, and settle it so."""
@@ -199,10 +206,10 @@ class Lane:
         admitted = [attempt for attempt in claimed if self._passes(self._decide, attempt, now)]
         attempts = [attempt for attempt in admitted if self._is_direct(attempt)]
         if others := [attempt for attempt in admitted if attempt.destination is None]:
-            attempts += await self._place(others, now)
+            attempts += await self._each(self._place, others, now)
         if digests := [attempt for attempt in attempts if _is_digest(attempt)]:
             attempts = [attempt for attempt in attempts if not _is_digest(attempt)]
-            attempts += await self._fill(digests, now)
+            attempts += await self._each(self._fill, digests, now)
         rendered = [attempt for attempt in attempts if self._passes(self._render, attempt, now)]
         if self._sender is not None:
             await self._sender.send(rendered, now)
@@ -219,12 +226,15 @@ class Lane:
     def _decide(self, attempt: Attempt, now: datetime) -> bool:
         """Apply the rules; settle the attempt and return False unless it may be sent."""
         delivery = attempt.delivery
+        if delivery.fault is not None:
+            raise delivery.fault
         if delivery.taken_over:
             _log.warning("lease expired", **attempt.log_fields())
             # Checked before anything that could crash the process once more.
             found = self._rules.catalog.find(delivery.type, delivery.version)
             if (
                 found
+                and delivery.lost_alone
                 and not delivery.recovering
                 and attempt.attempts >= found.policies.attempts_for(delivery.channel)
             ):
@@ -236,18 +246,22 @@ class Lane:
             return False
         return True
 
-    async def _place(self, attempts: Sequence[Attempt], now: datetime) -> list[Attempt]:
-        """Fan out; if that fails for a reason other than the database's, each by itself."""
+    async def _each(self, step: _BatchStep, attempts: Sequence[Attempt], now: datetime) -> list[Attempt]:
+        """Take attempts through a step together; if that fails for a reason of its own, each by itself."""
         try:
-            fanned_out = await self._fan_out.place(attempts, attempts[0].lease, now)
+            return await step(attempts, now)
         except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
             if is_transient(error):
-                _log.warning("fan-out failed", lane=self.name, deliveries=len(attempts), error=repr(error))
+                _log.warning("dispatch failed", lane=self.name, deliveries=len(attempts), error=repr(error))
                 return []
             if len(attempts) > 1:
-                return [placed for each in attempts for placed in await self._place([each], now)]
+                return [taken for each in attempts for taken in await self._each(step, [each], now)]
             self._writer.fail(attempts[0], error)
             return []
+
+    async def _place(self, attempts: Sequence[Attempt], now: datetime) -> list[Attempt]:
+        """Fan out; settle what a limit stopped."""
+        fanned_out = await self._fan_out.place(attempts, attempts[0].lease, now)
         for limited in fanned_out.limited:
             stopped, refusal = limited.attempt, limited.refusal
             self._writer.settle(stopped, partial(settle_refusal, stopped, refusal, now))
@@ -255,11 +269,7 @@ class Lane:
 
     async def _fill(self, attempts: Sequence[Attempt], now: datetime) -> list[Attempt]:
         """Fill digests with their members; settle those that have none left."""
-        try:
-            members = await self._digests.close(attempts, now)
-        except DATABASE_FAULTS as error:
-            _log.warning("digests not closed", lane=self.name, deliveries=len(attempts), error=repr(error))
-            return []
+        members = await self._digests.close(attempts, now)
 
         def fill(attempt: Attempt, now: datetime) -> bool:
             has_members = self._digests.fill(attempt, members)

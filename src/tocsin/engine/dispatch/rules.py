@@ -19,7 +19,8 @@ from tocsin.domain.toggles import Toggle, read_toggle
 from tocsin.engine.dispatch.attempt import Attempt
 from tocsin.engine.dispatch.malformed import warn_of_malformed
 from tocsin.engine.toggles.toggles import Toggles
-from tocsin.store.deliveries.claim import ClaimedDelivery, NewerMessage
+from tocsin.store.deliveries.claim import ClaimedDelivery
+from tocsin.store.deliveries.context import NewerMessage
 
 _payload_decoder = msgspec.json.Decoder(dict[str, Any])
 
@@ -98,6 +99,7 @@ class DeliveryRules(msgspec.Struct, frozen=True, kw_only=True):
             order_blockers=frozenset(delivery.order_blockers),
             failover=_failover(delivery, notification_type),
             cancelled=delivery.cancelled,
+            superseded=delivery.superseded,
             expires_at=delivery.expires_at,
             send_at_local=delivery.send_at_local,
             accepted_at=delivery.accepted_at,

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
@@ -22,6 +23,7 @@ from tocsin.engine.health.rate_limits import RateLimit
 from tocsin.engine.settle.settlements import PROVIDER_FAILED, settle_outcome, settle_refusal, settle_untried
 from tocsin.engine.settle.writer import SettlementWriter
 from tocsin.engine.toggles.toggles import Toggles
+from tocsin.providers.isolation import is_cancelled
 from tocsin.store.deliveries.settle import Settlement
 from tocsin.store.pool import DATABASE_FAULTS
 
@@ -106,7 +108,7 @@ class Sender:
             self._at_host[attempt.circuit] += 1
         if self._stopped:
             self._release(attempt, now)
-        elif self._is_crowded(attempt):
+        elif self._is_crowded(attempt, now):
             self._hold(attempt, f"{attempt.circuit} has {self._per_host} messages in flight", now)
         elif attempt.probe or self._breakers.is_closed(attempt.circuit):
             self._queue.append(attempt)
@@ -227,11 +229,11 @@ class Sender:
             return
         self._hold(attempt, self._breakers.describe(attempt.circuit), now)
 
-    def _is_crowded(self, attempt: Attempt) -> bool:
+    def _is_crowded(self, attempt: Attempt, now: datetime) -> bool:
         """Return whether a host has as many messages in flight as one may have, so that it fills no lane."""
         if self._host_of is None or self._at_host[attempt.circuit] <= self._per_host:
             return False
-        self._breakers.crowded.add(attempt.circuit)
+        self._breakers.crowded[attempt.circuit] = now
         return True
 
     def _room_at(self, circuit: str) -> int:
@@ -265,35 +267,60 @@ class Sender:
         task.add_done_callback(self._tasks.discard)
 
     async def _send(self, batch: Sequence[Attempt], now: datetime) -> None:
-        outcomes = await self._outcomes([each.message for each in batch if each.message], now)
-        answered_at = self._clock()
-        if self._limit is not None:
-            failed = sum(map(_is_overload, outcomes))
-            elapsed = (answered_at - now).total_seconds()
-            self._limit.record(len(batch), elapsed, answered_at, failed=failed)
-        for attempt, outcome in zip(batch, outcomes, strict=True):
-            attempt.tried_at = now
-            self._forget(attempt)
-            try:
-                settlement = self._settle(attempt, outcome, answered_at)
-            except Exception as error:  # noqa: BLE001 - one outcome must not keep the others from being settled
-                self._writer.fail(attempt, error, was_sent=isinstance(outcome, Sent))
-            else:
-                self._writer.put(settlement)
-        self._in_flight -= len(batch)
+        try:
+            outcomes = await self._outcomes([each.message for each in batch if each.message], now)
+            answered_at = self._clock()
+            if self._limit is not None:
+                failed = sum(map(_is_overload, outcomes))
+                elapsed = (answered_at - now).total_seconds()
+                self._limit.record(len(batch), elapsed, answered_at, failed=failed)
+            for attempt, outcome in zip(batch, outcomes, strict=True):
+                attempt.tried_at = now
+                self._forget(attempt)
+                try:
+                    settlement = self._settle(attempt, outcome, answered_at)
+                except Exception as error:  # noqa: BLE001 - one outcome must not keep the others from being settled
+                    self._writer.fail(attempt, error, was_sent=isinstance(outcome, Sent))
+                else:
+                    self._writer.put(settlement)
+        finally:
+            # Also of a send that is cancelled: what it left here would count as in flight for ever.
+            for attempt in batch:
+                self._forget(attempt)
+            self._in_flight -= len(batch)
         self._pump()
         self._on_free()
 
     async def _outcomes(self, messages: Sequence[Message], now: datetime) -> Sequence[Outcome]:
-        provider = self._provider
+        """Send a batch; if the provider raises, each message by itself, and that is the outcome of one."""
         try:
-            outcomes = await provider.send(messages, now=now)
+            outcomes = await self._provider.send(messages, now=now)
             if len(outcomes) != len(messages):
                 raise RuntimeError(f"{len(outcomes)} outcomes for {len(messages)} messages")  # noqa: TRY301
+        except asyncio.CancelledError as error:
+            if is_cancelled():
+                raise
+            kind = self._report_failure(error, len(messages))
         except Exception as error:  # noqa: BLE001 - a provider's own mistake must not stop the worker
-            _log.exception("provider failed", provider=provider.name)
-            return [Retry(PROVIDER_FAILED, type(error).__name__, speaks_against="target")] * len(messages)
-        return outcomes
+            kind = self._report_failure(error, len(messages))
+        else:
+            return outcomes
+        if len(messages) == 1:
+            return [Retry(PROVIDER_FAILED, kind, speaks_against="target")]
+        apart = await asyncio.gather(*(self._outcomes([each], now) for each in messages))
+        return [outcome for outcomes in apart for outcome in outcomes]
+
+    def _report_failure(self, error: BaseException, messages: int) -> str:
+        """Log an exception of the provider without its text, which may quote a token; return its type."""
+        kind = type(error).__name__
+        _log.error(
+            "provider failed",
+            provider=self._provider.name,
+            messages=messages,
+            error=kind,
+            raised_at="".join(traceback.format_tb(error.__traceback__)),
+        )
+        return kind
 
     def _settle(self, attempt: Attempt, outcome: Outcome, now: datetime) -> Settlement:
         name = self._provider.name

@@ -103,8 +103,8 @@ class CircuitBreakers:
         self._news = asyncio.Event()
         self._room_at: dict[str, Callable[[str], int]] = {}
         self._on_room: list[Callable[[], None]] = []
-        self.crowded: set[str] = set()
-        """Hosts that had no room for a message, which is held since."""
+        self.crowded: dict[str, datetime] = {}
+        """Hosts that had no room for a message, which is held, and since when the last one is."""
 
     def is_closed(self, name: str) -> bool:
         """Return whether messages may pass."""

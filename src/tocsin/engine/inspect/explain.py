@@ -33,7 +33,7 @@ from tocsin.domain.plan import PlannedDelivery
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.dispatch.rules import DeliveryRules
 from tocsin.engine.time_slice import TimeSlice
-from tocsin.store.deliveries.claim import order_blockers
+from tocsin.store.deliveries.context import order_blockers
 from tocsin.store.deliveries.digests import open_due_at
 from tocsin.store.limits import used
 from tocsin.store.notifications import NewNotification

@@ -17,6 +17,8 @@ from tocsin.store.pool import Connection
 from tocsin.wire.notifications import Delivery, FailedAttempt, Notification, wire_steps
 
 MOST_DELIVERIES = 1_000
+MOST_ATTEMPTS = 50
+"""How many failed attempts of a delivery are shown, the newest."""
 
 
 async def show(connection: Connection, notification_id: UUID, now: datetime) -> Notification | None:
@@ -27,7 +29,7 @@ async def show(connection: Connection, notification_id: UUID, now: datetime) -> 
     rows = await deliveries.of_notification(connection, notification_id, MOST_DELIVERIES + 1)
     shown = rows[:MOST_DELIVERIES]
     attempts: defaultdict[UUID, list[AttemptRow]] = defaultdict(list)
-    for attempt in await deliveries.attempts_of(connection, [row.id for row in shown]):
+    for attempt in await deliveries.attempts_of(connection, [row.id for row in shown], MOST_ATTEMPTS + 1):
         attempts[attempt.delivery_id].append(attempt)
     blocked = await blocked_lanes(connection)
     fields = msgspec.structs.asdict(notification)
@@ -65,8 +67,9 @@ def _delivery(
         attempt_count=row.attempts,
         attempts=[
             FailedAttempt(at=attempt.at, outcome=attempt.outcome, code=attempt.code, detail=attempt.detail)
-            for attempt in attempts
+            for attempt in attempts[-MOST_ATTEMPTS:]
         ],
+        attempts_truncated=len(attempts) > MOST_ATTEMPTS,
         provider=row.provider,
         provider_message_id=row.provider_message_id,
         last_error_code=row.last_error_code,

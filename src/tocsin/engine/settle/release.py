@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import assert_never
 
 import structlog
@@ -13,7 +13,6 @@ from tocsin.domain.delivery.held_by import (
     HeldByDigest,
     HeldByHost,
     HeldByOrder,
-    HeldByRecovery,
     HeldByToggle,
     HeldByUnknownType,
     parse_held_by,
@@ -26,7 +25,7 @@ from tocsin.engine.settle.settlements import LONGEST_DETAIL
 from tocsin.engine.toggles.toggles import Toggles
 from tocsin.engine.wake import Wake
 from tocsin.store.deliveries.holds import MOST_AT_ONCE, held_by, keys_in_order, release, release_next
-from tocsin.store.health.provider_health import Alarm, raise_alarms
+from tocsin.store.health.provider_health import Alarm, raise_alarms, standing_codes
 from tocsin.store.pool import Connection, Pool
 from tocsin.store.progress import clear_alarms
 
@@ -35,6 +34,9 @@ CATALOG = "catalog"
 TYPE_UNKNOWN = "type_unknown"
 RELEASED_UNSEEN = 100
 """How many are released at once for a host whose room this worker cannot see."""
+
+REMEMBERED_FOR = timedelta(minutes=1)
+"""How long a host that had no room is remembered after nothing is held for it."""
 
 PROBES = 20
 """How many are released to probe a host; the first may be too old to be sent."""
@@ -84,6 +86,7 @@ class Releaser:
             holders = await held_by(connection)
             for holder in holders:
                 released += await self._release(connection, holder)
+            self._forget_hosts(holders)
             await self._alert(connection, holders)
         if released:
             _log.info("deliveries released", deliveries=released)
@@ -93,7 +96,8 @@ class Releaser:
         """Raise an alarm while deliveries are held because no worker that claimed them knows their type."""
         held = [each for each in map(parse_held_by, holders) if isinstance(each, HeldByUnknownType)]
         unknown = [f"{each.type} v{each.version}" for each in held]
-        if unknown == self._unknown:
+        stands = not unknown or await standing_codes(connection, CATALOG, [TYPE_UNKNOWN])
+        if unknown == self._unknown and stands:
             return
         if unknown:
             detail = f"deliveries are held until a worker has {', '.join(unknown)}"
@@ -104,10 +108,19 @@ class Releaser:
             await clear_alarms(connection, [CATALOG], [TYPE_UNKNOWN], self._clock())
         self._unknown = unknown
 
+    def _forget_hosts(self, holders: Sequence[str]) -> None:
+        """Forget hosts that hold nothing any more because another worker released it."""
+        held = {each.circuit for each in map(parse_held_by, holders) if isinstance(each, HeldByHost)}
+        # What was held just now may not be written yet.
+        before = self._clock() - REMEMBERED_FOR
+        for circuit, since in list(self._breakers.crowded.items()):
+            if since < before and circuit not in held:
+                del self._breakers.crowded[circuit]
+
     async def _release(self, connection: Connection, holder: str) -> int:
         now = self._clock()
         match parse_held_by(holder):
-            case HeldByDigest() | HeldByRecovery():
+            case HeldByDigest():
                 return 0
             case HeldByOrder():
                 keys = await keys_in_order(connection, self._after_key)
@@ -125,7 +138,7 @@ class Releaser:
                 limit = RELEASED_UNSEEN if room is None else room
                 released = await release(connection, holder, now, limit=limit) if limit > 0 else 0
                 if released < limit:
-                    self._breakers.crowded.discard(circuit)
+                    self._breakers.crowded.pop(circuit, None)
                 return released
             case HeldByUnknownType() | None:
                 return await self._release_all(connection, holder, now, CHANNELS)

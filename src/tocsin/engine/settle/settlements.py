@@ -10,10 +10,9 @@ import structlog
 from tocsin.domain.catalog import NO_POLICIES
 from tocsin.domain.decide import Cancel, Expire, Hold, Refusal, Skip, Step, Wait
 from tocsin.domain.delivery.backoff import delay
-from tocsin.domain.delivery.held_by import RECOVERY, stored_held_by
+from tocsin.domain.delivery.held_by import stored_held_by
 from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
 from tocsin.domain.delivery.states import WAITING, State
-from tocsin.domain.ids import created_at
 from tocsin.engine.dispatch.attempt import LeasedDelivery
 from tocsin.store.deliveries.settle import SentDelivery, Settlement, UnsentDelivery, encode_steps
 
@@ -48,7 +47,9 @@ def settle_outcome(
             )
         case Retry():
             return _retry(attempt, outcome, now, random)
-        case Defer(code=code, after=after, detail=detail, pauses=False) if _is_deferred_long(attempt, now):
+        case Defer(code=code, after=after, detail=detail, pauses=False) if _is_deferred_long(
+            attempt, code, now
+        ):
             late = Retry(code, detail, after, speaks_against="target")
             return _retry(attempt, late, now, random)
         case Defer(after=after):
@@ -82,8 +83,8 @@ def settle_refusal(attempt: LeasedDelivery, refusal: Refusal, now: datetime) -> 
             return _untried(attempt, _waiting(attempt), now, held_by=stored_held_by(held_by))
         case Skip(reason=reason):
             return _untried(attempt, State.SKIPPED, now, reason=reason)
-        case Cancel():
-            return _untried(attempt, State.CANCELLED, now)
+        case Cancel(reason=reason):
+            return _untried(attempt, State.CANCELLED, now, reason=reason)
         case Expire():
             return _untried(attempt, State.EXPIRED, now)
         case _:
@@ -153,10 +154,12 @@ def _waiting(attempt: LeasedDelivery) -> State:
     return State.RETRYING if attempt.retrying else State.SCHEDULED
 
 
-def _is_deferred_long(attempt: LeasedDelivery, now: datetime) -> bool:
-    """Return whether a delivery is too old to be deferred without spending attempts."""
-    made_at = created_at(attempt.id)
-    return made_at is not None and now - made_at > LONGEST_DEFERRAL
+def _is_deferred_long(attempt: LeasedDelivery, code: str, now: datetime) -> bool:
+    """Return whether a delivery was deferred for too long, with this code, to go on without an attempt."""
+    deferral = attempt.deferral
+    if deferral is None or deferral.code != _storable(code, LONGEST_CODE):
+        return False
+    return now - deferral.since > LONGEST_DEFERRAL
 
 
 def _retry(attempt: LeasedDelivery, outcome: Retry, now: datetime, random: float) -> UnsentDelivery:
@@ -171,7 +174,7 @@ def _retry(attempt: LeasedDelivery, outcome: Retry, now: datetime, random: float
         return _tried(attempt, outcome, State.DEAD, now)
     # A random share of the wait spreads out what failed in the same outage.
     due_at = _in_time(attempt, now + max(every * (1 + 0.1 * random), least))
-    return _tried(attempt, outcome, State.RETRYING, now, due_at=due_at, held_by=RECOVERY)
+    return _tried(attempt, outcome, State.RETRYING, now, due_at=due_at, recovering=True)
 
 
 def _is_providers_fault(attempt: LeasedDelivery, outcome: Retry) -> bool:
@@ -193,7 +196,7 @@ def _tried(
     *,
     spent: int = 1,
     due_at: datetime | None = None,
-    held_by: str | None = None,
+    recovering: bool = False,
     retire: str | None = None,
     gone_since: datetime | None = None,
 ) -> UnsentDelivery:
@@ -208,7 +211,7 @@ def _tried(
         state=state,
         spent=spent,
         due_at=due_at,
-        held_by=held_by or _recovery(attempt, state),
+        recovering=recovering or _goes_on_recovering(attempt, state),
         provider=destination.provider if destination else None,
         device_id=destination.id if destination else None,
         outcome=str(outcome.__struct_config__.tag),
@@ -242,7 +245,8 @@ def _untried(
         state=state,
         reason=reason,
         due_at=due_at,
-        held_by=held_by or _recovery(attempt, state),
+        held_by=held_by,
+        recovering=_goes_on_recovering(attempt, state),
         tried_at=now,
         decisions=encode_steps(attempt.steps),
         reserved=attempt.reserved,
@@ -257,9 +261,8 @@ def _has_fallback(attempt: LeasedDelivery) -> bool:
     return attempt.type is not None and attempt.type.policies.failover is not None
 
 
-def _recovery(attempt: LeasedDelivery, state: State) -> str | None:
-    """Return the mark of a delivery that goes on to wait for recovery."""
-    return RECOVERY if attempt.recovering and state in WAITING else None
+def _goes_on_recovering(attempt: LeasedDelivery, state: State) -> bool:
+    return attempt.recovering and state in WAITING
 
 
 def _log_settled(attempt: LeasedDelivery, settled: UnsentDelivery) -> None:
@@ -277,6 +280,7 @@ def _log_settled(attempt: LeasedDelivery, settled: UnsentDelivery) -> None:
         state=settled.state,
         reason=settled.reason,
         held_by=settled.held_by,
+        recovering=settled.recovering,
         code=settled.code,
         detail=settled.detail,
     )

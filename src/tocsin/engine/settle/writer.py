@@ -67,7 +67,7 @@ class SettlementWriter:
         self._clock = clock
         self._waiting: list[Settlement] = []
         self._known: dict[UUID, Settlement] = {}
-        self._lost: dict[UUID, tuple[SentDelivery, datetime]] = {}
+        self._lost: dict[UUID, tuple[Settlement, datetime]] = {}
         self._some = asyncio.Event()
         self._failing = False
         self._closed = False
@@ -109,11 +109,9 @@ class SettlementWriter:
         One that is not taken over was free: that it was not sent is written already.
         """
         settlement = self._known.get(delivery_id)
-        if isinstance(settlement, UnsentDelivery) and not taken_over:
-            return False
         if settlement is None and delivery_id in self._lost:
             settlement, _ = self._lost.pop(delivery_id)
-        if settlement is None:
+        if settlement is None or (isinstance(settlement, UnsentDelivery) and not taken_over):
             return False
         _log.warning("delivery settled from memory", delivery_id=str(delivery_id))
         self.put(msgspec.structs.replace(settlement, lease=lease))
@@ -215,11 +213,12 @@ class SettlementWriter:
                 del self._known[each.id]
 
     def _remember(self, lost: Sequence[Settlement]) -> None:
-        """Keep for a while what was sent under a lost lease: this worker may have claimed it again."""
+        """Keep for a while the outcomes of attempts under a lost lease: this worker may claim them again."""
         now = self._clock()
         self._lost = {key: kept for key, kept in self._lost.items() if kept[1] > now}
         for each in lost:
-            if isinstance(each, SentDelivery) and each.id not in self._known:
+            was_tried = isinstance(each, SentDelivery) or each.outcome is not None
+            if was_tried and each.id not in self._known:
                 self._lost[each.id] = each, now + REMEMBERED_FOR
 
     async def _settle(

@@ -11,7 +11,14 @@ import msgspec
 
 from tocsin.domain.catalog import Channel
 from tocsin.domain.ids import LeaseId
-from tocsin.domain.people.profile import Destination, RecipientProfile
+from tocsin.domain.people.profile import UNKNOWN_RECIPIENT, Destination, RecipientProfile
+from tocsin.store.deliveries.context import (
+    Deferral,
+    FailedChannel,
+    NewerMessage,
+    decode_context,
+    read_context,
+)
 from tocsin.store.pool import Connection
 
 
@@ -25,29 +32,14 @@ class Position(NamedTuple):
 START = Position(datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))
 
 
-class NewerMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest due message with the same collapse key."""
-
-    version: int
-    accepted_at: datetime
-    expires_at: datetime | None = None
-    send_at_local: datetime | None = None
-
-
-class FailedChannel(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the channel that a fallback stands in for was sent, and when its first attempt is due."""
-
-    confirmed: bool
-    awaited_at: datetime | None = None
-
-
 class ClaimedDelivery(msgspec.Struct, frozen=True):
     """A delivery under lease, with everything a send needs, read at this moment.
 
     One without a notification carries the digest named by `digest_id`. `order_blockers` are the devices that
     earlier deliveries of its ordering group wait for. The profile lists the recipient's devices of that
     channel; of a delivery that has its device, that one alone, if it is still theirs. `recovering` means
-    that its attempts are used up by faults of its provider.
+    that its attempts are used up by faults of its provider, `lost_alone` that a worker died with it while it
+    was dispatched alone, `superseded` that its fallback was sent. One with a `fault` could not be decoded.
     """
 
     id: UUID
@@ -58,6 +50,7 @@ class ClaimedDelivery(msgspec.Struct, frozen=True):
     attempts: int
     retrying: bool
     taken_over: bool
+    lost_alone: bool
     user_id: str | None
     address: str | None
     device_id: UUID | None
@@ -80,6 +73,9 @@ class ClaimedDelivery(msgspec.Struct, frozen=True):
     order_blockers: Sequence[UUID | None] = ()
     failed_channel: FailedChannel | None = None
     newer: NewerMessage | None = None
+    deferral: Deferral | None = None
+    superseded: bool = False
+    fault: Exception | None = None
 
 
 LOOK_AHEAD = 2_000
@@ -141,8 +137,8 @@ claimed as (
     where d.id = due.id
     returning
         d.id, d.notification_id, d.digest_id, d.channel, d.due_at, d.attempts, d.state, due.taken_over,
-        d.user_id, d.address, d.device_id, d.ordering_key, d.collapse_key, d.accept_order, d.reserved,
-        d.fallback_for, d.held_by
+        due.lost, d.user_id, d.address, d.device_id, d.ordering_key, d.collapse_key, d.accept_order,
+        d.reserved, d.fallback_for, d.recovering
 )
 select
     claimed.id,
@@ -153,12 +149,13 @@ select
     claimed.attempts,
     claimed.state = 'retrying' as retrying,
     claimed.taken_over,
+    claimed.lost > 0 as lost_alone,
     claimed.user_id,
     claimed.address,
     claimed.device_id,
     claimed.ordering_key,
     claimed.reserved,
-    claimed.held_by is not distinct from 'recovery' as recovering,
+    claimed.recovering,
     n.type,
     n.version,
     coalesce(n.payload::text, '{}') as payload,
@@ -172,7 +169,7 @@ select
     n.trace_id,
     claimed.fallback_for,
     claimed.ordering_key is not null or claimed.collapse_key is not null or claimed.fallback_for is not null
-        or claimed.notification_id is null as has_context,
+        or claimed.notification_id is null or claimed.state = 'retrying' or claimed.taken_over as has_context,
     case when claimed.channel = 'email' then coalesce(claimed.address, users.email) end as mailbox,
     claimed.channel = 'email' and (
         select true
@@ -222,73 +219,6 @@ order by claimed.due_at, claimed.id, devices.last_seen_at desc
 CLAIM = _CLAIM.replace("{due}", _DUE)
 TAKE_OVER = _CLAIM.replace("{due}", _LOST)
 
-# A delivery that waits blocks those after it in its ordering group while it is due or retried; not while it
-# is scheduled for later, or held by anything but the group itself or its host.
-IS_ORDER_BLOCKER = """
-    earlier.state in ('scheduled', 'pending', 'retrying')
-    and (earlier.state <> 'scheduled' or earlier.due_at <= $2 or earlier.held_by is not null)
-    and (earlier.held_by is null or earlier.held_by = 'order' or earlier.held_by like 'host:%')
-"""
-
-# What some deliveries depend on besides, read only for those: the digest they carry, the devices that earlier
-# ones of their ordering group wait for, the channel they are the fallback for, a newer message with their
-# collapse key. It is a statement of its own because every part of a claim is planned again with each claim.
-CONTEXT = f"""
-select
-    claimed.id,
-    digests.type,
-    digests.version,
-    digests.opened_at as accepted_at,
-    case when claimed.ordering_key is not null then array(
-        select earlier.device_id
-        from deliveries as earlier
-        where earlier.ordering_key = claimed.ordering_key
-            and earlier.accept_order < claimed.accept_order
-            and {IS_ORDER_BLOCKER}
-        limit 1000
-    ) else '{{}}' end as order_blockers,
-    case when claimed.fallback_for is not null then (
-        select json_build_object(
-            'confirmed', coalesce(bool_or(first.state in ('sent', 'delivered')), false),
-            'awaited_at', max(first.due_at) filter (
-                where first.state = 'scheduled' and first.due_at < 'infinity'
-            )
-        )::text
-        from (
-            select deliveries.state, deliveries.due_at
-            from deliveries
-            where deliveries.notification_id = claimed.notification_id
-                and deliveries.user_id = claimed.user_id
-                and deliveries.channel = claimed.fallback_for
-            limit 1000
-        ) as first
-    ) end as failed_channel,
-    -- One that has its place within the limits, or is a fallback, is replaced only when a newer one was sent.
-    case when claimed.collapse_key is not null and not claimed.reserved and claimed.fallback_for is null
-    then (
-        select json_build_object(
-            'version', newer_notification.version,
-            'accepted_at', newer_notification.accepted_at,
-            'expires_at', newer_notification.expires_at,
-            'send_at_local', newer_notification.send_at_local
-        )::text
-        from deliveries as newer
-        join notifications as newer_notification on newer_notification.id = newer.notification_id
-        where newer.collapse_key = claimed.collapse_key
-            and newer.accept_order > claimed.accept_order
-            and newer.user_id is not distinct from claimed.user_id
-            and newer.address is not distinct from claimed.address
-            and newer.state in ('scheduled', 'pending', 'retrying')
-            and newer.due_at <= $2
-            and newer_notification.cancelled_at is null
-        order by newer.accept_order desc
-        limit 1
-    ) end as newer
-from deliveries as claimed
-left join digests on claimed.notification_id is null and digests.id = claimed.digest_id
-where claimed.id = any($1::uuid[])
-"""  # noqa: S608 - made of constants
-
 # Whether a lane has anything due, without touching it: a probe of its circuit breaker needs a message.
 ANY_DUE = """
 select true
@@ -301,23 +231,11 @@ order by lane, due_at, id
 limit 1
 """
 
-# For a delivery that would be accepted last.
-ORDER_BLOCKERS = f"""
-select earlier.device_id
-from deliveries as earlier
-where earlier.ordering_key = $1
-    and {IS_ORDER_BLOCKER}
-limit 1000
-"""  # noqa: S608 - made of constants
-
-_OF_DIGEST = ("type", "version", "accepted_at")
-_fields = itemgetter(*ClaimedDelivery.__struct_fields__[:-4])
+_fields = itemgetter(*ClaimedDelivery.__struct_fields__[: ClaimedDelivery.__struct_fields__.index("profile")])
 _delivery_id = itemgetter("id")
 _profile = itemgetter(*RecipientProfile.__struct_fields__[:-2])
 _destination = itemgetter(*(f"destination_{field}" for field in Destination._fields))
 _choices = msgspec.json.Decoder()
-_failed_channel = msgspec.json.Decoder(FailedChannel)
-_newer = msgspec.json.Decoder(NewerMessage)
 
 
 async def claim(
@@ -352,18 +270,13 @@ async def take_over(
 
 async def _read(connection: Connection, rows: Sequence[Any], now: datetime) -> list[ClaimedDelivery]:
     dependent = list({row["id"] for row in rows if row["has_context"]})
-    context = {row["id"]: row for row in await connection.fetch(CONTEXT, dependent, now)} if dependent else {}
+    context = await read_context(connection, dependent, now) if dependent else {}
     return [_claimed(list(same), context.get(each)) for each, same in groupby(rows, key=_delivery_id)]
 
 
 async def any_due(connection: Connection, lane: str, now: datetime) -> bool:
     """Return whether a lane has a delivery that could be claimed."""
     return await connection.fetchval(ANY_DUE, lane, now) is not None
-
-
-async def order_blockers(connection: Connection, ordering_key: str, now: datetime) -> set[UUID | None]:
-    """Return the devices that deliveries of an ordering group wait for, None for one without a device."""
-    return {row["device_id"] for row in await connection.fetch(ORDER_BLOCKERS, ordering_key, now)}
 
 
 def read_profile(rows: Sequence[Any]) -> RecipientProfile:
@@ -377,14 +290,17 @@ def read_profile(rows: Sequence[Any]) -> RecipientProfile:
 
 
 def _claimed(rows: Sequence[Any], context: Any | None) -> ClaimedDelivery:
+    try:
+        return _decoded(rows, context)
+    except Exception as error:  # noqa: BLE001 - a row that cannot be decoded is its own fault, the others go on
+        delivery = ClaimedDelivery(*_fields(rows[0]), UNKNOWN_RECIPIENT)  # type: ignore[call-arg]
+        return msgspec.structs.replace(delivery, fault=error)
+
+
+def _decoded(rows: Sequence[Any], context: Any | None) -> ClaimedDelivery:
     delivery = ClaimedDelivery(*_fields(rows[0]), read_profile(rows))  # type: ignore[call-arg]
     if context is None:
         return delivery
-    failed, newer = context["failed_channel"], context["newer"]
     return msgspec.structs.replace(
-        delivery,
-        **({field: context[field] for field in _OF_DIGEST} if delivery.notification_id is None else {}),
-        order_blockers=context["order_blockers"],
-        failed_channel=_failed_channel.decode(failed) if failed else None,
-        newer=_newer.decode(newer) if newer else None,
+        delivery, **decode_context(context, has_digest=delivery.notification_id is None)
     )

@@ -5,7 +5,8 @@ from datetime import datetime
 from uuid import UUID
 
 from tocsin.domain.catalog import CHANNELS, Channel
-from tocsin.store.deliveries.claim import IS_ORDER_BLOCKER
+from tocsin.domain.delivery.held_by import UNKNOWN_TYPE
+from tocsin.store.deliveries.context import IS_ORDER_BLOCKER
 from tocsin.store.deliveries.digests import NOT_BEING_SENT
 from tocsin.store.pool import Connection
 
@@ -38,6 +39,7 @@ where value <> ''
 
 
 HELD_BY = distinct_waiting("held_by")
+UNKNOWN_TYPES = distinct_waiting("unknown_type")
 
 COUNT_HELD = """
 select given.holder, held.count
@@ -65,6 +67,23 @@ where id in (
     from deliveries
     where held_by = $1
         and state in ('scheduled', 'pending', 'retrying')
+        and channel = any($4::text[])
+    order by id
+    limit $3
+    for update skip locked
+)
+"""
+
+# One that was given a time since it was held keeps that.
+RELEASE_TYPE = """
+update deliveries
+set due_at = $2, unknown_type = null, state = case when state = 'scheduled' then 'pending' else state end
+where id in (
+    select id
+    from deliveries
+    where unknown_type = $1
+        and state in ('scheduled', 'pending', 'retrying')
+        and due_at = 'infinity'
         and channel = any($4::text[])
     order by id
     limit $3
@@ -166,7 +185,7 @@ returning d.id
 RESCHEDULE = f"""
 with moved as (
     update deliveries as d
-    set due_at = $3, state = 'scheduled', held_by = null, digest_id = null
+    set due_at = $3, state = 'scheduled', held_by = null, unknown_type = null, digest_id = null
     where notification_id = $1
         and state in ('scheduled', 'pending')
         and attempts = 0
@@ -192,7 +211,8 @@ from moved
 
 async def held_by(connection: Connection) -> list[str]:
     """List what holds deliveries at present."""
-    return [row["value"] for row in await connection.fetch(HELD_BY)]
+    holders = [row["value"] for row in await connection.fetch(HELD_BY)]
+    return holders + [UNKNOWN_TYPE + row["value"] for row in await connection.fetch(UNKNOWN_TYPES)]
 
 
 async def count_held(
@@ -212,7 +232,8 @@ async def release(
     channels: Sequence[Channel] = CHANNELS,
 ) -> int:
     """Release what one holder holds of some channels, at most `limit`; return how many."""
-    status: str = await connection.execute(RELEASE, holder, now, limit, channels)
+    statement = RELEASE_TYPE if holder.startswith(UNKNOWN_TYPE) else RELEASE
+    status: str = await connection.execute(statement, holder.removeprefix(UNKNOWN_TYPE), now, limit, channels)
     return int(status.rpartition(" ")[2])
 
 

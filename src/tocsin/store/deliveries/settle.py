@@ -34,7 +34,8 @@ class UnsentDelivery(msgspec.Struct, frozen=True, kw_only=True):
 
     `retire` is the reason to retire its device, `gone_since` the moment of that answer, which is the attempt
     itself where the provider names none. `suppress` is an address that takes no mail. With `held_by` it waits
-    until it is released; one that `has_fallback` is cancelled if that was sent meanwhile.
+    until it is released; `recovering` means that its attempts are used up by faults of its provider. One that
+    `has_fallback` is cancelled if that was sent meanwhile.
     """
 
     id: UUID
@@ -55,6 +56,7 @@ class UnsentDelivery(msgspec.Struct, frozen=True, kw_only=True):
     reserved: bool = False
     gone_since: datetime | None = None
     suppress: str | None = None
+    recovering: bool = False
     digest_id: UUID | None = None
     has_fallback: bool = False
 
@@ -174,7 +176,9 @@ from settled
 """
 
 # A device that registered again after the attempt is alive, whatever the provider said of it before.
-SETTLE_UNSENT = """
+# A type that is not known has a column of its own, since a process one version older releases at once what is
+# held by something that it does not know.
+SETTLE_UNSENT = r"""
 with settled as (
     update deliveries as d
     set state = given.state,
@@ -183,7 +187,11 @@ with settled as (
         due_at = coalesce(
             given.due_at, case when given.held_by is not null then 'infinity'::timestamptz end, d.due_at
         ),
-        held_by = given.held_by,
+        held_by = case when given.held_by not like 'type\_unknown:%' then given.held_by end,
+        unknown_type = case
+            when given.held_by like 'type\_unknown:%' then substr(given.held_by, length('type_unknown:') + 1)
+        end,
+        recovering = given.recovering,
         reserved = given.reserved,
         device_id = coalesce(d.device_id, given.device_id),
         decisions = coalesce(merge_decisions(d.decisions, given.decisions), given.decisions, d.decisions),
@@ -193,20 +201,22 @@ with settled as (
         last_error_code = coalesce(given.code, d.last_error_code),
         last_error = coalesce(given.detail, d.last_error),
         settled_at = case
-            when given.state not in ('scheduled', 'pending', 'retrying') then $19::timestamptz
+            when given.state not in ('scheduled', 'pending', 'retrying') then $20::timestamptz
         end
     from unnest(
         $1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::integer[], $6::timestamptz[], $7::text[],
         $8::text[], $9::text[], $10::text[], $11::text[], $12::timestamptz[],
-        $13::uuid[], $14::text[], $15::jsonb[], $16::boolean[], $17::timestamptz[], $18::text[]
+        $13::uuid[], $14::text[], $15::jsonb[], $16::boolean[], $17::timestamptz[], $18::text[],
+        $19::boolean[]
     ) as given (
         id, lease, state, reason, spent, due_at, provider, outcome, code, detail, retire, tried_at,
-        device_id, held_by, decisions, reserved, gone_since, suppress
+        device_id, held_by, decisions, reserved, gone_since, suppress, recovering
     )
-    where d.id = given.id and d.lease = given.lease and d.state = any($20::text[])
+    where d.id = given.id and d.lease = given.lease and d.state = any($21::text[])
     returning
-        d.id, d.device_id, d.state, d.ordering_key, d.held_by, d.settled_at, d.due_at, given.outcome,
-        given.code, given.detail, given.retire, given.tried_at, given.gone_since, given.suppress
+        d.id, d.device_id, d.state, d.ordering_key, given.held_by, d.settled_at, d.due_at, given.outcome,
+        given.code, given.detail, given.retire, given.tried_at, given.gone_since, given.suppress,
+        given.recovering
 ),
 suppressed as (
     insert into suppressed_addresses (address, reason, detail, delivery_id, suppressed_at)
@@ -224,7 +234,7 @@ tried as (
 ),
 retired as (
     update devices
-    set retired_at = coalesce(devices.retired_at, $19),
+    set retired_at = coalesce(devices.retired_at, $20),
         retired_reason = coalesce(devices.retired_reason, verdict.retire)
     from (
         select device_id, min(retire) as retire, max(coalesce(gone_since, tried_at)) as gone_since
@@ -240,7 +250,10 @@ select
     -- It blocks its group no longer; or it is held, and the one before may have been settled meanwhile.
     array_agg(distinct ordering_key) filter (
         where ordering_key is not null
-            and (settled_at is not null or held_by is not null or (state = 'scheduled' and due_at > $19))
+            and (
+                settled_at is not null or held_by is not null or recovering
+                or (state = 'scheduled' and due_at > $20)
+            )
     ) as ordering_keys
 from settled
 """
@@ -281,7 +294,13 @@ where id in (
 DELIVERY_COLUMNS = """
     deliveries.id, deliveries.notification_id, deliveries.channel, deliveries.user_id, deliveries.address,
     deliveries.device_id, deliveries.state, deliveries.reason, deliveries.attempts,
-    nullif(deliveries.due_at, 'infinity') as due_at, deliveries.held_by, deliveries.lane,
+    nullif(deliveries.due_at, 'infinity') as due_at,
+    coalesce(
+        deliveries.held_by,
+        'type_unknown:' || deliveries.unknown_type,
+        case when deliveries.recovering then 'recovery' end
+    ) as held_by,
+    deliveries.lane,
     deliveries.digest_id, deliveries.decisions, deliveries.leased_until, deliveries.provider,
     deliveries.provider_message_id, deliveries.last_error_code, deliveries.last_error, deliveries.created_at,
     deliveries.settled_at
@@ -296,11 +315,18 @@ order by id
 limit $2
 """.replace("{columns}", DELIVERY_COLUMNS.strip())
 
+# By time and not by id alone: for the newest ids the planner could walk the attempts of all deliveries.
 ATTEMPTS_OF = """
-select delivery_id, outcome, code, detail, at
-from attempts
-where delivery_id = any($1::uuid[])
-order by id
+select newest.delivery_id, newest.outcome, newest.code, newest.detail, newest.at
+from unnest($1::uuid[]) as given (id)
+cross join lateral (
+    select id, delivery_id, outcome, code, detail, at
+    from attempts
+    where delivery_id = given.id
+    order by at desc, id desc
+    limit $2
+) as newest
+order by newest.at, newest.id
 """
 
 
@@ -341,9 +367,9 @@ def delivery_row(record: Mapping[str, Any]) -> DeliveryRow:
     return DeliveryRow(**{**record, "state": State(record["state"]), "decisions": decisions})
 
 
-async def attempts_of(connection: Connection, delivery_ids: Sequence[UUID]) -> list[AttemptRow]:
-    """Read the failed attempts of deliveries, oldest first."""
-    return [AttemptRow(**row) for row in await connection.fetch(ATTEMPTS_OF, delivery_ids)]
+async def attempts_of(connection: Connection, delivery_ids: Sequence[UUID], limit: int) -> list[AttemptRow]:
+    """Read the newest failed attempts of each delivery, at most `limit`, oldest first."""
+    return [AttemptRow(**row) for row in await connection.fetch(ATTEMPTS_OF, delivery_ids, limit)]
 
 
 _SENT_COLUMNS = SentDelivery.__struct_fields__[:-1]

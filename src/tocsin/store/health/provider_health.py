@@ -98,6 +98,12 @@ where id = $1 and cleared_at is null
 returning id as alarm_id, provider, code, detail, raised_at, last_at, count, cleared_at, cleared_by
 """
 
+STANDING_CODES = """
+select code
+from alarms
+where provider = $1 and code = any($2::text[]) and cleared_at is null
+"""
+
 # Each lane is one stretch of the due index; what a host holds is one of the index of holders.
 COUNT_DUE = """
 select given.lane, due.count + held.count as count
@@ -171,6 +177,11 @@ async def list_alarms(
     """Read alarms, newest first: those that stand, or all."""
     statement = EVERY_ALARM if cleared else STANDING
     return await fetch_all(connection, AlarmRecord, statement, before, limit)
+
+
+async def standing_codes(connection: Connection, subject: str, codes: Sequence[str]) -> set[str]:
+    """Return which alarms about a subject stand."""
+    return {row["code"] for row in await connection.fetch(STANDING_CODES, subject, codes)}
 
 
 async def clear_alarm(

@@ -74,17 +74,34 @@ set user_id = excluded.user_id,
     successor = excluded.successor
 """
 
+# Locks the counters of both devices in the order of their keys, as everyone does who counts, to avoid
+# deadlocks; those that are missing are inserted for it.
+LOCK_LIMITS = """
+insert into limit_counters as counters (key, window_ends_at, used)
+select given.key, windows.window_ends_at, 0
+from (
+    select distinct window_ends_at
+    from limit_counters
+    where key = $2
+) as windows
+cross join unnest(array[$1::text, $2::text]) as given (key)
+order by given.key, windows.window_ends_at
+on conflict (key, window_ends_at) do update
+set used = counters.used
+returning counters.window_ends_at
+"""
+
+# A window that began since they were locked stays where it is, with a device that is retired.
 MOVE_LIMITS = """
 with moved as (
     delete from limit_counters
-    where key = $2
+    where key = $2 and window_ends_at = any($3::timestamptz[])
     returning window_ends_at, used
 )
-insert into limit_counters as counters (key, window_ends_at, used)
-select $1, window_ends_at, used
+update limit_counters
+set used = limit_counters.used + moved.used
 from moved
-on conflict (key, window_ends_at) do update
-set used = counters.used + excluded.used
+where limit_counters.key = $1 and limit_counters.window_ends_at = moved.window_ends_at
 """
 
 
@@ -103,7 +120,9 @@ async def take_over_token(
     carried: tuple[Any, ...] = (True, 0, None)
     if same_owner:
         carried = other["push_enabled"], other["notification_count"], other["last_sent_at"]
-        await connection.execute(MOVE_LIMITS, device_key(device["id"]), device_key(other["id"]))
+        keys = device_key(device["id"]), device_key(other["id"])
+        if windows := {row["window_ends_at"] for row in await connection.fetch(LOCK_LIMITS, *keys)}:
+            await connection.execute(MOVE_LIMITS, *keys, list(windows))
     await connection.execute(ASSIGN_HASH, device["id"], new, *carried)
     await connection.execute(
         KEEP_OLD,
