@@ -8,6 +8,7 @@ from bench.lines.pace import SharedRate
 from bench.lines.planning import Planning
 from bench.lines.providers import Providers
 from bench.lines.relay import Relaying
+from bench.lines.search import Search
 
 OUTAGE_SECONDS = 60.0
 
@@ -22,4 +23,5 @@ def lines(outage_seconds: float = OUTAGE_SECONDS) -> tuple[Line, ...]:
         ProviderDown(outage_seconds),
         SharedRate(),
         Relaying(),
+        Search(),
     )

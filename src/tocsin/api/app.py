@@ -18,6 +18,7 @@ from tocsin.api.operator import (
     audit,
     catalog,
     dead_letters,
+    people,
     progress,
     providers,
     queue,
@@ -32,7 +33,19 @@ from tocsin.wire.people import RegisterDevice
 
 PERSON = (devices, webpush, preferences, unsubscribe)
 PRODUCER = (notifications, search, decisions, users, webhooks)
-OPERATOR = (admin, toggles, providers, progress, alarms, suppressions, catalog, audit, queue, dead_letters)
+OPERATOR = (
+    admin,
+    toggles,
+    providers,
+    progress,
+    alarms,
+    suppressions,
+    catalog,
+    audit,
+    queue,
+    dead_letters,
+    people,
+)
 ROUTES = tuple(
     handler for module in (*PERSON, *PRODUCER, *OPERATOR, probes) for handler in module.routes.handlers
 )

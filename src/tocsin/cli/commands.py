@@ -10,7 +10,7 @@ import typer
 
 from tocsin.cli.access import choose_server, refuse_server
 from tocsin.cli.catalog import processes as catalog
-from tocsin.cli.inspect import queue, top
+from tocsin.cli.inspect import person, queue, top
 from tocsin.cli.notifications import cancel, explain, search, send, show
 from tocsin.cli.operate import (
     alarms,
@@ -41,7 +41,7 @@ app = typer.Typer(
 
 PROCESSES = (serve.serve, serve.api, serve.worker, serve.migrate, relay.relay)
 NOTIFICATIONS = (send.send, show.show, explain.explain, cancel.cancel)
-INSPECTION = (queue.queue, queue.scheduled, top.top)
+INSPECTION = (person.person, queue.queue, queue.scheduled, top.top)
 for command in (
     *PROCESSES,
     *NOTIFICATIONS,

@@ -146,8 +146,12 @@ def decide(facts: Facts, quiet: QuietHours, providers: AbstractSet[str]) -> Verd
 
 
 def zone_of(facts: Facts, quiet: QuietHours) -> ZoneChoice:
+    """Choose the zone of the day of the person whom a delivery is for."""
+    return zone_of_person(facts.profile, quiet)
+
+
+def zone_of_person(profile: RecipientProfile, quiet: QuietHours) -> ZoneChoice:
     """Choose the zone of a person's day: that of the device used last comes first."""
-    profile = facts.profile
     device_timezone = profile.device_timezone
     for device in profile.devices:
         if device.provider != WEBHOOK:

@@ -22,8 +22,8 @@ from tocsin.api.http.queries import Query
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.routes import PERSON, Routes, Tag
 from tocsin.domain.people.device_tokens import registration_faults
-from tocsin.domain.people.devices import short_hash
 from tocsin.domain.people.locale import normalize
+from tocsin.engine.inspect.person import shown_device
 from tocsin.store.people import devices
 from tocsin.store.people.devices import DeviceRegistration, DeviceRow, NoDevice, RateLimited
 from tocsin.wire.people import ChangeDevice, Device, DeviceList, RegisterDevice, UnregisterDevice
@@ -75,7 +75,7 @@ async def register_device(request: ApiRequest) -> Device:
         )
     if isinstance(result, NoDevice):
         raise fault_problem("token", "invalid", "is the address of a webhook endpoint, not a device's token")
-    return _device(result.device)
+    return shown_device(result.device)
 
 
 @routes(
@@ -99,7 +99,7 @@ async def unregister_device(request: ApiRequest, body: UnregisterDevice) -> Devi
 async def list_devices(request: ApiRequest, query: WhichDevices) -> DeviceList:
     """List the devices of the person who calls."""
     rows = await devices.of_user(request.pool, request.person, include_retired=query.include_retired)
-    return DeviceList([_device(row) for row in rows])
+    return DeviceList([shown_device(row) for row in rows])
 
 
 @routes(
@@ -118,9 +118,4 @@ async def change_device(request: ApiRequest, device_id: UUID, body: ChangeDevice
 def _found(row: DeviceRow | None) -> Device:
     if row is None:
         raise ProblemError(NOT_FOUND, "You have no such device.")
-    return _device(row)
-
-
-def _device(row: DeviceRow) -> Device:
-    stale = row.stale_at is not None
-    return copy_fields(Device, row, device_id=row.id, token_hash=short_hash(row.token_hash), stale=stale)
+    return shown_device(row)

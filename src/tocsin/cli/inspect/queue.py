@@ -5,10 +5,9 @@ from typing import Annotated
 
 import typer
 
-from tocsin.cli.access import over_http, with_connection, with_pool
+from tocsin.cli.access import at_database_time, database_time, over_http, with_pool
 from tocsin.cli.output import AsJson, print_json, print_lines, print_rows
 from tocsin.compose import provider_summaries
-from tocsin.engine.clock import utc_now
 from tocsin.engine.health.provider_health import Waiting
 from tocsin.engine.inspect.queue import LONGEST_AHEAD, LaneQueue, Queue, Schedule, read_queue, read_schedule
 from tocsin.settings import Settings
@@ -37,7 +36,7 @@ def scheduled(
     shown = (
         remote.call(Schedule, "GET", "admin", "scheduled", hours=hours)
         if remote
-        else with_connection(read_schedule, hours, utc_now())
+        else at_database_time(lambda connection, now: read_schedule(connection, hours, now))
     )
     if as_json:
         print_json(shown)
@@ -58,7 +57,7 @@ def load_queue() -> Queue:
 
     async def work(settings: Settings, pool: Pool) -> Queue:
         async with pool.acquire() as connection:
-            return await read_queue(connection, provider_summaries(settings), utc_now())
+            return await read_queue(connection, provider_summaries(settings), await database_time(connection))
 
     return with_pool(work)
 

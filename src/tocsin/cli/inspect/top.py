@@ -13,12 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from tocsin.api.operator.providers import ProviderList
-from tocsin.cli.access import over_http, with_pool
+from tocsin.cli.access import database_time, over_http, with_pool
 from tocsin.cli.inspect.queue import lane_cells
 from tocsin.cli.output import AsJson, console, moment
 from tocsin.cli.server import Remote
 from tocsin.compose import provider_summaries
-from tocsin.engine.clock import utc_now
 from tocsin.engine.health.provider_health import ProviderHealth, providers_health
 from tocsin.engine.inspect.queue import Queue, read_queue
 from tocsin.settings import Settings
@@ -79,7 +78,7 @@ async def _run_locally(
     in_use = provider_summaries(settings)
     while True:
         async with pool.acquire() as connection:
-            now = utc_now()
+            now = await database_time(connection)
             queue = await read_queue(connection, in_use, now)
             show(Frame(queue, await providers_health(connection, in_use, now)))
         count = None if count is None else count - 1

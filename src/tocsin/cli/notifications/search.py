@@ -48,7 +48,7 @@ def list_(
         print_json(page)
         return
     for item in page.items:
-        _print(item)
+        print_found(item)
     if not page.items:
         print_lines("Nothing matches.")
     if page.next_cursor:
@@ -98,7 +98,7 @@ def _follow(given: DeliveryFilter, limit: int, interval: float, as_json: bool) -
             if as_json:
                 typer.echo(msgspec.json.encode(item, enc_hook=str))
             else:
-                _print(item)
+                print_found(item)
         time.sleep(interval)
         fresh = _unseen(given, seen, oldest)
         if len(fresh) == MOST_FOLLOWED:
@@ -124,7 +124,8 @@ def _states(item: FoundNotification) -> tuple[str, ...]:
     return tuple(f"{each.delivery_id} {each.state} {each.attempt_count}" for each in item.deliveries)
 
 
-def _print(item: FoundNotification) -> None:
+def print_found(item: FoundNotification) -> None:
+    """Print a notification with the deliveries that match."""
     line = f"{item.notification_id}  {moment(item.accepted_at)}  [bold]{escape(item.type)}[/]"
     console.print(line, f"from {escape(item.producer)}", soft_wrap=True)
     for delivery in item.deliveries:

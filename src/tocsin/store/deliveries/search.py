@@ -15,6 +15,7 @@ from tocsin.domain.delivery.states import State
 from tocsin.store.deliveries.conditions import on_deliveries, on_notifications
 from tocsin.store.deliveries.settle import DELIVERY_COLUMNS, DeliveryRow, delivery_row
 from tocsin.store.pool import Connection
+from tocsin.store.rows import fetch_all
 from tocsin.wire.filters import DeliveryFilter
 
 INDEXED_STATES = frozenset(State) - {State.PENDING, State.SENT, State.DELIVERED}
@@ -44,6 +45,14 @@ class Lead(NamedTuple):
     order: str
     condition: str
     argument: str | None = None
+
+
+class OutcomeCount(msgspec.Struct, frozen=True):
+    """How many deliveries are in a state, for a reason or with an error code."""
+
+    state: str
+    cause: str | None
+    count: int
 
 
 class FoundDeliveries(msgspec.Struct, frozen=True):
@@ -134,6 +143,24 @@ cross join lateral (
 """
 
 
+# The newest first; what carries a digest is left out, as its members count.
+OUTCOMES_OF_USER = """
+select
+    state,
+    coalesce(reason, case when state not in ('sent', 'delivered') then last_error_code end) as cause,
+    count(*) as count
+from (
+    select state, reason, last_error_code
+    from deliveries
+    where user_id = $1 and notification_id is not null
+    order by user_id, notification_id desc
+    limit $2
+) as newest
+group by 1, 2
+order by 3 desc, 1, 2
+"""
+
+
 async def find(connection: Connection, given: DeliveryFilter, span: Span, window: int, limit: int) -> Window:
     """Return the newest notifications of a window of the span that match, at most `limit`."""
     floors = []
@@ -159,6 +186,11 @@ async def matching(
     for record in records:
         found[record["notification_id"]].matching.append(delivery_row(record))
     return found
+
+
+async def outcomes_of_user(connection: Connection, user_id: str, most: int) -> list[OutcomeCount]:
+    """Count the newest deliveries to a person by state and cause."""
+    return await fetch_all(connection, OutcomeCount, OUTCOMES_OF_USER, user_id, most)
 
 
 def leads(given: DeliveryFilter) -> list[Lead]:

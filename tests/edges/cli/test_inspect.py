@@ -1,26 +1,44 @@
-"""`tocsin queue`, `tocsin scheduled` and `tocsin top`, over HTTP and from the database."""
+"""`tocsin queue`, `scheduled`, `top` and `person`, over HTTP and from the database."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
 
 from tests.edges.command_line import Ran, run
 from tests.edges.edge import Edge, running, services
-from tests.rows import add_carrier, add_delivery, add_digest, add_held, add_notification, add_waiting
+from tests.rows import (
+    NOW,
+    add_carrier,
+    add_delivery,
+    add_device,
+    add_digest,
+    add_held,
+    add_notification,
+    add_user,
+    add_waiting,
+)
 from tocsin.api.auth.roles import Role
+from tocsin.api.services import Services
+from tocsin.domain.delivery.reasons import Reason
+from tocsin.domain.limits import Allowance, LimitsSettings
+from tocsin.domain.timing.days import next_local_day
 from tocsin.engine.clock import utc_now
 from tocsin.engine.health.provider_health import ProviderInUse
 from tocsin.store.health.circuit_breakers import Opening, open_circuit
 from tocsin.store.health.provider_health import Counted, count_outcomes
+from tocsin.store.limits import LimitRequest, reserve
+from tocsin.store.people import preferences
 from tocsin.store.pool import Pool
 
 Tocsin = Callable[..., Awaitable[Ran]]
 HOUR = timedelta(hours=1)
+MOST_A_DAY = 3
 
 
 @pytest.fixture(params=["http", "database"])
@@ -29,7 +47,7 @@ async def tocsin(request: pytest.FixtureRequest, pool: Pool, database_url: str, 
     account = tmp_path / "account.json"
     account.write_text("{}")
     in_use = (ProviderInUse(name="fcm", channel="push"),)
-    async with running(services(pool, providers=in_use)) as edge:
+    async with running(_services(pool, in_use)) as edge:
         variables = await _variables(edge, request.param, database_url, account)
 
         async def command(*arguments: str) -> Ran:
@@ -38,10 +56,23 @@ async def tocsin(request: pytest.FixtureRequest, pool: Pool, database_url: str, 
         yield command
 
 
+def _services(pool: Pool, in_use: tuple[ProviderInUse, ...]) -> Services:
+    parts = services(pool, providers=in_use)
+    rules = msgspec.structs.replace(
+        parts.explainer.rules, limits=LimitsSettings(per_person_per_day=MOST_A_DAY)
+    )
+    return msgspec.structs.replace(parts, explainer=msgspec.structs.replace(parts.explainer, rules=rules))
+
+
 async def _variables(edge: Edge, kind: str, database_url: str, account: Path) -> dict[str, str]:
     if kind == "database":
-        return {"TOCSIN_DATABASE_URL": database_url, "TOCSIN_FCM__CREDENTIALS_FILE": str(account)}
-    key = (await edge.key(Role.VIEWER))["Authorization"].removeprefix("Bearer ")
+        return {
+            "TOCSIN_DATABASE_URL": database_url,
+            "TOCSIN_FCM__CREDENTIALS_FILE": str(account),
+            "TOCSIN_LIMITS__PER_PERSON_PER_DAY": str(MOST_A_DAY),
+            "TOCSIN_QUIET_HOURS__DEFAULT_TIMEZONE": "UTC",
+        }
+    key = (await edge.key(Role.OPERATOR))["Authorization"].removeprefix("Bearer ")
     return {"TOCSIN_SERVER": str(edge.http.base_url), "TOCSIN_KEY": key}
 
 
@@ -114,3 +145,58 @@ async def test_an_operator_sees_what_leaves_when(tocsin: Tocsin, pool: Pool) -> 
     assert shown["hours"][0]["begins"] == f"{later - timedelta(minutes=30):%Y-%m-%dT%H:%M:%SZ}"
     assert shown["later"] == {"count": 1, "or_more": False}
     assert text.out == "Nothing is due in the next 2 hours.\n6 due later; look further ahead by --hours.\n"
+
+
+async def test_the_silence_towards_a_person_is_explained(tocsin: Tocsin, pool: Pool) -> None:
+    now = utc_now()
+    await add_user(pool, "ada", email="ada@example.com", timezone="Asia/Tokyo", allowed_window="08:00-09:00")
+    await add_device(pool)
+    await add_device(pool, retired_at=NOW, retired_reason="gone: UNREGISTERED")
+    made = await add_notification(pool)
+    await add_delivery(pool, notification_id=made, state="skipped", reason="daily_limit")
+    await add_delivery(pool, "bob", notification_id=made, state="sent")
+    await add_delivery(pool, state="dead", last_error_code="INTERNAL")
+    async with pool.acquire() as connection:
+        await preferences.change(connection, "ada", {"marketing": {"push": False}}, now)
+        day = Allowance(
+            key="person:ada",
+            limit=MOST_A_DAY,
+            ends_at=next_local_day(now, ZoneInfo("Asia/Tokyo")),
+            reason=Reason.DAILY_LIMIT,
+            beyond="skip",
+            detail="3 a day for a person",
+        )
+        await reserve(connection, [LimitRequest(made, (day,)), LimitRequest(made, (day,))])
+
+    person, text = (await tocsin("person", "ada", "--json")).json, await tocsin("person", "ada")
+    unknown, impossible = await tocsin("person", "nobody"), await tocsin("person", "a\nb")
+
+    assert (person["directory"]["email"], person["zone"]["name"]) == ("ada@example.com", "Asia/Tokyo")
+    assert person["zone"]["local_time"].endswith("+09:00")
+    assert (person["zone"]["allowed_window"], person["zone"]["source"]) == ("08:00-09:00", "person")
+    assert [device["retired_reason"] for device in person["devices"]] == [None, "gone: UNREGISTERED"]
+    assert person["preferences"] == {"marketing": {"push": False}}
+    assert [(each["limit"], each["used"], each["most"]) for each in person["limits"]] == [
+        ("3 a day for a person", 2, MOST_A_DAY)
+    ]
+    assert {(each["state"], each["cause"], each["count"]) for each in person["outcomes"]} == {
+        ("skipped", "daily_limit", 1),
+        ("dead", "INTERNAL", 1),
+    }
+    shown = [(each["delivery_count"], len(each["deliveries"])) for each in person["notifications"]]
+    assert shown == [(1, 1), (2, 1)]
+    assert "token-" not in text.out
+    assert "2 of 3 a day for a person, until " in text.out
+    assert "1 skipped daily_limit: the person or the device has had enough for their day" in text.out
+    assert "does not want: marketing by push" in text.out
+    assert (unknown.code, "Nothing is known of user nobody." in unknown.err) == (1, True)
+    assert impossible.code == 2
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.PRODUCER])
+async def test_only_who_may_read_the_directory_and_every_notification_sees_a_person(
+    edge: Edge, role: Role
+) -> None:
+    answer = await edge.http.get("/v1/admin/people/ada", headers=await edge.key(role))
+
+    assert (answer.status_code, answer.json()["code"]) == (403, "not_allowed")

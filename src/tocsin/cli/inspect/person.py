@@ -1,0 +1,93 @@
+"""`tocsin person`."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from tocsin.cli.access import checked, database_time, over_http, with_pool
+from tocsin.cli.notifications.search import print_found
+from tocsin.cli.output import AsJson, fail, moment, print_json, print_lines
+from tocsin.client.errors import NotFoundError
+from tocsin.compose import delivery_rules, known_toggles, read_catalog
+from tocsin.domain.intent import UserId
+from tocsin.engine.inspect.person import Person, read_person
+from tocsin.settings import Settings
+from tocsin.store.pool import Pool
+from tocsin.wire.people import Device
+
+
+def person(
+    user_id: Annotated[str, typer.Argument(metavar="USER", help="The application's own user id.")],
+    limit: Annotated[int, typer.Option(min=1, max=100, help="How many notifications to list.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Show a person: devices, preferences, local time, limits used, and what they got and why not."""
+    user_id = checked(user_id, UserId, "USER must be 1 to 128 characters without control characters.")
+    try:
+        found = _load(user_id, limit)
+    except NotFoundError:
+        found = None
+    if found is None:
+        fail(f"Nothing is known of user {user_id}.")
+    if as_json:
+        print_json(found)
+        return
+    print_lines(*_lines(found))
+    for item in found.notifications:
+        print_found(item)
+
+
+def _load(user_id: str, limit: int) -> Person | None:
+    if remote := over_http():
+        return remote.call(Person, "GET", "admin", "people", user_id, limit=limit)
+
+    async def work(settings: Settings, pool: Pool) -> Person | None:
+        async with known_toggles(settings, pool) as toggles, pool.acquire() as connection:
+            rules = delivery_rules(settings, read_catalog(settings), toggles)
+            now = await database_time(connection)
+            return await read_person(connection, rules, user_id, now, limit=limit)
+
+    return with_pool(work)
+
+
+def _lines(person: Person) -> Iterator[str]:
+    directory, zone = person.directory, person.zone
+    yield f"user {person.user_id}"
+    if directory is None:
+        yield "  not in the directory"
+    else:
+        suppressed = " (suppressed)" if person.address_suppressed else ""
+        yield f"  e-mail {directory.email or '-'}{suppressed}, locale {directory.locale or '-'}"
+    now = "allowed now" if zone.open_now else "quiet now"
+    yield f"  {zone.local_time:%Y-%m-%d %H:%M} in {zone.name} (from the {zone.source}); {now}"
+    yield f"  hours {zone.allowed_window} (of the {zone.allowed_window_source})"
+    yield "devices:" if person.devices else "no devices"
+    yield from (f"  {_device(device)}" for device in person.devices)
+    if person.webhook_endpoints:
+        yield f"  webhook endpoints: {person.webhook_endpoints}"
+    refused = [
+        f"{category} by {channel}"
+        for category, channels in person.preferences.items()
+        for channel, wanted in channels.items()
+        if not wanted
+    ]
+    yield f"does not want: {', '.join(refused) or 'nothing refused'}"
+    yield "limits:" if person.limits else "no limits apply"
+    yield from (f"  {each.used} of {each.limit}, until {moment(each.ends_at)}" for each in person.limits)
+    yield "the newest deliveries:" if person.outcomes else "no deliveries"
+    for each in person.outcomes:
+        why = f" {each.cause}" if each.cause else ""
+        yield f"  {each.count:>5} {each.state}{why}{f': {each.meaning}' if each.meaning else ''}"
+
+
+def _device(device: Device) -> str:
+    if device.retired_at:
+        state = f"retired {moment(device.retired_at)}: {device.retired_reason}"
+    elif not device.push_enabled:
+        state = "pushes switched off by the person"
+    else:
+        state = "stale" if device.stale else "active"
+    return (
+        f"{device.device_id} {device.provider}/{device.platform}, seen {moment(device.last_seen_at)}, {state}"
+    )
