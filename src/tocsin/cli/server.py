@@ -126,11 +126,16 @@ class Remote(Blocking):
             self._link = several
 
     def list_pages(
-        self, page: type[P], items: Callable[[P], Sequence[T]], *path: object, limit: int, **query: object
+        self,
+        page: type[P],
+        items: Callable[[P], Sequence[T]],
+        *path: object,
+        limit: int,
+        before: object = None,
+        **query: object,
     ) -> list[T]:
         """List up to `limit` items, page by page."""
         listed: list[T] = []
-        before: object = None
         while len(listed) < limit:
             size = min(limit - len(listed), LARGEST_PAGE)
             found = self.call(page, "GET", *path, limit=size, before=before, **query)

@@ -1,5 +1,6 @@
 """`tocsin audit`."""
 
+from operator import attrgetter
 from typing import Annotated
 from uuid import UUID
 
@@ -12,8 +13,6 @@ from tocsin.cli.options import parse_moment
 from tocsin.cli.output import AsJson, print_rows
 from tocsin.cli.server import Remote
 from tocsin.store.audit import NEWEST, AuditFilter, page
-
-LARGEST_PAGE = 100
 
 
 def audit(
@@ -56,15 +55,8 @@ def _fetch(remote: Remote, wanted: AuditFilter, before: UUID | None, limit: int)
         "subject": wanted.subject,
         **{name: at and at.isoformat() for name, at in times.items()},
     }
-    entries: list[AuditEntry] = []
-    while len(entries) < limit:
-        size = min(LARGEST_PAGE, limit - len(entries))
-        found = remote.call(AuditPage, "GET", "admin", "audit", before=before, limit=size, **query)
-        entries += found.entries
-        before = found.next
-        if before is None:
-            break
-    return entries
+    entries = attrgetter("entries")
+    return remote.list_pages(AuditPage, entries, "admin", "audit", before=before, limit=limit, **query)
 
 
 def _cells(entry: AuditEntry) -> dict[str, object]:
