@@ -57,6 +57,7 @@ TERMS: tuple[tuple[str, str], ...] = (
     ("directory", "The stored e-mail address, locale and time zone of each user."),
     ("dispatch", "The part of a worker that claims, decides, renders and sends."),
     ("endpoint", "A webhook URL of a user, with the secret that signs requests to it."),
+    ("erasure", "The removal of all data of a person on request. Anonymous counts stay."),
     ("failover", "A delivery by a second channel when the push was not sent in time."),
     (
         "fan-out",

@@ -18,6 +18,7 @@ from tocsin.api.operator import (
     audit,
     catalog,
     dead_letters,
+    erasure,
     people,
     progress,
     providers,
@@ -45,6 +46,7 @@ OPERATOR = (
     queue,
     dead_letters,
     people,
+    erasure,
 )
 ROUTES = tuple(
     handler for module in (*PERSON, *PRODUCER, *OPERATOR, probes) for handler in module.routes.handlers

@@ -25,6 +25,7 @@ from tocsin.cli.operate import (
     refused,
     suppressions,
     toggle,
+    users,
 )
 from tocsin.cli.output import complain
 from tocsin.cli.run import demo, relay, sandbox, serve
@@ -56,7 +57,7 @@ for command in (
 app.command("list")(search.list_)
 LOCAL = {process.__name__ for process in PROCESSES} | {"sandbox", "demo", "outbox"}
 """The commands that run on this machine, with the settings of this folder, and talk to no server."""
-for group in (devices, keys, catalog, toggle, providers, alarms, progress, suppressions, outbox, dead):
+for group in (devices, keys, catalog, toggle, providers, alarms, progress, suppressions, outbox, dead, users):
     app.add_typer(group.app)
 
 

@@ -1,6 +1,6 @@
 """Limits: how many messages a person and a device get, by day, category and type."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import Annotated, Literal
@@ -51,13 +51,13 @@ def person_allowances(
         if settings.per_person_per_day is not None:
             yield _daily(f"person:{user_id}", settings.per_person_per_day, day_ends, settings, "a person")
         if limit is not None:
-            key = f"category:{kind.category}:{user_id}"
+            key = _category_key(kind.category, user_id)
             yield _daily(key, limit, day_ends, settings, f"a person in {kind.category!r}")
     throttle = kind.policies.throttle
     if throttle is not None:
         _, ends_at = throttle_window(now, throttle.per)
         yield Allowance(
-            key=f"type:{kind.name}:{user_id}",
+            key=_type_key(kind.name, user_id),
             limit=throttle.limit,
             ends_at=ends_at,
             reason=Reason.THROTTLED,
@@ -73,6 +73,15 @@ def device_allowances(
     if settings.per_device_per_day is not None:
         day_ends = _day_end(now, zone)
         yield _daily(device_key(device_id), settings.per_device_per_day, day_ends, settings, "a device")
+
+
+def person_keys(types: Iterable[NotificationType], user_id: str) -> set[str]:
+    """Return the keys that count what a person got, of every type and category."""
+    return {f"person:{user_id}"} | {
+        key
+        for each in types
+        for key in (_category_key(each.category, user_id), _type_key(each.name, user_id))
+    }
 
 
 def device_key(device_id: UUID) -> str:
@@ -107,6 +116,14 @@ def _daily(key: str, limit: int, ends_at: datetime, settings: LimitsSettings, wh
         beyond=settings.beyond,
         detail=f"{limit} a day for {whose}",
     )
+
+
+def _category_key(category: str, user_id: str) -> str:
+    return f"category:{category}:{user_id}"
+
+
+def _type_key(type_name: str, user_id: str) -> str:
+    return f"type:{type_name}:{user_id}"
 
 
 def _length(span: timedelta) -> str:

@@ -20,6 +20,7 @@ from tocsin.engine.duty import Duty
 from tocsin.engine.health.circuit_breakers import CircuitBreakers, HealthSettings
 from tocsin.engine.health.overdue_sweep import Sweep
 from tocsin.engine.health.rate_limits import RateLimit, RatesSettings
+from tocsin.engine.retention.erase import Eraser
 from tocsin.engine.retention.prune import Pruner
 from tocsin.engine.settle.expiry import ExpirySweep
 from tocsin.engine.settle.receipts import Receipts
@@ -109,6 +110,7 @@ class Worker:
             watch,
             Releaser(pool, rules.catalog, rules.toggles, self._breakers, wake, clock),
             ExpirySweep(pool, rules.providers, rules.toggles, self._breakers, clock),
+            Eraser(pool, rules.catalog, clock),
             Pruner(pool, clock, settings.retention, settings.devices),
             Sweep(pool, rules.providers, clock),
             Replayer(pool, clock),

@@ -115,6 +115,11 @@ OLD_ROWS: Mapping[str, Callable[[Pool, datetime], Awaitable[Any]]] = {
         " values ($1, '{}', 1, false, 'finished', 'ada', 0, false, $1)",
         id_at(at),
     ),
+    "erasures": lambda pool, at: pool.execute(
+        "insert into erasures (id, user_hash, requested_at, finished_at) values ($1, 'h', $2, $2)",
+        id_at(at),
+        at,
+    ),
     "circuits": lambda pool, at: pool.execute(
         "insert into circuits (name, provider, changed_at) values ($1, 'webhook', $2)", uuid7().hex, at
     ),

@@ -84,9 +84,13 @@ BY_TIME = {
     "registration_rates": "registration_rates_by_window",
     "provider_counts": "provider_counts_by_minute",
     "audit": "audit_pkey",
+    "erasures": "erasures_pkey",
     "alarms": "alarms_by_time",
     "toggle_changes": "toggle_changes_by_time",
 }
+
+# Either lists notifications by their ids.
+SAME = {"notifications_in_order": "notifications_pkey"}
 
 FILL = (
     """
@@ -108,6 +112,10 @@ FILL = (
     "insert into registration_rates select id::text, $2, 1 from unnest($1::uuid[]) as given (id)",
     "insert into provider_counts select 'fcm', $2, 'sent', id::text, 1 from unnest($1::uuid[]) as given (id)",
     "insert into audit select id, $2, 'ada', 'toggle.on', 'x', '{}' from unnest($1::uuid[]) as given (id)",
+    """
+    insert into erasures (id, user_hash, requested_at, finished_at)
+    select id, 'h', $2::timestamptz, $2 from unnest($1::uuid[]) as given (id)
+    """,
     """
     insert into alarms (id, provider, code, detail, raised_at, last_at, count, cleared_at)
     select id, 'fcm', id::text, '', $2::timestamptz, $2, 1, $2 from unnest($1::uuid[]) as given (id)
@@ -171,5 +179,6 @@ async def test_a_pass_reads_what_it_prunes_and_no_more(planned: Connection, name
 
     assert not [node["Relation Name"] for node in plan if node["Node Type"] == "Seq Scan"]
     for relation, used in expected.items():
-        assert indexes(plan, relation) - {"toggle_changes_by_name"} == used
+        by = {SAME.get(index, index) for index in indexes(plan, relation)}
+        assert by - {"toggle_changes_by_name"} == used
         assert rows_read(plan, relation) <= 4 * BATCH

@@ -23,6 +23,7 @@ class Right(StrEnum):
     SEE_REFUSED = "see refused intents"
     SEE_USERS = "read the directory and preferences"
     CHANGE_USERS = "write the directory and preferences"
+    ERASE_USERS = "erase and export the data of a person"
     SEE_TOGGLES = "see toggles and who switched them"
     CHANGE_TOGGLES = "switch toggles"
     SEE_SUPPRESSIONS = "see suppressed addresses"
@@ -41,7 +42,7 @@ RIGHTS: Mapping[Role, frozenset[Right]] = {
     Role.OPERATOR: _VIEWER
     | _USERS
     | _SUPPRESSIONS
-    | {Right.CANCEL, Right.CHANGE_TOGGLES, Right.RECOVER, Right.SEE_AUDIT},
+    | {Right.CANCEL, Right.CHANGE_TOGGLES, Right.RECOVER, Right.SEE_AUDIT, Right.ERASE_USERS},
     Role.VIEWER: _VIEWER,
     Role.ADMIN: frozenset(Right),
 }

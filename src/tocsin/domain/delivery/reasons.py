@@ -43,6 +43,7 @@ class Reason(StrEnum):
     COLLAPSED = "collapsed"
     DAILY_LIMIT = "daily_limit"
     THROTTLED = "throttled"
+    ERASED = "erased"
 
 
 MEANING: Mapping[Reason, str] = {
@@ -62,4 +63,5 @@ MEANING: Mapping[Reason, str] = {
     Reason.COLLAPSED: "a newer notification with the same collapse key took its place",
     Reason.DAILY_LIMIT: "the person or the device has had enough for their day",
     Reason.THROTTLED: "the person has had enough of this type for now",
+    Reason.ERASED: "the data of the person was erased while it waited, so it was cancelled",
 }

@@ -5,6 +5,9 @@ from typing import assert_never
 
 import msgspec
 
+ERASED = "erased"
+"""The address of a delivery whose recipient was erased."""
+
 _SHORT_HASH = 12
 
 
@@ -47,6 +50,14 @@ class ConditionRecipient(_Tagged, frozen=True, tag="condition"):
     condition: str
 
 
+class ErasedRecipient(msgspec.Struct, frozen=True):
+    """A person whose data was erased."""
+
+    def __str__(self) -> str:
+        """Format the recipient for route ids."""
+        return ERASED
+
+
 Broadcast = TopicRecipient | ConditionRecipient
 Recipient = UserRecipient | EmailRecipient | ConfigRecipient | Broadcast
 
@@ -78,16 +89,18 @@ def broadcast_at(address: str | None) -> Broadcast | None:
             return None
 
 
-def recipient_of(user_id: str | None, address: str | None, type_name: str) -> Recipient:
+def recipient_of(user_id: str | None, address: str | None, type_name: str) -> Recipient | ErasedRecipient:
     """Return the recipient of a stored delivery."""
     if user_id is not None:
         return UserRecipient(user_id)
+    if address == ERASED:
+        return ErasedRecipient()
     if address is None:
         return ConfigRecipient(type_name)
     return broadcast_at(address) or EmailRecipient(address)
 
 
-def logged_route_id(channel: str, recipient: Recipient) -> str:
+def logged_route_id(channel: str, recipient: Recipient | ErasedRecipient) -> str:
     """Return the route id for log lines: the hash of an e-mail address instead of the address."""
     if isinstance(recipient, EmailRecipient):
         digest = hashlib.sha256(recipient.address.encode(errors="replace")).hexdigest()
@@ -95,6 +108,6 @@ def logged_route_id(channel: str, recipient: Recipient) -> str:
     return route_id(channel, recipient)
 
 
-def route_id(channel: str, recipient: Recipient | str) -> str:
+def route_id(channel: str, recipient: Recipient | ErasedRecipient | str) -> str:
     """Return the route id of a delivery: `<channel>:<recipient>`."""
     return f"{channel}:{recipient}"

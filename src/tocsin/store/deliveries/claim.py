@@ -174,7 +174,7 @@ select
     claimed.channel = 'email' and (
         select true
         from suppressed_addresses
-        where suppressed_addresses.address = lower(coalesce(claimed.address, users.email))
+        where suppressed_addresses.address = any(suppression_keys(coalesce(claimed.address, users.email)))
         limit 1
     ) is not null as suppressed,
     case when claimed.channel <> 'push' then (

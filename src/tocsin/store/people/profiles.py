@@ -15,7 +15,7 @@ select
     (
         select true
         from suppressed_addresses
-        where suppressed_addresses.address = lower(users.email)
+        where suppressed_addresses.address = any(suppression_keys(users.email))
         limit 1
     ) is not null as suppressed,
     null as device_timezone,

@@ -11,7 +11,10 @@ from tocsin.store.rows import fetch_all
 
 
 class Suppression(msgspec.Struct, frozen=True, kw_only=True):
-    """A suppressed address in lower case, the reason, and the delivery that caused it, if any."""
+    """A suppressed address in lower case, the reason, and the delivery that caused it, if any.
+
+    The address of a person who was erased is `sha256:` and its hash.
+    """
 
     address: str
     reason: str
@@ -43,7 +46,7 @@ returning address, reason, detail, delivery_id, suppressed_at
 OF = """
 select given
 from unnest($1::text[]) as given
-where exists (select from suppressed_addresses where address = lower(given))
+where exists (select from suppressed_addresses where address = any(suppression_keys(given)))
 """
 
 PAGE = """
@@ -56,7 +59,21 @@ limit $3
 
 REMOVE = """
 delete from suppressed_addresses
-where address = lower($1)
+where address = any(suppression_keys($1))
+returning address
+"""
+
+# Whoever has the address still finds it suppressed; nobody can read the address any more.
+HASH = """
+with plain as (
+    delete from suppressed_addresses
+    where address = lower($1)
+    returning reason, suppressed_at
+)
+insert into suppressed_addresses (address, reason, suppressed_at)
+select (suppression_keys($1))[2], reason, suppressed_at
+from plain
+on conflict (address) do nothing
 returning address
 """
 
@@ -84,6 +101,11 @@ async def page(
 ) -> list[Suppression]:
     """Load one page of the list, newest first."""
     return await fetch_all(connection, Suppression, PAGE, before.suppressed_at, before.address, limit)
+
+
+async def hash_address(connection: Connection, address: str) -> bool:
+    """Replace a suppressed address by its hash; return whether it was suppressed."""
+    return await connection.fetchval(HASH, address) is not None
 
 
 async def remove(connection: Connection, address: str) -> bool:

@@ -64,6 +64,7 @@ RULES = (
     TimeRule(table="provider_counts", column="minute", kept=timedelta(days=7)),
     TimeRule(table="audit", column="id", kept="audit"),
     TimeRule(table="replays", column="id", kept="audit", condition="state <> 'running'"),
+    TimeRule(table="erasures", column="id", kept="audit", condition="finished_at is not null"),
     # One that stands is not pruned however old it is.
     TimeRule(table="alarms", column="raised_at", kept="audit", condition="cleared_at < $1"),
     # The last change of each toggle is shown as the reason of its state.

@@ -1,0 +1,142 @@
+"""Erases a person: at once as far as possible, and the rest when what is being sent was settled."""
+
+from collections import Counter
+from typing import Any, Literal
+from uuid import UUID
+
+import msgspec
+import structlog
+
+from tocsin.catalog.catalog import Catalog
+from tocsin.domain.limits import person_keys
+from tocsin.engine.clock import Clock
+from tocsin.engine.duty import repeat
+from tocsin.engine.time_slice import TimeSlice
+from tocsin.store import audit
+from tocsin.store.people import erasure as store
+from tocsin.store.people.erasure import ErasureRow
+from tocsin.store.people.suppressions import hash_address
+from tocsin.store.pool import Pool
+from tocsin.store.retention.settled import START
+
+EVERY_SECONDS = 15.0
+MOST_AT_ONCE = 10
+ACTION = "user.erase"
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+class Erasure(msgspec.Struct, frozen=True, kw_only=True):
+    """What was erased of a person.
+
+    It is `unfinished` while something is being sent to them; a worker finishes it within a minute or so.
+    `cancelled` of the `deliveries` waited; `payloads` went, those of notifications for several people stay.
+    `user_hash` is the SHA-256 of the user id, under which the audit has it.
+    """
+
+    state: Literal["finished", "unfinished"]
+    user_hash: str
+    devices: int = 0
+    deliveries: int = 0
+    cancelled: int = 0
+    payloads: int = 0
+    refused_intents: int = 0
+
+
+class Eraser:
+    """Erases people, and continues erasures that are not finished; the catalog has the limits by person."""
+
+    def __init__(self, pool: Pool, catalog: Catalog | None, clock: Clock) -> None:
+        self._pool = pool
+        self._catalog = catalog
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Continue unfinished erasures until cancelled."""
+        await repeat(self._continue_all, name="erasure", every=EVERY_SECONDS)
+
+    async def erase(self, user_id: str, actor: str) -> Erasure:
+        """Erase a person; asking again continues, and erases what was stored since."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            erasure, devices = await store.begin(connection, user_id, self._counters(user_id), self._clock())
+            await audit.record(connection, actor=actor, action=ACTION, subject=subject_of(user_id))
+        return await self._continue(erasure, Counter(devices=devices))
+
+    async def _continue_all(self) -> None:
+        async with self._pool.acquire() as connection:
+            unfinished = await store.list_unfinished(connection, MOST_AT_ONCE)
+        for erasure in unfinished:
+            await self._continue(erasure, Counter())
+
+    async def _continue(self, erasure: ErasureRow, counts: Counter[str]) -> Erasure:
+        user_id = str(erasure.user_id)
+        while batch := await self._erase_batch(erasure):
+            counts.update(batch)
+        counts["refused_intents"] += await self._erase_refused(user_id, erasure.email)
+        now = self._clock()
+        async with self._pool.acquire() as connection, connection.transaction():
+            # A message that was being sent may have counted, or have found its address dead, meanwhile.
+            await store.delete_counters(connection, self._counters(user_id))
+            if erasure.email:
+                await hash_address(connection, erasure.email)
+            being_sent = await store.is_being_sent(connection, erasure)
+            if not being_sent:
+                await store.finish(connection, erasure, now)
+        result = Erasure(
+            state="unfinished" if being_sent else "finished", user_hash=erasure.user_hash.hex(), **counts
+        )
+        _log.info("person erased", **msgspec.structs.asdict(result))
+        return result
+
+    async def _erase_batch(self, erasure: ErasureRow) -> dict[str, int] | None:
+        async with self._pool.acquire() as connection, connection.transaction():
+            batch = await store.erase_deliveries(connection, erasure, self._clock())
+        return msgspec.structs.asdict(batch) if batch.deliveries else None
+
+    async def _erase_refused(self, user_id: str, email: str | None) -> int:
+        after, erased, slice_ = START, 0, TimeSlice()
+        while True:
+            async with self._pool.acquire() as connection:
+                page = await store.list_refused(connection, user_id, email, after)
+                if not page:
+                    return erased
+                after = page[-1].id
+                ids: list[UUID] = []
+                for each in page:
+                    await slice_.pause()
+                    if each.content is not None and names_person(each.content, user_id, email):
+                        ids.append(each.id)
+                if ids:
+                    await store.erase_refused(connection, ids)
+                erased += len(ids)
+
+    def _counters(self, user_id: str) -> list[str]:
+        return counter_keys(self._catalog, user_id)
+
+
+def counter_keys(catalog: Catalog | None, user_id: str) -> list[str]:
+    """Return the keys that count what a person got."""
+    return sorted(person_keys(catalog.types.values() if catalog else (), user_id))
+
+
+def subject_of(user_id: str) -> str:
+    """Return the subject of a person in the audit, which whoever has the id can check and nobody can read."""
+    return f"user:sha256:{store.user_hash(user_id).hex()}"
+
+
+def names_person(content: str, user_id: str, email: str | None) -> bool:
+    """Return whether a refused intent is for a person, or contains their address.
+
+    One that cannot be decoded, and contains the id, may be for them: it counts.
+    """
+    if email is not None and email.lower() in content.lower():
+        return True
+    try:
+        intent: Any = msgspec.json.decode(content)
+    except msgspec.DecodeError:
+        return user_id in content
+    audience = intent.get("audience") if isinstance(intent, dict) else None
+    if not isinstance(audience, dict):
+        return user_id in content
+    users = audience.get("users")
+    return user_id in map(str, users if isinstance(users, list) else [users])

@@ -1,0 +1,313 @@
+"""Erasure of a person: what is known of them goes, the anonymous counts stay.
+
+The person's own rows go in one transaction, together with the record of the erasure. Their deliveries follow
+in batches: each loses what names the person and keeps its type, channel, state and times. What is being sent
+at that moment keeps its recipient until it is settled; the erasure is unfinished until then and is continued.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+import msgspec
+
+from tocsin.domain.delivery.states import WAITING
+from tocsin.domain.ids import uuid7
+from tocsin.domain.intent import normal_address
+from tocsin.domain.limits import device_key
+from tocsin.store.people.devices import LOCK_OWNER
+from tocsin.store.people.suppressions import hash_address
+from tocsin.store.pool import Connection
+from tocsin.store.rows import fetch_all
+
+BATCH = 1_000
+
+
+class ErasureRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An erasure; `user_id` and `email` are those of the person until it is finished."""
+
+    id: UUID
+    user_id: str | None
+    email: str | None
+    user_hash: bytes
+    requested_at: datetime
+    finished_at: datetime | None
+
+
+_COLUMNS = ", ".join(ErasureRow.__struct_fields__)
+
+# A second request continues the first. The address is the newest that is known.
+BEGIN = """
+insert into erasures as unfinished (id, user_id, email, user_hash, requested_at)
+values ($1, $2, (select email from users where user_id = $2), $3, $4)
+on conflict (user_id) where finished_at is null do update
+set email = coalesce(excluded.email, unfinished.email)
+returning {columns}
+""".replace("{columns}", _COLUMNS)
+
+# In id order, as a settlement locks devices, to avoid deadlocks.
+LOCK_DEVICES = """
+select id
+from devices
+where user_id = $1
+order by id
+for update
+"""
+
+DELETE_DEVICES = "delete from devices where id = any($1::uuid[])"
+DELETE_USER = "delete from users where user_id = $1"
+DELETE_PREFERENCES = "delete from preferences where user_id = $1"
+DELETE_REGISTRATIONS = "delete from registration_rates where user_id = $1"
+DELETE_COUNTERS = "delete from limit_counters where key = any($1::text[])"
+
+# A replay for the person alone has nothing left to replay.
+ERASE_REPLAYS = """
+update replays
+set filter = jsonb_set(filter, '{user}', '"erased"'),
+    state = case when state = 'running' then 'stopped' else state end,
+    stopped_by = case when state = 'running' then 'erasure' else stopped_by end,
+    finished_at = coalesce(finished_at, $2)
+where filter ->> 'user' = $1
+"""
+
+ERASE_AUDIT = """
+update audit
+set details = jsonb_set(details, '{filter,user}', '"erased"')
+where details -> 'filter' ->> 'user' = $1
+"""
+
+# What waits is cancelled. What is under lease is left until it is settled: its outcome counts.
+_ERASE_DELIVERIES = """
+with own as materialized (
+    select id, state = any($3::text[]) as waits
+    from deliveries
+    where {whose}
+        and (leased_until is null or leased_until <= $2 or state <> all($3::text[]))
+    order by {column}, notification_id
+    limit $4
+    for update skip locked
+)
+update deliveries
+set user_id = null,
+    address = 'erased',
+    device_id = null,
+    provider_message_id = null,
+    last_error = null,
+    decisions = null,
+    ordering_key = null,
+    collapse_key = null,
+    held_by = null,
+    lease = null,
+    leased_until = null,
+    state = case when own.waits then 'cancelled' else state end,
+    reason = case when own.waits then 'erased' else reason end,
+    settled_at = case when own.waits then $2 else settled_at end
+from own
+where deliveries.id = own.id
+returning deliveries.id, deliveries.notification_id, deliveries.digest_id, own.waits
+"""
+ERASE_DELIVERIES = _ERASE_DELIVERIES.format(whose="user_id = $1", column="user_id")
+ERASE_MAIL = _ERASE_DELIVERIES.format(
+    whose="address is not null and address <> 'erased' and address = $1 and user_id is null", column="address"
+)
+
+ERASE_ATTEMPTS = "update attempts set detail = '' where delivery_id = any($1::uuid[])"
+DELETE_TICKETS = "delete from tickets where delivery_id = any($1::uuid[])"
+ERASE_DIGESTS = "update digests set state = 'ended', key = 'erased:' || id where id = any($1::uuid[])"
+
+# A payload that others got too is about them as well: it stays, without the person in its audience. The mark
+# of cancelling keeps what is being sent from being tried again. The limit keeps it a look-up.
+ERASE_NOTIFICATIONS = """
+with touched as materialized (
+    select
+        n.id,
+        (
+            select true
+            from deliveries as other
+            where other.notification_id = n.id
+                and case
+                    when other.user_id is not null then other.user_id <> $2
+                    else coalesce(other.address <> 'erased' and other.address <> coalesce($3, ''), false)
+                end
+            limit 1
+        ) is not null as shared,
+        (
+            select true
+            from deliveries as sending
+            where sending.notification_id = n.id and sending.state = any($5::text[])
+            limit 1
+        ) is not null as waits
+    from notifications as n
+    where n.id = any($1::uuid[])
+    order by n.id
+    for update of n
+)
+update notifications as n
+set payload = case when touched.shared then n.payload else '{}' end,
+    audience = case
+        when not touched.shared then '{}'
+        else n.audience
+            || case when jsonb_typeof(n.audience -> 'users') = 'array' then jsonb_build_object('users', (
+                select coalesce(jsonb_agg(entry), '[]')
+                from jsonb_array_elements(n.audience -> 'users') as entry
+                where entry #>> '{}' <> $2
+            )) else '{}' end
+            || case when jsonb_typeof(n.audience -> 'emails') = 'array' then jsonb_build_object('emails', (
+                select coalesce(jsonb_agg(entry), '[]')
+                from jsonb_array_elements(n.audience -> 'emails') as entry
+                where lower(entry #>> '{}') is distinct from lower($3)
+            )) else '{}' end
+    end,
+    collapse_key = case when touched.shared then n.collapse_key end,
+    request_id = case when touched.shared then n.request_id end,
+    trace_id = case when touched.shared then n.trace_id end,
+    cancelled_at = case
+        when touched.waits and not touched.shared then coalesce(n.cancelled_at, $4) else n.cancelled_at
+    end
+from touched
+where n.id = touched.id
+returning touched.shared
+"""
+
+IS_BEING_SENT = """
+select exists (select from deliveries where user_id = $1)
+    or exists (
+        select from deliveries
+        where address is not null and address <> 'erased' and address = $2 and user_id is null
+    )
+"""
+
+REFUSED = """
+select page.id, case when page.named then page.content end as content
+from (
+    select
+        id, content,
+        strpos(content, $2) > 0 or coalesce(strpos(lower(content), lower($3)) > 0, false) as named
+    from refused_intents
+    where id > $1
+    order by id
+    limit $4
+) as page
+order by page.id
+"""
+
+ERASE_REFUSED = """
+update refused_intents
+set content = '', faults = '[]', idempotency_key = null
+where id = any($1::uuid[])
+"""
+
+FINISH = """
+update erasures
+set finished_at = $2, user_id = null, email = null
+where id = $1 and finished_at is null
+"""
+
+UNFINISHED = """
+select {columns}
+from erasures
+where finished_at is null and user_id is not null
+order by user_id
+limit $1
+""".replace("{columns}", _COLUMNS)
+
+
+class ErasedBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """How many deliveries were erased, how many of them waited, and how many payloads went."""
+
+    deliveries: int
+    cancelled: int
+    payloads: int
+
+
+def user_hash(user_id: str) -> bytes:
+    """Return the hash by which an erasure can be found when somebody asks for a given person."""
+    return hashlib.sha256(user_id.encode()).digest()
+
+
+async def begin(
+    connection: Connection, user_id: str, counters: Sequence[str], now: datetime
+) -> tuple[ErasureRow, int]:
+    """Record an erasure and delete the person's own rows; return how many devices and endpoints there were.
+
+    Runs in a transaction. A registration at the same moment comes before it or after it as a whole.
+    """
+    await connection.execute(LOCK_OWNER, user_id)
+    erasure = ErasureRow(**await connection.fetchrow(BEGIN, uuid7(), user_id, user_hash(user_id), now))
+    devices = [row["id"] for row in await connection.fetch(LOCK_DEVICES, user_id)]
+    await connection.execute(DELETE_DEVICES, devices)
+    for statement in (DELETE_USER, DELETE_PREFERENCES, DELETE_REGISTRATIONS):
+        await connection.execute(statement, user_id)
+    await connection.execute(ERASE_REPLAYS, user_id, now)
+    await connection.execute(ERASE_AUDIT, user_id)
+    await delete_counters(connection, [*counters, *map(device_key, devices)])
+    if erasure.email:
+        await hash_address(connection, erasure.email)
+    return erasure, len(devices)
+
+
+async def delete_counters(connection: Connection, keys: Sequence[str]) -> None:
+    """Delete what was counted of a person or device."""
+    await connection.execute(DELETE_COUNTERS, keys)
+
+
+async def erase_deliveries(connection: Connection, erasure: ErasureRow, now: datetime) -> ErasedBatch:
+    """Erase the person from a batch of deliveries that are not being sent; runs in a transaction."""
+    waiting = sorted(WAITING)
+    address = normal_address(erasure.email) if erasure.email else None
+    rows = await connection.fetch(ERASE_DELIVERIES, erasure.user_id, now, waiting, BATCH)
+    if not rows and address:
+        rows = await connection.fetch(ERASE_MAIL, address, now, waiting, BATCH)
+    ids = [row["id"] for row in rows]
+    await connection.execute(ERASE_ATTEMPTS, ids)
+    await connection.execute(DELETE_TICKETS, ids)
+    await connection.execute(ERASE_DIGESTS, sorted({row["digest_id"] for row in rows if row["digest_id"]}))
+    touched = await connection.fetch(
+        ERASE_NOTIFICATIONS,
+        sorted({row["notification_id"] for row in rows if row["notification_id"]}),
+        erasure.user_id,
+        address,
+        now,
+        waiting,
+    )
+    return ErasedBatch(
+        deliveries=len(rows),
+        cancelled=sum(row["waits"] for row in rows),
+        payloads=sum(not row["shared"] for row in touched),
+    )
+
+
+async def is_being_sent(connection: Connection, erasure: ErasureRow) -> bool:
+    """Return whether a delivery to the person is left, because it is under lease."""
+    address = normal_address(erasure.email) if erasure.email else None
+    return bool(await connection.fetchval(IS_BEING_SENT, erasure.user_id, address))
+
+
+class RefusedContent(msgspec.Struct, frozen=True):
+    """A refused intent; its content if that contains the id or the address of a person."""
+
+    id: UUID
+    content: str | None
+
+
+async def list_refused(
+    connection: Connection, user_id: str, email: str | None, after: UUID
+) -> list[RefusedContent]:
+    """List refused intents after an id, oldest first."""
+    return await fetch_all(connection, RefusedContent, REFUSED, after, user_id, email, BATCH)
+
+
+async def erase_refused(connection: Connection, ids: Sequence[UUID]) -> None:
+    """Erase the content of refused intents."""
+    await connection.execute(ERASE_REFUSED, ids)
+
+
+async def finish(connection: Connection, erasure: ErasureRow, now: datetime) -> None:
+    """Finish an erasure and forget whose it was."""
+    await connection.execute(FINISH, erasure.id, now)
+
+
+async def list_unfinished(connection: Connection, limit: int) -> list[ErasureRow]:
+    """List erasures to be continued."""
+    return await fetch_all(connection, ErasureRow, UNFINISHED, limit)
