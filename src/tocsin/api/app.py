@@ -16,6 +16,7 @@ from tocsin.api.operator import (
     admin,
     alarms,
     audit,
+    cancelling,
     catalog,
     dead_letters,
     erasure,
@@ -47,6 +48,7 @@ OPERATOR = (
     dead_letters,
     people,
     erasure,
+    cancelling,
 )
 ROUTES = tuple(
     handler for module in (*PERSON, *PRODUCER, *OPERATOR, probes) for handler in module.routes.handlers

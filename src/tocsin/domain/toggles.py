@@ -103,6 +103,17 @@ def doubt(toggle: Toggle, types: Mapping[str, NotificationType]) -> str | None:
             assert_never(toggle)
 
 
+def discard_fault(toggle: Toggle, *, enabled: bool) -> Fault | None:
+    """Return why what a toggle holds cannot be discarded with a switch, or None."""
+    if not enabled:
+        message = "is for switching on: what a toggle held is cancelled instead of continuing"
+    elif isinstance(toggle, ProviderToggle):
+        message = "is for types and channels: what waits for a provider is cancelled by query"
+    else:
+        return None
+    return Fault(field="discard", code="invalid", message=message)
+
+
 def _is(pattern: re.Pattern[str], text: str) -> bool:
     return len(text) <= LONGEST_PART and pattern.fullmatch(text) is not None
 

@@ -38,6 +38,7 @@ async def add_dead(stage: Stage, user_id: str = "ada", state: str = "dead", **ch
         "settled_at": now,
         "provider": "fcm",
         "last_error_code": "UNAVAILABLE",
+        "recovering": True,
     }
     return await add_delivery(stage.pool, user_id, **row | changes)
 
@@ -176,8 +177,9 @@ async def test_a_replay_goes_on_where_a_killed_worker_left_it_and_replays_each_o
 
     assert [each.replayed for each in progress] == [4, 6, 7]
     assert progress[-1].state == "finished"
-    rows = await stage.pool.fetch("select id, state, decisions from deliveries")
+    rows = await stage.pool.fetch("select id, state, recovering, decisions from deliveries")
     assert {row["id"] for row in rows if row["decisions"]} == set(dead)
+    assert {row["recovering"] for row in rows if row["id"] != other} == {False}
     assert {row["state"] for row in rows if row["id"] == other} == {"dead"}
 
 

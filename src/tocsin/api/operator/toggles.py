@@ -1,6 +1,6 @@
 """The operator's calls that switch types, channels and providers off and on."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta
@@ -12,8 +12,14 @@ from tocsin.api.http.queries import PageLimit, Query, next_cursor
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.routes import Routes, Tag
 from tocsin.domain.faults import Fault
-from tocsin.domain.toggles import Note, Toggle, doubt, read_toggle
-from tocsin.engine.toggles.held import SwitchedToggle, ToggleState, list_states, switch
+from tocsin.domain.toggles import Note, ProviderToggle, Toggle, discard_fault, doubt, read_toggle
+from tocsin.engine.toggles.held import (
+    SwitchedToggle,
+    ToggleState,
+    discard_and_switch_on,
+    list_states,
+    switch,
+)
 from tocsin.store import toggles
 from tocsin.store.toggles import ToggleChange
 from tocsin.wire.checks import Checked, not_blank
@@ -22,12 +28,16 @@ routes = Routes(Tag.ADMIN)
 
 
 class SwitchToggle(Checked, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The new state of a toggle, and the reason."""
+    """The new state of a toggle, and the reason.
+
+    With `discard`, what the toggle held is cancelled before it is switched on.
+    """
 
     checks: ClassVar = {"reason": not_blank}
 
     enabled: bool
     reason: Note | None = None
+    discard: bool = False
 
 
 class ToggleList(msgspec.Struct, frozen=True):
@@ -66,17 +76,16 @@ async def list_toggles(request: ApiRequest) -> ToggleList:
 async def switch_toggle(request: ApiRequest, name: str, body: SwitchToggle) -> SwitchedToggle:
     """Switch a toggle off or on."""
     toggle = _parse_name(name, INVALID_BODY)
+    if body.discard and (fault := discard_fault(toggle, enabled=body.enabled)):
+        raise faults_problem(INVALID_BODY, fault)
+    change: dict[str, Any] = {"reason": body.reason, "by": request.actor, "now": request.now()}
     async with request.pool.acquire() as connection:
-        row = await switch(
-            connection,
-            toggle,
-            enabled=body.enabled,
-            reason=body.reason,
-            by=request.actor,
-            now=request.now(),
-        )
+        if body.discard and not isinstance(toggle, ProviderToggle):
+            row, discarded = await discard_and_switch_on(connection, toggle, **change)
+        else:
+            row, discarded = await switch(connection, toggle, enabled=body.enabled, **change), 0
     warning = doubt(toggle, request.catalog.types) if request.catalog else None
-    return copy_fields(SwitchedToggle, row, warnings=[warning] if warning else [])
+    return copy_fields(SwitchedToggle, row, warnings=[warning] if warning else [], discarded=discarded)
 
 
 @routes("GET /v1/admin/toggles/{name}/history", "List who switched a toggle, newest first", Right.SEE_TOGGLES)

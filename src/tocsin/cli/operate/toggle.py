@@ -5,6 +5,7 @@ from typing import Annotated
 
 import msgspec
 import typer
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from tocsin.api.http.conversion import copy_fields
 from tocsin.api.operator.toggles import ToggleHistory, ToggleList
@@ -13,9 +14,9 @@ from tocsin.cli.output import AsJson, errors, fail, plural, print_result, print_
 from tocsin.compose import read_catalog
 from tocsin.domain.errors import CatalogError
 from tocsin.domain.faults import Fault
-from tocsin.domain.toggles import Toggle, doubt, read_toggle
+from tocsin.domain.toggles import ProviderToggle, Toggle, doubt, read_toggle
 from tocsin.engine.health.provider_health import Waiting
-from tocsin.engine.toggles.held import SwitchedToggle, ToggleState, list_states
+from tocsin.engine.toggles.held import SwitchedToggle, ToggleState, discard_and_switch_on, list_states
 from tocsin.engine.toggles.held import switch as change
 from tocsin.settings import load_settings
 from tocsin.store import toggles
@@ -52,9 +53,17 @@ def off(name: Name, reason: Reason, by: By = None, as_json: AsJson = False) -> N
 
 
 @app.command()
-def on(name: Name, reason: OptionalReason = None, by: By = None, as_json: AsJson = False) -> None:
+def on(
+    name: Name,
+    reason: OptionalReason = None,
+    discard: Annotated[
+        bool, typer.Option("--discard", help="Cancel what it held, instead of sending it now.")
+    ] = False,
+    by: By = None,
+    as_json: AsJson = False,
+) -> None:
     """Switch on again: held deliveries continue."""
-    switch(name, enabled=True, reason=reason, by=by, as_json=as_json)
+    switch(name, enabled=True, reason=reason, discard=discard, by=by, as_json=as_json)
 
 
 @app.command()
@@ -82,10 +91,15 @@ def _history(name: str | None, limit: int) -> list[ToggleChange]:
     return remote.list_pages(ToggleHistory, attrgetter("changes"), *path, limit=limit)
 
 
-def switch(name: str, *, enabled: bool, reason: str | None, by: str | None, as_json: bool) -> None:
+def switch(
+    name: str, *, enabled: bool, reason: str | None, by: str | None, as_json: bool, discard: bool = False
+) -> None:
     """Switch a toggle and print its state; a name that the catalog does not have is a warning."""
     toggle, who = _read(name), operator(by)
     why = None if reason is None else checked_note("--reason", reason)
+    if discard:
+        _print_switched(_discard(toggle, why, who), as_json)
+        return
     if remote := over_http():
         body = {"enabled": enabled, "reason": why}
         switched = remote.call(SwitchedToggle, "PUT", "admin", "toggles", str(toggle), body=body)
@@ -93,11 +107,40 @@ def switch(name: str, *, enabled: bool, reason: str | None, by: str | None, as_j
         row = at_database_time(
             lambda connection, now: change(connection, toggle, enabled=enabled, reason=why, by=who, now=now)
         )
-        switched = copy_fields(SwitchedToggle, row, warnings=_warnings(toggle))
+        switched = copy_fields(SwitchedToggle, row, warnings=_warnings(toggle), discarded=0)
+    _print_switched(switched, as_json)
+
+
+def _print_switched(switched: SwitchedToggle, as_json: bool) -> None:
     fields, warnings = msgspec.structs.asdict(switched), switched.warnings
     print_result(fields, as_json, f"{switched.name} is {_state(switched.enabled)}.{_effect(switched)}")
     for warning in () if as_json else warnings:
         errors.print(f"warning: {warning}", markup=False, soft_wrap=True)
+
+
+def _discard(toggle: Toggle, why: str | None, who: str) -> SwitchedToggle:
+    """Cancel what a toggle holds, call after call until it is switched on."""
+    if isinstance(toggle, ProviderToggle):
+        fail("--discard is for types and channels; for a provider, see `tocsin cancel`.", code=2)
+    remote, total = over_http(), 0
+    columns = TextColumn("discarding: {task.completed} cancelled"), TimeElapsedColumn()
+    with Progress(*columns, console=errors, disable=not errors.is_terminal, transient=True) as bar:
+        task = bar.add_task("", total=None)
+        while True:
+            if remote:
+                body = {"enabled": True, "reason": why, "discard": True}
+                switched = remote.call(SwitchedToggle, "PUT", "admin", "toggles", str(toggle), body=body)
+            else:
+                row, count = at_database_time(
+                    lambda connection, now: discard_and_switch_on(
+                        connection, toggle, reason=why, by=who, now=now
+                    )
+                )
+                switched = copy_fields(SwitchedToggle, row, warnings=_warnings(toggle), discarded=count)
+            total += switched.discarded
+            bar.update(task, completed=total)
+            if switched.enabled:
+                return msgspec.structs.replace(switched, discarded=total)
 
 
 def _read(name: str) -> Toggle:
@@ -118,6 +161,8 @@ def _warnings(toggle: Toggle) -> list[str]:
 
 def _effect(switched: SwitchedToggle) -> str:
     """Return how many deliveries a switch holds or releases."""
+    if switched.discarded:
+        return f" {plural(switched.discarded, 'delivery was', 'deliveries were')} cancelled."
     if not switched.held.count:
         return ""
     counted, one = waiting_deliveries(switched.held)

@@ -36,6 +36,7 @@ class Reason(StrEnum):
     ADDRESS_SUPPRESSED = "address_suppressed"
     FAILOVER_NOT_NEEDED = "failover_not_needed"
     SUPERSEDED_BY_FAILOVER = "superseded_by_failover"
+    CANCELLED_BY_OPERATOR = "cancelled_by_operator"
     DEVICE_LOST = "device_lost"
     PROVIDER_UNAVAILABLE = "provider_unavailable"
     TOGGLE_OFF = "toggle_off"
@@ -56,6 +57,7 @@ MEANING: Mapping[Reason, str] = {
     Reason.ADDRESS_SUPPRESSED: "the address is suppressed: mail to it came back, or an operator said so",
     Reason.FAILOVER_NOT_NEEDED: "the channel it stands in for had reached the person",
     Reason.SUPERSEDED_BY_FAILOVER: "the fallback for it was sent while it waited, so it was cancelled",
+    Reason.CANCELLED_BY_OPERATOR: "an operator cancelled it by query, or discarded what a toggle held",
     Reason.DEVICE_LOST: "the device was retired without a successor, or consent withdrawn, while it waited",
     Reason.PROVIDER_UNAVAILABLE: "the device's provider is not set up",
     Reason.TOGGLE_OFF: "the type or the channel was switched off when it was accepted",

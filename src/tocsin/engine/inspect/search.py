@@ -51,7 +51,7 @@ async def search(
     budget: float = BUDGET,
 ) -> SearchPage:
     """Return the next notifications that match, newest first, or as far as the search came in its time."""
-    found = await _find(connection, given, _span(given, cursor), limit, budget)
+    found = await _find(connection, given, span_of(given, cursor), limit, budget)
     items = await _items(connection, given, found.ids, now)
     if len(found.ids) == limit:
         return SearchPage(items=items, next_cursor=found.ids[-1])
@@ -59,7 +59,8 @@ async def search(
     return SearchPage(items=items, next_cursor=found.floor, searched_to=searched_to)
 
 
-def _span(given: DeliveryFilter, cursor: UUID | None) -> Span:
+def span_of(given: DeliveryFilter, cursor: UUID | None) -> Span:
+    """Return the ids that notifications accepted within the times of a filter can have, before a cursor."""
     before = NEWEST if given.until is None else first_id_at(given.until + CLOCK_SKEW)
     oldest = OLDEST if given.since is None else first_id_at(given.since - CLOCK_SKEW)
     return Span(min(before, cursor or NEWEST), oldest)

@@ -1,0 +1,24 @@
+"""The operator's call that cancels notifications by a query."""
+
+from tocsin.api.auth.roles import Right
+from tocsin.api.http.problems import INVALID_BODY, faults_problem
+from tocsin.api.http.requests import ApiRequest
+from tocsin.api.routes import Routes, Tag
+from tocsin.engine.settle.cancelling import cancel_by_query
+from tocsin.wire.cancelling import CancelledByQuery, CancelRequest, cancel_faults
+
+routes = Routes(Tag.ADMIN)
+
+
+@routes(
+    "POST /v1/admin/notifications/cancel",
+    "Cancel what waits of the notifications that match; repeat it with `next_cursor` until that is null",
+    Right.RECOVER,
+    example={"filter": {"type": "spring_offer", "from": "2030-01-31T09:00:00Z"}, "dry_run": True},
+)
+async def cancel_notifications(request: ApiRequest, body: CancelRequest) -> CancelledByQuery:
+    """Cancel or count, for some seconds at most."""
+    if faults := cancel_faults(body.filter, "filter"):
+        raise faults_problem(INVALID_BODY, *faults)
+    async with request.pool.acquire() as connection:
+        return await cancel_by_query(connection, body, request.actor, request.now())
