@@ -29,7 +29,8 @@ from tocsin.domain.delivery.reasons import Reason
 from tocsin.domain.limits import Allowance, LimitsSettings
 from tocsin.domain.timing.days import next_local_day
 from tocsin.engine.clock import utc_now
-from tocsin.engine.health.provider_health import ProviderInUse
+from tocsin.engine.health.provider_health import ProviderInUse, Waiting
+from tocsin.engine.inspect.queue import read_schedule
 from tocsin.store.health.circuit_breakers import Opening, open_circuit
 from tocsin.store.health.provider_health import Counted, count_outcomes
 from tocsin.store.limits import LimitRequest, reserve
@@ -145,6 +146,25 @@ async def test_an_operator_sees_what_leaves_when(tocsin: Tocsin, pool: Pool) -> 
     assert shown["hours"][0]["begins"] == f"{later - timedelta(minutes=30):%Y-%m-%dT%H:%M:%SZ}"
     assert shown["later"] == {"count": 1, "or_more": False}
     assert text.out == "Nothing is due in the next 2 hours.\n6 due later; look further ahead by --hours.\n"
+
+
+async def test_the_types_of_a_large_hour_are_estimated_from_some_of_it(pool: Pool) -> None:
+    now = utc_now()
+    due_at = now.replace(minute=30, second=0, microsecond=0) + HOUR
+    await add_waiting(pool, 3_000, state="scheduled", due_at=due_at)
+    other = await add_waiting(pool, 3_000, state="scheduled", due_at=due_at)
+    await pool.execute("update notifications set type = 'campaign' where id = $1", other)
+
+    async with pool.acquire() as connection:
+        (hour,) = (await read_schedule(connection, 2, now)).hours
+
+    assert (hour.count, hour.estimated) == (Waiting(6_000, or_more=False), True)
+    assert sum(each.count for each in hour.types) == hour.count.count
+    # One of six was drawn: further off than five standard deviations is no chance.
+    assert {each.type: abs(each.count - 3_000) < 475 for each in hour.types} == {
+        "campaign": True,
+        "new_customer": True,
+    }
 
 
 async def test_the_silence_towards_a_person_is_explained(tocsin: Tocsin, pool: Pool) -> None:

@@ -75,7 +75,7 @@ LATER = datetime(2030, 1, 1, tzinfo=UTC)
 COUNTS = {
     "depths": (queue.DEPTHS, (["fcm"], LATER, WINDOW)),
     "hours": (queue.IN_HOURS, (["fcm"], [LATER - timedelta(minutes=30)], LATER, WINDOW)),
-    "types of hours": (queue.TYPES_IN_HOURS, (["fcm"], [LATER - timedelta(minutes=30)], LATER, WINDOW)),
+    "types of hours": (queue.TYPES_IN_HOURS, (["fcm"], [LATER - timedelta(minutes=30)], LATER, WINDOW, [10])),
 }
 
 
@@ -138,7 +138,8 @@ async def test_a_search_reads_one_window_by_its_index(api: Connection, name: str
 async def test_a_count_reads_the_head_of_each_lane_in_the_due_index(api: Connection, name: str) -> None:
     plan = await explain_kept(api, name, *COUNTS[name][1])
 
-    assert indexes(plan) == {"deliveries_due_by_lane"}
+    # Those that are drawn are read by their ids.
+    assert indexes(plan) - {"deliveries_pkey"} == {"deliveries_due_by_lane"}
     assert WINDOW <= rows_read(plan) <= 2 * WINDOW
     assert rows_read(plan, "notifications") <= WINDOW
     assert not [node for node in plan if node["Node Type"] in {"Seq Scan", "Bitmap Heap Scan"}]

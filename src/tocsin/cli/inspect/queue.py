@@ -45,7 +45,10 @@ def scheduled(
         print_lines(f"Nothing is due in the next {hours} hours.")
     for hour in shown.hours:
         print_lines(f"{hour.begins:%Y-%m-%d %H:%M}Z  {amount(hour.count):>9}")
-        print_lines(*(f"  {each.count:>24,}  {each.type or '(of types not counted)'}" for each in hour.types))
+        about = "~" if hour.estimated else ""
+        print_lines(
+            *(f"{f'{about}{each.count:,}':>26}  {each.type or '(type unknown)'}" for each in hour.types)
+        )
     if shown.later.count:
         print_lines(f"{amount(shown.later)} due later; look further ahead by --hours.")
 

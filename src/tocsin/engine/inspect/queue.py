@@ -1,7 +1,7 @@
 """What waits in each lane, and what leaves in each hour, in counts that read a bounded number of rows."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 import msgspec
@@ -21,8 +21,9 @@ _HOUR = timedelta(hours=1)
 _RATE_OVER = timedelta(minutes=2)
 # All hours are counted to the first number; those that have more share the second.
 _FIRST_COUNT = 1_000
-_ALL_COUNTS = 300_000
-_ALL_TYPED = 15_000
+_ALL_COUNTS = 150_000
+_MOST_READ = 1_000
+"""How many deliveries are read for their types, in all hours together."""
 
 
 class LaneQueue(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,18 +52,22 @@ class Queue(msgspec.Struct, frozen=True):
 
 
 class ScheduledType(msgspec.Struct, frozen=True):
-    """How many deliveries of a type leave in an hour; those whose type was not counted have none."""
+    """How many deliveries of a type leave in an hour; those whose type is not known have none."""
 
     type: str | None
     count: int
 
 
 class ScheduledHour(msgspec.Struct, frozen=True, kw_only=True):
-    """What leaves in the hour that begins at a time."""
+    """What leaves in the hour that begins at a time.
+
+    Where it has many, the counts by type are `estimated` from some of them, drawn at random.
+    """
 
     begins: datetime
     count: Waiting
     types: list[ScheduledType]
+    estimated: bool
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,42 +101,67 @@ async def read_schedule(connection: Connection, hours: int, now: datetime) -> Sc
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         lanes = await waiting_lanes(connection)
         asked = [Bucket(lane, this_hour + number * _HOUR) for lane in lanes for number in range(hours)]
-        counts = await store.count_in_hours(connection, asked, now, _FIRST_COUNT)
-        full = [bucket for bucket, count in counts.items() if count == _FIRST_COUNT]
-        most = max(_FIRST_COUNT, _ALL_COUNTS // max(len(full), 1))
-        counts |= await store.count_in_hours(connection, full, now, most + 1)
-        sample = max(100, _ALL_TYPED // max(len(counts), 1))
-        types = await store.types_in_hours(connection, list(counts), now, sample)
+        counts, most = await _count(connection, asked, now)
+        share = max(1, _MOST_READ // max(len(counts), 1))
+        every = {bucket: -(-min(count, most) // share) for bucket, count in counts.items()}
+        drawn = await store.types_in_hours(connection, every, now, most)
         end = this_hour + hours * _HOUR
         later = sum(row.later for row in await store.depths(connection, lanes, end, MOST_COUNTED + 1))
-    totals: Counter[datetime] = Counter()
-    typed: defaultdict[datetime, Counter[str | None]] = defaultdict(Counter)
-    for bucket, count in counts.items():
-        totals[bucket.begins] += min(count, most)
-    for row in types:
-        typed[row.begins][row.type] += row.count
-    more = {bucket.begins for bucket, count in counts.items() if count > most}
+    types: defaultdict[Bucket, Counter[str | None]] = defaultdict(Counter)
+    for row in drawn:
+        types[Bucket(row.lane, row.begins)][row.type] += row.count
     return Schedule(
         now=now,
         hours=[
-            ScheduledHour(
-                begins=begins,
-                count=Waiting(totals[begins], or_more=begins in more),
-                types=_types(typed[begins], totals[begins]),
+            _hour(
+                begins, {bucket: counts[bucket] for bucket in counts if bucket.begins == begins}, most, types
             )
-            for begins in sorted(totals)
+            for begins in sorted({bucket.begins for bucket in counts})
         ],
         later=_waiting(later),
     )
 
 
-def _types(counted: Counter[str | None], total: int) -> list[ScheduledType]:
-    """List the types of an hour, the most frequent first, and last what was not counted by type."""
-    listed = [
-        ScheduledType(name, count) for name, count in sorted(counted.items(), key=lambda each: -each[1])
-    ]
-    rest = total - counted.total()
-    return [*listed, ScheduledType(None, rest)] if rest > 0 else listed
+async def _count(connection: Connection, asked: list[Bucket], now: datetime) -> tuple[dict[Bucket, int], int]:
+    """Count each hour of each lane up to a number, which is larger the fewer have so many; return it too."""
+    counts = await store.count_in_hours(connection, asked, now, _FIRST_COUNT + 1)
+    full = [bucket for bucket, count in counts.items() if count > _FIRST_COUNT]
+    if not full:
+        return counts, _FIRST_COUNT
+    most = max(_FIRST_COUNT, _ALL_COUNTS // len(full))
+    return counts | await store.count_in_hours(connection, full, now, most + 1), most
+
+
+def _hour(
+    begins: datetime,
+    counts: Mapping[Bucket, int],
+    most: int,
+    drawn: Mapping[Bucket, Counter[str | None]],
+) -> ScheduledHour:
+    total, types = 0, Counter[str | None]()
+    for bucket, count in counts.items():
+        counted = min(count, most)
+        total += counted
+        types.update(_scaled(drawn.get(bucket, Counter()), counted))
+    return ScheduledHour(
+        begins=begins,
+        count=Waiting(total, or_more=any(count > most for count in counts.values())),
+        types=[ScheduledType(name, count) for name, count in types.most_common()],
+        estimated=any(
+            min(count, most) != drawn.get(bucket, Counter()).total() for bucket, count in counts.items()
+        ),
+    )
+
+
+def _scaled(drawn: Counter[str | None], total: int) -> Counter[str | None]:
+    """Scale counts of what was drawn to a total; the most frequent type takes what rounding leaves."""
+    if not drawn:
+        return Counter({None: total})
+    size = drawn.total()
+    scaled = Counter({name: total * count // size for name, count in drawn.items()})
+    (most_frequent, _), *_ = drawn.most_common(1)
+    scaled[most_frequent] += total - scaled.total()
+    return scaled
 
 
 def _lane(depth: LaneDepth, counts: list[CountRow], blocked: dict[str, str], now: datetime) -> LaneQueue:

@@ -1,6 +1,6 @@
 """Counts what waits in each lane, and what leaves in each hour."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -28,8 +28,9 @@ class Bucket(NamedTuple):
 
 
 class TypeCount(msgspec.Struct, frozen=True, kw_only=True):
-    """How many of the first deliveries of an hour have a type."""
+    """How many of the deliveries of an hour that were drawn have a type."""
 
+    lane: str
     begins: datetime
     type: str | None
     count: int
@@ -93,19 +94,30 @@ cross join lateral (
 where waiting.count > 0
 """
 
-# A digest has the type of its members, but no notification.
+# One of `every` is drawn by the hash of its id, so that only these are read themselves. A digest has the type
+# of its members, but no notification.
 TYPES_IN_HOURS = """
-select given.begins, coalesce(notified.type, collected.type) as type, count(*) as count
-from unnest($1::text[], $2::timestamptz[]) as given (lane, begins)
+select given.lane, given.begins, coalesce(notified.type, collected.type) as type, count(*) as count
+from unnest($1::text[], $2::timestamptz[], $5::integer[]) as given (lane, begins, every)
+cross join lateral (
+    select own.id
+    from (
+        select id
+        from deliveries
+        where lane = given.lane
+            and state in ('scheduled', 'pending', 'retrying')
+            and due_at >= greatest(given.begins, $3)
+            and due_at < given.begins + interval '1 hour'
+        order by lane, due_at
+        limit $4
+    ) as own
+    where (uuid_hash(own.id) & 2147483647) % given.every = 0
+) as drawn
 cross join lateral (
     select notification_id, digest_id
     from deliveries
-    where lane = given.lane
-        and state in ('scheduled', 'pending', 'retrying')
-        and due_at >= greatest(given.begins, $3)
-        and due_at < given.begins + interval '1 hour'
-    order by lane, due_at
-    limit $4
+    where deliveries.id = drawn.id
+    limit 1
 ) as waiting
 left join lateral (
     select type
@@ -119,7 +131,7 @@ left join lateral (
     where digests.id = waiting.digest_id and waiting.notification_id is null
     limit 1
 ) as collected on true
-group by 1, 2
+group by 1, 2, 3
 """
 
 
@@ -137,11 +149,12 @@ async def count_in_hours(
 
 
 async def types_in_hours(
-    connection: Connection, buckets: Sequence[Bucket], now: datetime, most: int
+    connection: Connection, every: Mapping[Bucket, int], now: datetime, most: int
 ) -> list[TypeCount]:
-    """Count by type the first deliveries of each hour of each lane, up to a number."""
+    """Count by type one of `every` deliveries of each hour of each lane, out of the first `most`."""
     after = now + timedelta(microseconds=1)
-    return await fetch_all(connection, TypeCount, TYPES_IN_HOURS, *_columns(buckets), after, most)
+    columns = (*_columns(list(every)), after, most, list(every.values()))
+    return await fetch_all(connection, TypeCount, TYPES_IN_HOURS, *columns)
 
 
 def _columns(buckets: Sequence[Bucket]) -> tuple[list[str], list[datetime]]:
