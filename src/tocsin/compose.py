@@ -207,6 +207,7 @@ async def open_api(settings: Settings, url: str) -> AsyncIterator[Litestar]:
             webhook=settings.provider(WebhookSettings),
             device_rules=device_rules(settings.registry),
             webpush_key=public_key_of(vapid_key) if vapid_key else None,
+            slow_seconds=settings.log.slow_seconds,
         )
         watch = ToggleWatch(toggles, url, settings.schema, settings.pool)
         async with duties_running(watch, clock, catalog_watch(settings, catalog, pool, "api", clock)):

@@ -1,22 +1,63 @@
 """One logger for everything: the same field names on a console and as JSON."""
 
 import logging
+import math
 import sys
+import time
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import asyncpg
 import msgspec
 import structlog
+from msgspec import Meta
 
 Level = Literal["debug", "info", "warning", "error"]
 
 
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much is logged and in which form; `auto` is a console for people and JSON for machines."""
+    """How much is logged and in which form; `auto` is a console for people and JSON for machines.
+
+    Of deliveries that are sent or skipped at once, and of receipts that confirm them, a process logs at most
+    `sent_per_second`. A request to the API is logged at debug level, unless it failed or took longer than
+    `slow_seconds`.
+    """
 
     level: Level = "info"
     format: Literal["auto", "console", "json"] = "auto"
+    sent_per_second: Annotated[int, Meta(ge=0, le=1_000_000)] = 100
+    slow_seconds: Annotated[float, Meta(ge=0, le=3_600)] = 1.0
+
+
+class LineBudget:
+    """Limits the log lines about something frequent to so many in a second."""
+
+    def __init__(self, per_second: int, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self.per_second = per_second
+        self._monotonic = monotonic
+        self._ends_at = -math.inf
+        self._left = 0
+        self._left_out = 0
+
+    def take(self) -> bool:
+        """Return whether a line may be logged now."""
+        now = self._monotonic()
+        if now >= self._ends_at:
+            self._ends_at, self._left = now + 1, self.per_second
+        if self._left <= 0:
+            self._left_out += 1
+            return False
+        self._left -= 1
+        return True
+
+    def left_out(self) -> int | None:
+        """Return how many lines were left out since this was last called; None if none was."""
+        count, self._left_out = self._left_out, 0
+        return count or None
+
+
+sent_lines: Final = LineBudget(LogSettings().sent_per_second)
+"""The budget of lines about what goes well: deliveries sent or skipped at once, and their receipts."""
 
 
 # Without the values of local variables, which may be tokens and secrets.
@@ -27,6 +68,7 @@ _TRACEBACKS = structlog.processors.ExceptionRenderer(
 
 def configure_logs(settings: LogSettings) -> None:
     """Send structured logs, those of libraries too, to standard error."""
+    sent_lines.per_second = settings.sent_per_second
     people = sys.stderr.isatty() if settings.format == "auto" else settings.format == "console"
     shared: list[Callable[..., Any]] = [
         structlog.contextvars.merge_contextvars,

@@ -32,6 +32,7 @@ from tocsin.logs import LogSettings
 from tocsin.providers.registry import ProviderEntry, Registry, load_registry
 from tocsin.providers.settings import ProviderSettings
 from tocsin.store.pool import PoolSettings, schema_fault, url_fault
+from tocsin.telemetry.settings import MetricsSettings
 
 PREFIX = "TOCSIN_"
 NOT_SETTINGS = {"TOCSIN_CONFIG", "TOCSIN_TEST_DATABASE_URL", "TOCSIN_SERVER", "TOCSIN_KEY"}
@@ -56,6 +57,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     admin_emails: dict[str, list[EmailAddress]] = {}
     http: HttpSettings = HttpSettings()
     probes: ProbesSettings = ProbesSettings()
+    metrics: MetricsSettings = MetricsSettings()
     auth: AuthSettings = AuthSettings()
     devices: DeviceSettings = DeviceSettings()
     pool: PoolSettings = PoolSettings()

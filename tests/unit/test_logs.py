@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 import structlog
 
-from tocsin.logs import LogSettings, configure_logs
+from tocsin.logs import LineBudget, LogSettings, configure_logs, sent_lines
 
 TOKEN = "ExponentPushToken[7c9f]"
 SECRET = "whsec_bm90IGEgc2VjcmV0"
@@ -22,6 +22,7 @@ def _logs_as_before() -> Iterator[None]:
     root.handlers = handlers
     root.setLevel(level)
     structlog.reset_defaults()
+    sent_lines.per_second = LogSettings().sent_per_second
 
 
 async def sign_and_send(token: str, secret: str) -> None:
@@ -79,3 +80,20 @@ def test_what_postgres_says_of_the_values_of_a_row_is_not_logged(
     told = capsys.readouterr().err
     assert "violates a constraint" in told
     assert TOKEN not in told
+
+
+def test_a_budget_leaves_lines_out_until_the_next_second_and_counts_them() -> None:
+    now = 100.0
+    budget = LineBudget(2, lambda: now)
+
+    assert [budget.take() for _ in range(5)] == [True, True, False, False, False]
+    now += 1
+    assert budget.take()
+    assert budget.left_out() == 3
+    assert budget.left_out() is None
+
+
+def test_the_setting_is_the_budget_of_lines() -> None:
+    configure_logs(LogSettings(sent_per_second=0))
+
+    assert not sent_lines.take()

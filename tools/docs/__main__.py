@@ -13,6 +13,7 @@ from tools.docs.errors_page import errors_page
 from tools.docs.fcm_page import fcm_page
 from tools.docs.glossary_page import glossary_page
 from tools.docs.logs_page import logs_page
+from tools.docs.metrics_page import metrics_page
 from tools.docs.providers_page import providers_page
 from tools.docs.settings_page import settings_page
 from tools.docs.source import ROOT
@@ -28,6 +29,7 @@ FILES: Mapping[str, Callable[[], str]] = {
     "reference/fcm.md": fcm_page,
     "reference/errors.md": errors_page,
     "reference/logs.md": logs_page,
+    "reference/metrics.md": metrics_page,
     "reference/imports.md": imports_page,
     "reference/glossary.md": glossary_page,
     "explanation/code.md": code_page,

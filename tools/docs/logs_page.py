@@ -10,7 +10,8 @@ from tools.docs.source import modules
 INTRO = (
     "Logs go to standard error, one line an event: readable on a terminal, JSON elsewhere "
     "(`TOCSIN_LOG__FORMAT`, `TOCSIN_LOG__LEVEL`). The same field means the same thing everywhere. A field "
-    "without a value is left out. Device tokens, API keys and people's tokens are never logged."
+    "without a value is left out. Device tokens, mail addresses, API keys and people's tokens are never "
+    "logged."
 )
 ALWAYS = {
     "timestamp": "when, in UTC",
@@ -26,7 +27,7 @@ NAMES = {
     "route_id": "`<channel>:<recipient>`, such as `push:user:ada`; of an e-mail address its hash",
     "channel": "by which channel",
     "request_id": "the producer's, as handed in with the intent; in lines of the API, the `X-Request-ID`",
-    "trace_id": "the producer's, as handed in with the intent",
+    "trace_id": "the producer's, as handed in with the intent, or the trace of its request",
 }
 METHODS = {"debug": "debug", "info": "info", "warning": "warning", "error": "error", "exception": "error"}
 
@@ -64,23 +65,48 @@ def _row(line: Line) -> list[str]:
 
 def _lines() -> Iterator[Line]:
     for module, tree in modules():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and (said := _said(node)):
-                level, event = said
-                fields = tuple(word.arg for word in node.keywords if word.arg and word.arg != "exc_info")
-                spread = any(word.arg is None for word in node.keywords)
-                yield Line(module, level, event, fields, spread)
+        for function in ast.walk(tree):
+            if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            chosen = _chosen_levels(function)
+            for node in _calls(function):
+                if said := _said(node, chosen):
+                    level, event = said
+                    fields = tuple(word.arg for word in node.keywords if word.arg and word.arg != "exc_info")
+                    spread = any(word.arg is None for word in node.keywords)
+                    yield Line(module, level, event, fields, spread)
 
 
-def _said(call: ast.Call) -> tuple[str, str] | None:
+def _calls(function: ast.AST) -> Iterator[ast.Call]:
+    """List the calls in a function, without those of functions within it."""
+    for node in ast.iter_child_nodes(function):
+        if isinstance(node, ast.Call):
+            yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _calls(node)
+
+
+def _chosen_levels(function: ast.AST) -> str:
+    """Return the levels between which a function chooses: `log = _log.error if … else _log.info`."""
+    for node in ast.walk(function):
+        match node:
+            case ast.Assign(
+                targets=[ast.Name(id="log")],
+                value=ast.IfExp(body=ast.Attribute(attr=one), orelse=ast.Attribute(attr=other)),
+            ):
+                return f"{METHODS[one]} or {METHODS[other]}"
+    return ""
+
+
+def _said(call: ast.Call, chosen: str) -> tuple[str, str] | None:
     """Return the level and the event of a logging call."""
     match call.func, call.args:
         case ast.Attribute(value=ast.Name(id="_log"), attr=method), [event] if method in METHODS:
             return METHODS[method], _words(event)
         case ast.Attribute(value=ast.Name(id="_log"), attr="log"), [_, event]:
             return "warning or error", _words(event)
-        case ast.Name(id="log"), [event]:
-            return "info or debug", _words(event)
+        case ast.Name(id="log"), [event] if chosen:
+            return chosen, _words(event)
         case _:
             return None
 

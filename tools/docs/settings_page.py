@@ -20,6 +20,7 @@ SECTIONS: Mapping[str, str] = {
     "": "Everything",
     "http": "The HTTP listener",
     "probes": "Probes of a worker or relay",
+    "metrics": "Metrics",
     "auth": "People's tokens",
     "devices": "Devices",
     "pool": "Database connections",
@@ -62,6 +63,9 @@ MEANING: dict[str, str] = {
     "probes.host": "The address on which a worker or relay answers `/healthz` and `/readyz`.",
     "probes.port": "The port for it; 0 chooses a free one. With `tocsin serve`, the first worker has it, and "
     "each further process the next.",
+    "metrics.host": "The address on which Prometheus scrapes `/metrics`.",
+    "metrics.port": "The port for it, see [Metrics and traces](../guides/metrics.md); 0 chooses a free one. "
+    "With `tocsin serve`, this one port shows every process.",
     "auth.jwt_secret": "Accepts HS256 tokens signed with this secret, at least 32 bytes.",
     "auth.jwks_url": "Accepts RS256 and ES256 tokens signed by a key of this key set.",
     "auth.issuer": "The `iss` that tokens must have.",
@@ -129,6 +133,11 @@ MEANING: dict[str, str] = {
     "unsubscribe.base_url": "The public address of this API, for the links.",
     "log.level": "The lowest level that is logged.",
     "log.format": "`auto` is `console` on a terminal and `json` elsewhere.",
+    "log.sent_per_second": "How many deliveries that are sent, or skipped when they are accepted, each "
+    "process logs in a second at most; the next line has the number of those left out. Every other delivery "
+    "is logged.",
+    "log.slow_seconds": "A request to the API that takes longer is logged at `info`, as one that failed is; "
+    "others at `debug`.",
     "periodic.modules": "Python modules that declare periodic producers.",
     "periodic.folder": "A folder of scans.",
     "periodic.databases": "The databases that scans read, each with a name of your choice.",

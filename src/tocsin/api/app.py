@@ -71,5 +71,7 @@ def create_app(services: Services, catalog: Catalog | None = None) -> Litestar:
     )
     app.state.registration = devices.registration_type(services.device_rules)
     app.state.openapi = openapi_document(app, {RegisterDevice: app.state.registration})
-    app.asgi_handler = AccessLog(BodyDeadline(app.asgi_handler, services.http.body_seconds))
+    app.asgi_handler = AccessLog(
+        BodyDeadline(app.asgi_handler, services.http.body_seconds), services.slow_seconds
+    )
     return app

@@ -25,7 +25,7 @@ class StartingApp:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Handle a request, or the lifespan of the server."""
         if scope["type"] == "lifespan":
-            await _complete_lifespan(receive, send, self._close)
+            await complete_lifespan(receive, send, self._close)
         elif self._app is not None:
             await self._app(scope, receive, send)
         else:
@@ -55,7 +55,7 @@ class ProbeApp:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Handle a request, or the lifespan of the server."""
         if scope["type"] == "lifespan":
-            await _complete_lifespan(receive, send)
+            await complete_lifespan(receive, send)
         else:
             await (await self._answer(scope["path"]))(scope, receive, send)
 
@@ -74,9 +74,10 @@ class ProbeApp:
                 return problem_reply(ProblemError(NOT_FOUND, detail))
 
 
-async def _complete_lifespan(
+async def complete_lifespan(
     receive: Any, send: Any, close: Callable[[], Awaitable[None]] | None = None
 ) -> None:
+    """Answer the lifespan messages of the server; call `close` when it shuts down."""
     await receive()
     await send({"type": "lifespan.startup.complete"})
     await receive()

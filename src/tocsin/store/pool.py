@@ -11,6 +11,8 @@ import msgspec
 from msgspec import Meta
 
 from tocsin.domain.errors import DatabaseError, DatabaseUnavailableError
+from tocsin.telemetry import metrics
+from tocsin.telemetry.samples import before_read
 
 OLDEST_SERVER = 150_000
 DATABASE_FAULTS = (
@@ -48,6 +50,7 @@ _OPTIONS_WITH_AT = {"host", "user", "dbname", "passfile", "sslcert", "sslkey", "
 _ESCAPED = "write special characters of the user name and the password as %XX, such as %2F for /"
 
 Pool: TypeAlias = asyncpg.Pool
+_open_pools: list[Pool] = []
 Connection: TypeAlias = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
 
 
@@ -147,10 +150,22 @@ async def open_pool(
         )
     except CONNECTING_FAILED as error:
         raise unreachable(error) from error
+    _open_pools.append(pool)
     try:
         yield pool
     finally:
+        _open_pools.remove(pool)
         pool.terminate() if pool.is_closing() else await pool.close()
+
+
+def _measure_pools() -> None:
+    idle = sum(pool.get_idle_size() for pool in _open_pools)
+    metrics.pool_connections.set(("idle",), idle)
+    metrics.pool_connections.set(("used",), sum(pool.get_size() for pool in _open_pools) - idle)
+    metrics.pool_size.set((), sum(pool.get_max_size() for pool in _open_pools))
+
+
+before_read(_measure_pools)
 
 
 def connection_settings(schema: str) -> dict[str, str]:

@@ -35,7 +35,7 @@ async def test_calls_tell_who_may_make_them_and_what_can_go_wrong(edge: Edge) ->
     assert accept["security"] == [{"key": []}, {"key_header": []}]
     assert accept["responses"].keys() == {"202", "400", "401", "403", "409", "413", "422", "500", "503"}
     assert accept["requestBody"]["content"]["application/json"]["example"]["type"] == "new_customer"
-    assert [parameter["name"] for parameter in accept["parameters"]] == ["Idempotency-Key"]
+    assert [parameter["name"] for parameter in accept["parameters"]] == ["Idempotency-Key", "traceparent"]
     assert paths["/v1/devices"]["get"]["security"] == [{"person": []}]
     assert paths["/healthz"]["get"]["security"] == []
 

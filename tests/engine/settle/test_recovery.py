@@ -76,7 +76,7 @@ async def test_recovery_ends_and_the_dead_letter_is_an_error_in_the_log(
     assert (row["state"], row["recovering"], row["last_error_code"]) == ("dead", False, "UNAVAILABLE")
     errors = [line for line in lines if line["log_level"] == "error"]
     assert [(line["event"], line["code"], line["attempts"]) for line in errors] == [
-        ("delivery abandoned", "UNAVAILABLE", 5)
+        ("delivery settled", "UNAVAILABLE", 5)
     ]
 
 

@@ -8,20 +8,28 @@ import structlog
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from tocsin.domain.ids import uuid7
+from tocsin.telemetry import metrics
+from tocsin.telemetry.instruments import OTHER
 
 REQUEST_ID_HEADER = b"x-request-id"
 REQUEST_ID = "tocsin.request_id"
 
 _ACCEPTABLE = re.compile(rb"[\x21-\x7e]{1,128}")
 _PROBES = frozenset({"/healthz", "/readyz"})
+NO_ROUTE = "(no route)"
+OK, FAILED = 200, 400
 _log = structlog.stdlib.get_logger(__name__)
 
 
 class AccessLog:
-    """Wraps the routing, so that requests without a route are logged too."""
+    """Wraps the routing, so that requests without a route are logged too.
 
-    def __init__(self, app: ASGIApp) -> None:
+    What succeeds in less than `slow_seconds` is logged at debug level.
+    """
+
+    def __init__(self, app: ASGIApp, slow_seconds: float) -> None:
         self._app = app
+        self._slow_seconds = slow_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request, echo its id and log its status and duration."""
@@ -40,7 +48,7 @@ class AccessLog:
         try:
             await self._app(scope, receive, send_with_id)
         finally:
-            _report(scope, status, time.perf_counter() - started)
+            _report(scope, status, time.perf_counter() - started, self._slow_seconds)
 
 
 def request_id_of(scope: Any) -> str:
@@ -55,9 +63,13 @@ def _request_id(scope: Scope) -> bytes:
     return uuid7().hex.encode()
 
 
-def _report(scope: Any, status: int, seconds: float) -> None:
-    path = scope.get("path_template") or "(no route)"
-    log = _log.debug if path in _PROBES else _log.info
+def _report(scope: Any, status: int, seconds: float, slow: float) -> None:
+    path = scope.get("path_template") or NO_ROUTE
+    if metrics.switch.on and path not in _PROBES:
+        method = scope["method"] if path != NO_ROUTE else OTHER
+        metrics.http_requests.observe((method, path, f"{status // 100}xx" if status else "none"), seconds)
+    is_noteworthy = not OK <= status < FAILED or seconds > slow
+    log = _log.info if is_noteworthy else _log.debug
     log(
         "request handled",
         method=scope["method"],

@@ -1,6 +1,7 @@
 """Accepting notifications, and showing them."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, assert_never
 from uuid import UUID
 
@@ -20,10 +21,12 @@ from tocsin.api.http.requests import ApiRequest
 from tocsin.api.producer.intents import EXAMPLE, read_intent, read_item, read_keyed_intent
 from tocsin.api.routes import Routes, Tag
 from tocsin.domain.intent import Intent
+from tocsin.domain.trace_context import traceparent_of
 from tocsin.engine.accept.acceptor import TooManyDeliveriesError
 from tocsin.engine.accept.answers import Unreadable
 from tocsin.engine.inspect.show import show
 from tocsin.engine.time_slice import TimeSlice
+from tocsin.telemetry.tracing import tracing
 from tocsin.wire.answers import (
     LARGEST_BATCH,
     Accepted,
@@ -39,6 +42,8 @@ from tocsin.wire.notifications import Notification
 
 routes = Routes(Tag.NOTIFICATIONS)
 
+TRACEPARENT = "The W3C trace context that is continued; kept as the `trace_id` of intents without one."
+
 
 class _Batch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An `IntentBatch` whose intents are decoded one by one, so that a faulty one fails alone."""
@@ -51,7 +56,10 @@ class _Batch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     "Hand in an intent: what happened and who should know",
     Right.ACCEPT,
     status=202,
-    headers={"Idempotency-Key": "Can be sent instead of the body's `idempotency_key`."},
+    headers={
+        "Idempotency-Key": "Can be sent instead of the body's `idempotency_key`.",
+        "traceparent": TRACEPARENT,
+    },
     body=Intent,
     invalid=INVALID_INTENT,
     problems=(IDEMPOTENCY_CONFLICT, TOO_MANY_DELIVERIES),
@@ -82,6 +90,7 @@ async def accept_notification(request: ApiRequest) -> Taken:
     "POST /v1/notifications/batch",
     f"Hand in up to {LARGEST_BATCH:,} intents and get an answer for each",
     Right.ACCEPT,
+    headers={"traceparent": TRACEPARENT},
     body=IntentBatch,
     problems=(TOO_MANY_DELIVERIES,),
     example={"notifications": [EXAMPLE]},
@@ -98,7 +107,9 @@ async def accept_batch(request: ApiRequest) -> BatchResults:
 async def _accept(request: ApiRequest, intents: Sequence[Intent | Unreadable]) -> list[Answer]:
     limit = request.services.http.max_deliveries
     try:
-        return await request.services.acceptor.accept(request.holder.producer, intents, limit=limit)
+        with _trace_of(request, intents) as trace:
+            traced = intents if trace is None else await _traced(intents, trace)
+            return await request.services.acceptor.accept(request.holder.producer, traced, limit=limit)
     except TooManyDeliveriesError as error:
         raise ProblemError(
             TOO_MANY_DELIVERIES,
@@ -106,6 +117,27 @@ async def _accept(request: ApiRequest, intents: Sequence[Intent | Unreadable]) -
             f"{error.limit:,} are accepted at once, and nothing was accepted. Split it into several "
             "requests, or raise TOCSIN_HTTP__MAX_DELIVERIES.",
         ) from None
+
+
+def _trace_of(
+    request: ApiRequest, intents: Sequence[Intent | Unreadable]
+) -> AbstractContextManager[str | None]:
+    """Return the trace that intents continue: that of this request if it is traced, or else of its caller."""
+    traceparent = traceparent_of(request.headers.get("traceparent"))
+    if tracing.tracer is None:
+        return nullcontext(traceparent)
+    own = intents[0].trace_id if len(intents) == 1 and isinstance(intents[0], Intent) else None
+    return tracing.tracer.accepting(traceparent or own, len(intents))
+
+
+async def _traced(intents: Sequence[Intent | Unreadable], traceparent: str) -> Sequence[Intent | Unreadable]:
+    """Have intents without a trace id of their own continue the trace of the request."""
+    traced, slice_ = [], TimeSlice()
+    for intent in intents:
+        await slice_.pause()
+        has_own = not isinstance(intent, Intent) or intent.trace_id is not None
+        traced.append(intent if has_own else msgspec.structs.replace(intent, trace_id=traceparent))
+    return traced
 
 
 @routes(

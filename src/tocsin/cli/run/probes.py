@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import structlog
+from litestar.types import ASGIApp
 
 from tocsin.api.server import HttpSettings, serve_api
 from tocsin.api.starting import ProbeApp
@@ -36,17 +37,24 @@ async def answered_probes(settings: Settings, url: str) -> AsyncIterator[ProbeAp
     if settings.probes.port is None:
         yield app
         return
+    http = HttpSettings(host=settings.probes.host, port=settings.probes.port)
+    async with served_beside(app, http, section="probes") as address:
+        _log.info("probes started", address=address)
+        yield app
+
+
+@asynccontextmanager
+async def served_beside(app: ASGIApp, http: HttpSettings, *, section: str) -> AsyncIterator[str]:
+    """Serve an app beside the main work of a process; yield its address once it listens."""
     stop = asyncio.Event()
     address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    http = HttpSettings(host=settings.probes.host, port=settings.probes.port)
-    serving = asyncio.create_task(serve_api(app, http, stop, address.set_result, section="probes"))
+    serving = asyncio.create_task(serve_api(app, http, stop, address.set_result, section=section))
     try:
         either: list[asyncio.Future[Any]] = [serving, address]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if serving.done():
             await serving
-        _log.info("probes started", address=await address)
-        yield app
+        yield await address
     finally:
         stop.set()
         address.cancel()

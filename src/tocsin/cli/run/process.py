@@ -18,6 +18,7 @@ from tocsin.domain.errors import DatabaseUnavailableError
 from tocsin.engine.duty import pause
 from tocsin.logs import configure_logs
 from tocsin.settings import Settings, load_settings
+from tocsin.telemetry.environment import read_environment
 
 REPEATED_WITHIN = 1.0
 """`make`, `timeout` and a terminal pass a signal on, so one request arrives two or three times."""
@@ -31,8 +32,9 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 def prepared_settings() -> Settings:
-    """Load the settings and configure the logs by them."""
+    """Load the settings, check the variables of OpenTelemetry, and configure the logs."""
     settings = load_settings()
+    read_environment(os.environ)
     configure_logs(settings.log)
     return settings
 

@@ -5,9 +5,11 @@ from contextlib import AsyncExitStack
 
 import structlog
 
+from tocsin.cli.run.metrics import exported_metrics
 from tocsin.cli.run.probes import answered_probes
 from tocsin.cli.run.process import prepared_settings, run_until_stopped, when_started
 from tocsin.cli.run.serve import Tied, running_database
+from tocsin.cli.run.traces import exported_traces
 from tocsin.cli.server import database_label
 from tocsin.compose import catalog_folder, open_relays, read_catalog, tune_gc
 from tocsin.domain.errors import SettingsError
@@ -30,7 +32,12 @@ def relay(tied: Tied = False) -> None:
 
 async def _run_relays(settings: Settings, url: str, stop: asyncio.Event, *, tied: bool) -> None:
     catalog = read_catalog(settings)
-    async with answered_probes(settings, url) as probes, AsyncExitStack() as exits:
+    async with (
+        answered_probes(settings, url) as probes,
+        exported_metrics(settings, url, tied=tied),
+        exported_traces(),
+        AsyncExitStack() as exits,
+    ):
         opened = await when_started(
             lambda: exits.enter_async_context(open_relays(settings, url, catalog)), stop, tied=tied
         )

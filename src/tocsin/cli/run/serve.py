@@ -12,9 +12,11 @@ from litestar.types import ASGIApp
 from tocsin.api.server import serve_api
 from tocsin.api.starting import StartingApp
 from tocsin.cli.output import AsJson, print_result, print_server
+from tocsin.cli.run.metrics import exported_metrics
 from tocsin.cli.run.probes import answered_probes
 from tocsin.cli.run.process import prepared_settings, run_until_stopped, when_available, when_started
 from tocsin.cli.run.supervisor import Child, run_tree
+from tocsin.cli.run.traces import exported_traces
 from tocsin.cli.server import configured_database, database_label
 from tocsin.compose import catalog_folder, data_dir, open_api, open_worker, read_catalog, tune_gc
 from tocsin.domain.errors import DatabaseError, DatabaseUnavailableError, TocsinError
@@ -24,6 +26,7 @@ from tocsin.engine.duty import pause
 from tocsin.settings import Settings, providers_in_use
 from tocsin.store.embedded import EmbeddedPostgres
 from tocsin.store.migrate import migrate as migrate_schema
+from tocsin.telemetry.samples import TreeSamples
 
 GRACE_BEYOND = 5.0
 
@@ -56,7 +59,9 @@ async def _serve(settings: Settings, stop: asyncio.Event) -> None:
         embedded = _embedded(settings)
         url = await started(embedded, exits) if embedded else str(settings.database_url)
         await migrate_schema(url, settings.schema, settings.pool)
-        await run_tree(server_children(settings, url), stop, grace=grace(settings), embedded=embedded)
+        children, samples = server_children(settings, url), TreeSamples()
+        await exits.enter_async_context(exported_metrics(settings, url, samples.read))
+        await run_tree(children, stop, grace=grace(settings), embedded=embedded, samples=samples)
 
 
 def _embedded(settings: Settings) -> EmbeddedPostgres | None:
@@ -113,7 +118,7 @@ def api(tied: Tied = False) -> None:
 
 
 async def _run_api(settings: Settings, url: str, stop: asyncio.Event, *, tied: bool) -> None:
-    async with AsyncExitStack() as exits:
+    async with exported_metrics(settings, url, tied=tied), exported_traces(), AsyncExitStack() as exits:
 
         async def opened() -> Litestar:
             app = await exits.enter_async_context(open_api(settings, url))
@@ -151,7 +156,12 @@ async def _run_worker(
     settings: Settings, url: str, stop: asyncio.Event, lanes: frozenset[str] | None, *, tied: bool
 ) -> None:
     catalog = read_catalog(settings)
-    async with answered_probes(settings, url) as probes, AsyncExitStack() as exits:
+    async with (
+        answered_probes(settings, url) as probes,
+        exported_metrics(settings, url, tied=tied),
+        exported_traces(),
+        AsyncExitStack() as exits,
+    ):
         opened = await when_started(
             lambda: exits.enter_async_context(open_worker(settings, url, catalog, lanes)), stop, tied=tied
         )

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -13,10 +14,13 @@ import structlog
 from tocsin.domain.errors import TocsinError
 from tocsin.engine.duty import pause, repeat
 from tocsin.store.embedded import EmbeddedPostgres
+from tocsin.telemetry import metrics
+from tocsin.telemetry.samples import TreeSamples, decode_samples
 
 CANNOT_START = 2
 LONGEST_PAUSE = 30.0
 STEADY_AFTER = 60.0
+LONGEST_REPORT = 64 * 1_048_576
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -32,18 +36,29 @@ class Child(NamedTuple):
     arguments: Sequence[str]
     environment: Mapping[str, str]
 
-    async def run(self, stop: asyncio.Event, grace: float, running: set[int] | None = None) -> None:
+    async def run(
+        self,
+        stop: asyncio.Event,
+        grace: float,
+        running: set[int] | None = None,
+        samples: TreeSamples | None = None,
+    ) -> None:
         """Keep the process running until `stop`, then let it drain, at most for `grace` seconds.
 
         One that cannot start at all is an operator's to fix; one that ran before is restarted, whatever
-        keeps it from starting now. `running` has the id of the process while it runs.
+        keeps it from starting now. `running` has the id of the process while it runs, and `samples` gets what
+        it reports of its metrics.
         """
         running = set() if running is None else running
+        samples = TreeSamples() if samples is None else samples
+        kind = (self.name.partition("-")[0],)
         wait, loop, restarted = 0.5, asyncio.get_running_loop(), False
         while not stop.is_set():
             started = loop.time()
-            process = await self._start()
+            process, line = await self._start()
             running.add(process.pid)
+            metrics.processes.add(kind, 1)
+            listening = asyncio.create_task(_listen(line, process.pid, samples))
             exited = asyncio.create_task(process.wait())
             stopping = asyncio.create_task(stop.wait())
             try:
@@ -58,31 +73,38 @@ class Child(NamedTuple):
                 if process.returncode is None:
                     process.kill()
                     await exited
+                await listening
+                metrics.processes.add(kind, -1)
             was_steady = loop.time() - started > STEADY_AFTER
             if process.returncode == CANNOT_START and not restarted and not was_steady:
                 raise ChildCannotStartError(f"{self.name} could not start; see above for the reason")
             wait = 0.5 if was_steady else min(wait * 2, LONGEST_PAUSE)
             _log.error("process died", process=self.name, code=process.returncode, restart_in_seconds=wait)
+            metrics.restarts.add(kind)
             restarted = True
             await pause(wait, stop)
 
-    async def _start(self) -> asyncio.subprocess.Process:
-        # In a session of its own the child does not get the parent's Ctrl-C. The pipe closes when the parent
+    async def _start(self) -> tuple[asyncio.subprocess.Process, socket.socket]:
+        """Start the process; return the line to it too, over which it reports its metrics."""
+        # In a session of its own the child does not get the parent's Ctrl-C. The line closes when the parent
         # ends, however it ends, and the child stops with it. Until it has its handler, SIGHUP would end it.
-        return await asyncio.create_subprocess_exec(
-            "/bin/sh",
-            "-c",
-            'trap "" HUP; exec "$@"',
-            "tocsin",
-            sys.executable,
-            "-m",
-            "tocsin.cli",
-            *self.arguments,
-            "--tied",
-            stdin=asyncio.subprocess.PIPE,
-            env={**os.environ, **self.environment},
-            start_new_session=True,
-        )
+        line, of_child = socket.socketpair()
+        with of_child:
+            process = await asyncio.create_subprocess_exec(
+                "/bin/sh",
+                "-c",
+                'trap "" HUP; exec "$@"',
+                "tocsin",
+                sys.executable,
+                "-m",
+                "tocsin.cli",
+                *self.arguments,
+                "--tied",
+                stdin=of_child.fileno(),
+                env={**os.environ, **self.environment},
+                start_new_session=True,
+            )
+        return process, line
 
     async def _end(self, process: asyncio.subprocess.Process, grace: float) -> None:
         process.terminate()
@@ -95,12 +117,32 @@ class Child(NamedTuple):
             await process.wait()
 
 
+async def _listen(line: socket.socket, process_id: int, samples: TreeSamples) -> None:
+    """Record what a process reports of its metrics until it ends."""
+    reader, writer = await asyncio.open_unix_connection(sock=line, limit=LONGEST_REPORT)
+    try:
+        while (report := await reader.readline()).endswith(b"\n"):
+            samples.report(process_id, decode_samples(report))
+    except OSError:
+        # A process that is killed may leave the line broken instead of closed.
+        pass
+    finally:
+        samples.end(process_id)
+        writer.close()
+
+
 async def run_tree(
-    children: Sequence[Child], stop: asyncio.Event, *, grace: float, embedded: EmbeddedPostgres | None
+    children: Sequence[Child],
+    stop: asyncio.Event,
+    *,
+    grace: float,
+    embedded: EmbeddedPostgres | None,
+    samples: TreeSamples | None = None,
 ) -> None:
     """Run the children until `stop`; one that cannot start stops them all.
 
     SIGHUP is passed on to them, which has each read its catalog again; from a terminal it is the stop.
+    `samples` gets what they report of their metrics.
     """
     ended = asyncio.Event()
     process_ids: set[int] = set()
@@ -113,7 +155,7 @@ async def run_tree(
     watching = asyncio.create_task(_watch(embedded)) if embedded else None
     try:
         async with asyncio.TaskGroup() as group:
-            running = [group.create_task(child.run(ended, grace, process_ids)) for child in children]
+            running = [group.create_task(child.run(ended, grace, process_ids, samples)) for child in children]
             for task in running:
                 task.add_done_callback(lambda _: ended.set())
             await pause(None, stop, ended)

@@ -42,7 +42,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
     `target` is a device token, a web push subscription as JSON, a mail address or a webhook's URL.
     A mail has its subject as `title`, its text as `body`, and may have `html` and `headers`; a webhook is
-    sent `payload` and is signed with `secret`.
+    sent `payload` and is signed with `secret`. `traceparent` is the trace that its receiver may continue.
     """
 
     delivery_id: DeliveryId
@@ -62,6 +62,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     locale: str | None = None
     collapse_key: str | None = None
     expires_at: datetime | None = None
+    traceparent: str | None = None
 
     def __repr__(self) -> str:
         """Show the type and the delivery id, never the target, which is a secret."""

@@ -13,13 +13,21 @@ from typing import TypeAlias
 from uuid import UUID
 
 import msgspec
-import structlog
 
 from tocsin.domain.errors import TocsinError
 from tocsin.domain.ids import NotificationId, new_delivery_id, uuid7
 from tocsin.domain.intent import Intent, repeated_recipients
-from tocsin.engine.accept.answers import Answer, Conflict, Duplicate, Invalid, Unreadable, accepted_answer
+from tocsin.engine.accept.answers import (
+    Accepted,
+    Answer,
+    Conflict,
+    Duplicate,
+    Invalid,
+    Unreadable,
+    accepted_answer,
+)
 from tocsin.engine.accept.planner import Planner
+from tocsin.engine.accept.report import CONFLICT, INVALID, report_answers, storable
 from tocsin.engine.clock import Clock
 from tocsin.engine.time_slice import TimeSlice
 from tocsin.store import notifications, refused
@@ -38,7 +46,6 @@ LARGE_WRITERS = 2
 STORE_TRIES = 3
 """How often an intent is stored if what held its key is pruned each time before it was read."""
 
-_log = structlog.stdlib.get_logger(__name__)
 _encoder = msgspec.json.Encoder()
 
 _Key: TypeAlias = tuple[str, str]
@@ -137,7 +144,7 @@ class Acceptor:
             await request.check(self._planner, self._clock())
             async with self._pool.acquire() as connection:
                 await _write_all(connection, self._planner, [request], self._clock())
-        _report(request)
+        _report(request, self._planner)
         return request.answered()
 
     async def _accept_with_others(self, request: _Waiting) -> list[Answer]:
@@ -185,7 +192,7 @@ class Acceptor:
         async with self._pool.acquire() as connection:
             await _write_all(connection, self._planner, requests, self._clock())
         for request in requests:
-            _report(request)
+            _report(request, self._planner)
             if not request.done.done():
                 request.done.set_result(None)
 
@@ -224,7 +231,7 @@ async def accept_within(
     request = _Request(producer, source, intents)
     await request.check(planner, now)
     await _write_all(connection, planner, [request], now)
-    _report(request)
+    _report(request, planner)
     return request.answered()
 
 
@@ -342,9 +349,9 @@ def _refusals(request: _Request, now: datetime) -> list[RefusedIntent]:
     refusals = []
     for intent, answer in zip(request.intents, request.answers, strict=True):
         if isinstance(answer, Invalid):
-            code, faults = "invalid_intent", _encoder.encode(answer.errors)
+            code, faults = INVALID, _encoder.encode(answer.errors)
         elif isinstance(answer, Conflict):
-            code = "idempotency_conflict"
+            code = CONFLICT
             faults = _encoder.encode([{"notification_id": answer.notification_id}])
         else:
             continue
@@ -355,8 +362,8 @@ def _refusals(request: _Request, now: datetime) -> list[RefusedIntent]:
                 producer=request.producer,
                 source=request.source,
                 code=code,
-                type=_storable(intent.type),
-                idempotency_key=_storable(intent.idempotency_key),
+                type=storable(intent.type),
+                idempotency_key=storable(intent.idempotency_key),
                 faults=faults.decode().replace("\\u0000", "\\ufffd"),
                 content=content[:LONGEST_CONTENT].replace("\x00", "\ufffd"),
                 refused_at=now,
@@ -372,17 +379,8 @@ def _written(intent: Intent) -> str:
         return repr(msgspec.to_builtins(intent)).encode(errors="replace").decode()
 
 
-def _storable(text: str | None) -> str | None:
-    return text[:200].replace("\x00", "\ufffd").encode(errors="replace").decode() if text else None
-
-
-def _report(request: _Request) -> None:
-    for intent, answer in zip(request.intents, request.answers, strict=True):
-        if isinstance(answer, Invalid | Conflict):
-            _log.info(
-                "intent refused",
-                producer=request.producer,
-                type=_storable(intent.type),
-                code="invalid_intent" if isinstance(answer, Invalid) else "idempotency_conflict",
-            )
-    _log.debug("intents accepted", producer=request.producer, intents=len(request.intents))
+def _report(request: _Request, planner: Planner) -> None:
+    accepted = [each for position, each in request.good if isinstance(request.answers[position], Accepted)]
+    report_answers(
+        request.producer, request.source, request.intents, request.answers, accepted, planner.catalog
+    )

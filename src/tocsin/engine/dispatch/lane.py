@@ -28,6 +28,7 @@ from tocsin.engine.settle.settlements import settle_dead, settle_empty_digest, s
 from tocsin.engine.settle.writer import SettlementWriter
 from tocsin.store.deliveries.claim import START, Position, any_due, claim, take_over
 from tocsin.store.pool import DATABASE_FAULTS, Pool, is_transient
+from tocsin.telemetry import metrics
 
 MOST_CLAIMED = 1_000
 ROUND = timedelta(seconds=1)
@@ -341,6 +342,8 @@ class Claimer:
         if not attempts and self._after is not START:
             self._after = START
             attempts = await self._take(now, limit)
+        if metrics.switch.on and attempts:
+            metrics.claim_size.observe((self._lane,), len(attempts))
         if len(attempts) < limit:
             self._after = START
         else:

@@ -10,6 +10,7 @@ from tocsin.domain.delivery.outcome import Rejected
 from tocsin.domain.ids import DeliveryId, NotificationId
 from tocsin.domain.people.profile import Destination
 from tocsin.domain.people.unsubscribe import UnsubscribeSettings, unsubscribe_headers
+from tocsin.domain.trace_context import traceparent_of
 from tocsin.engine.dispatch.attempt import Attempt
 from tocsin.store.deliveries.claim import ClaimedDelivery
 
@@ -55,7 +56,12 @@ class Renderer(msgspec.Struct, frozen=True):
             case "email":
                 return self._mail(message, content, type_, delivery)
             case "webhook":
-                return msgspec.structs.replace(message, payload=attempt.payload, secret=destination.secret)
+                return msgspec.structs.replace(
+                    message,
+                    payload=attempt.payload,
+                    secret=destination.secret,
+                    traceparent=traceparent_of(delivery.trace_id),
+                )
             case _:
                 return message
 

@@ -18,8 +18,10 @@ from tocsin.domain.ids import LeaseId
 from tocsin.engine.clock import Clock
 from tocsin.engine.dispatch.attempt import Attempt
 from tocsin.engine.dispatch.concurrency import ConcurrencyLimit
+from tocsin.engine.dispatch.trace import end_spans, start_spans
 from tocsin.engine.health.circuit_breakers import CircuitBreakers, host_circuit
 from tocsin.engine.health.rate_limits import RateLimit
+from tocsin.engine.settle.report import report_outcomes
 from tocsin.engine.settle.settlements import PROVIDER_FAILED, settle_outcome, settle_refusal, settle_untried
 from tocsin.engine.settle.writer import SettlementWriter
 from tocsin.engine.toggles.toggles import Toggles
@@ -268,8 +270,10 @@ class Sender:
 
     async def _send(self, batch: Sequence[Attempt], now: datetime) -> None:
         try:
+            spans = start_spans(self._provider.name, batch, now)
             outcomes = await self._outcomes([each.message for each in batch if each.message], now)
             answered_at = self._clock()
+            end_spans(spans, outcomes, answered_at)
             if self._limit is not None:
                 failed = sum(map(_is_overload, outcomes))
                 elapsed = (answered_at - now).total_seconds()
@@ -288,6 +292,7 @@ class Sender:
             for attempt in batch:
                 self._forget(attempt)
             self._in_flight -= len(batch)
+        report_outcomes(self._provider.name, batch, outcomes, now, answered_at, self._in_flight)
         self._pump()
         self._on_free()
 

@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from tocsin.store.health.circuit_breakers import grant
 from tocsin.store.pool import DATABASE_FAULTS, Pool
+from tocsin.telemetry import metrics
 
 # Slots are a little longer than the rate asks, and one that is missed by more than this is given up:
 # what leaves late would otherwise crowd the slots after it.
@@ -73,6 +74,7 @@ class RateLimit:
 
     async def wait(self, count: int) -> None:
         """Return when this worker may send some messages."""
+        began = self._monotonic()
         while True:
             try:
                 async with self._pool.acquire() as connection:
@@ -84,6 +86,9 @@ class RateLimit:
             begins = slot.begins - self._judge(slot.now)
             await asyncio.sleep(max(0.0, begins - self._monotonic()))
             if self._monotonic() - begins <= LATEST:
+                if metrics.switch.on:
+                    metrics.rate_slots.add((self._provider,), count)
+                    metrics.rate_waited.add((self._provider,), self._monotonic() - began)
                 return
 
     def _judge(self, database_now: float) -> float:

@@ -4,6 +4,7 @@ from collections.abc import Set as AbstractSet
 
 import structlog
 
+from tocsin.domain.delivery.states import State
 from tocsin.domain.plan import FAN_OUT
 from tocsin.engine.clock import Clock
 from tocsin.engine.duty import repeat
@@ -13,6 +14,7 @@ from tocsin.store.deliveries.claim import START, Position
 from tocsin.store.deliveries.expiry import expire
 from tocsin.store.deliveries.fan_out import leave_lane, waiting_lanes
 from tocsin.store.pool import Connection, Pool
+from tocsin.telemetry import metrics
 
 EVERY_SECONDS = 5.0
 AT_ONCE = 2_000
@@ -67,6 +69,7 @@ class ExpirySweep:
         self._cursors[lane, held] = walked.next or START
         if walked.expired:
             _log.info("deliveries expired", lane=lane, held=held, deliveries=walked.expired)
+            metrics.settled.add(("", "", lane, State.EXPIRED, ""), walked.expired)
         return walked.expired > 0 and walked.next is not None
 
     async def _empty(self, connection: Connection, lane: str) -> None:

@@ -16,6 +16,7 @@ from tocsin.engine.clock import Clock
 from tocsin.engine.dispatch.attempt import LeasedDelivery
 from tocsin.engine.duty import repeat
 from tocsin.engine.health.circuit_breakers import CircuitBreakers
+from tocsin.engine.settle.report import report_receipts
 from tocsin.engine.settle.settlements import settle_outcome
 from tocsin.engine.settle.writer import SettlementWriter
 from tocsin.store.pool import Pool
@@ -111,6 +112,13 @@ class Receipts:
             await drop_tickets(connection, _ids(over), lease)
             await ask_again(connection, _ids(waiting), lease, now + self._source.receipts_after)
             taken_back = await reopen(connection, _ids([ticket for ticket, _ in refused]), lease, now + LEASE)
+        report_receipts(
+            self._name,
+            delivered=_ids(delivered),
+            refused=len(refused),
+            not_yet=len(waiting),
+            missing=len(over),
+        )
         for ticket, outcome in refused:
             if ticket.delivery_id in taken_back:
                 self._settle(ticket, outcome, lease, now)

@@ -14,6 +14,7 @@ from tocsin.domain.delivery.held_by import stored_held_by
 from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
 from tocsin.domain.delivery.states import WAITING, State
 from tocsin.engine.dispatch.attempt import LeasedDelivery
+from tocsin.engine.settle.report import INTERNAL_ERROR, report_rejected_by_bug, report_unsent
 from tocsin.store.deliveries.settle import SentDelivery, Settlement, UnsentDelivery, encode_steps
 
 LONGEST_DETAIL = 500
@@ -23,7 +24,6 @@ LONGEST_CODE = 100
 LEASE_EXPIRED = "lease_expired"
 PROVIDER_FAILED = "provider_failed"
 """A bug in the code of a provider, which fails again with the same message."""
-INTERNAL_ERROR = "internal_error"
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -130,6 +130,7 @@ def settle_internal_error(
     delivery: LeasedDelivery | Settlement, detail: str | None, now: datetime
 ) -> UnsentDelivery:
     """Reject a delivery for a bug, with nothing that could be at fault itself."""
+    report_rejected_by_bug(delivery)
     return UnsentDelivery(
         id=delivery.id,
         lease=delivery.lease,
@@ -226,7 +227,7 @@ def _tried(
         digest_id=attempt.digest_id,
         has_fallback=_has_fallback(attempt),
     )
-    _log_settled(attempt, settled)
+    report_unsent(attempt, settled)
     return settled
 
 
@@ -253,7 +254,7 @@ def _untried(
         digest_id=attempt.digest_id,
         has_fallback=state in WAITING and _has_fallback(attempt),
     )
-    _log_settled(attempt, settled)
+    report_unsent(attempt, settled)
     return settled
 
 
@@ -263,27 +264,6 @@ def _has_fallback(attempt: LeasedDelivery) -> bool:
 
 def _goes_on_recovering(attempt: LeasedDelivery, state: State) -> bool:
     return attempt.recovering and state in WAITING
-
-
-def _log_settled(attempt: LeasedDelivery, settled: UnsentDelivery) -> None:
-    if settled.state is State.DEAD:
-        _log.error(
-            "delivery abandoned",
-            **attempt.log_fields(),
-            code=settled.code,
-            attempts=attempt.attempts + settled.spent,
-            alarm=True,
-        )
-    _log.info(
-        "attempt failed" if settled.outcome else "delivery not sent",
-        **attempt.log_fields(),
-        state=settled.state,
-        reason=settled.reason,
-        held_by=settled.held_by,
-        recovering=settled.recovering,
-        code=settled.code,
-        detail=settled.detail,
-    )
 
 
 def _storable(text: str, longest: int) -> str:

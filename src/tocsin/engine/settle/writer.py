@@ -1,6 +1,7 @@
 """Writes settlements in batches."""
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -11,8 +12,8 @@ import structlog
 from tocsin.domain.ids import LeaseId
 from tocsin.engine.clock import Clock
 from tocsin.engine.dispatch.attempt import LeasedDelivery
+from tocsin.engine.settle.report import INTERNAL_ERROR, report_written
 from tocsin.engine.settle.settlements import (
-    INTERNAL_ERROR,
     report_internal_error,
     settle_internal_error,
     settle_sent_barely,
@@ -179,6 +180,7 @@ class SettlementWriter:
             await self._write_until_done([replacement])
 
     async def _write(self, batch: Sequence[Settlement]) -> None:
+        began = time.monotonic()
         digest_ids = sorted({each.digest_id for each in batch if each.digest_id})
         async with self._pool.acquire() as connection:
             # What settlements lead to is written with them: a repeat finds them settled and leads to nothing.
@@ -203,6 +205,7 @@ class SettlementWriter:
                 self._on_release()
         self._forget(batch)
         written = {each for part in settled for each in part.ids}
+        report_written(len(batch), len(written), len(self._waiting), time.monotonic() - began)
         if lost := [each for each in batch if each.id not in written]:
             _log.warning("lease lost", deliveries=len(lost))
             self._remember(lost)

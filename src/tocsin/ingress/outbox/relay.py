@@ -19,6 +19,7 @@ from tocsin.ingress.outbox.install import channel
 from tocsin.ingress.outbox.settings import OutboxSettings
 from tocsin.ingress.outbox.table import OutboxSession, OutboxUnfitError, connect, inspect
 from tocsin.store.pool import PoolSettings, opened_connection
+from tocsin.telemetry import metrics
 
 LANES = 2
 BACKOFF = parse_backoff("exponential(250ms, 15s, 2, 0)")
@@ -26,6 +27,7 @@ FAULTS = (AcceptFailedError, OutboxUnfitError, *RETRIED_FAULTS)
 STOP_SECONDS = 20.0
 PRUNE_SECONDS = 3_600.0
 PRUNE_BATCH = 1_000
+MEASURE_SECONDS = 10.0
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -65,6 +67,8 @@ class Relay:
             yield run(partial(self._listen, announced), name="outbox listener", every=1.0, backoff=BACKOFF)
         if self._settings.kept_days:
             yield run(self._prune, name="outbox prune", every=PRUNE_SECONDS)
+        if metrics.switch.on:
+            yield run(self._measure, name="outbox lag", every=MEASURE_SECONDS)
 
     async def _listen(self, announced: str) -> None:
         """Wake the lanes whenever a transaction that wrote into the outbox commits."""
@@ -84,6 +88,14 @@ class Relay:
                 pruned += count
         if pruned:
             _log.info("outbox pruned", outbox=self._name, rows=pruned)
+
+    async def _measure(self) -> None:
+        """Set the gauge of how long the oldest row waits."""
+        async with opened_connection(connect(self._settings.url, self._pool)) as connection:
+            table = await inspect(connection, self._settings)
+            oldest = await outbox_rows.oldest_waiting(connection, table)
+        lag = (self._clock() - oldest).total_seconds() if oldest else 0.0
+        metrics.relay_lag.set((self._name,), max(0.0, lag))
 
     async def _relay(self, wake: asyncio.Event, stop: asyncio.Event) -> None:
         """Relay one batch after the other over a connection of its own."""
@@ -120,4 +132,7 @@ class Relay:
                 return False
             results = await self._rows.accept(rows)
             await outbox_rows.record(connection, table, results, self._clock())
+        published = sum(isinstance(result, outbox_rows.Published) for result in results)
+        metrics.relayed.add((self._name, "published"), published)
+        metrics.relayed.add((self._name, "failed"), len(results) - published)
         return len(rows) == self._settings.batch or len(results) < len(rows)

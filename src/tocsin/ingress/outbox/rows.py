@@ -70,6 +70,16 @@ where {published_at} is null
 """
 
 
+# The first in the order in which rows are taken, by the same index: not the oldest of all by a count of them.
+OLDEST = """
+select {created}
+from {table}
+where {published_at} is null
+order by {order}
+limit 1
+"""
+
+
 class Row(NamedTuple):
     """One row that waits; rows with the same ordering key are accepted one after the other."""
 
@@ -139,6 +149,12 @@ async def prune(connection: Connection, table: Table, before: datetime, limit: i
     """Delete some rows that were published before a time, and count them."""
     done: str = await connection.execute(table.sql(PRUNE), before, limit)
     return int(done.rpartition(" ")[2])
+
+
+async def oldest_waiting(connection: Connection, table: Table) -> datetime | None:
+    """Return when the first row that waits was written; None if none waits or no column says so."""
+    oldest: datetime | None = await connection.fetchval(table.sql(OLDEST))
+    return oldest
 
 
 async def status(connection: Connection, table: Table, alarming: int) -> Status:

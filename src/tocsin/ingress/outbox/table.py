@@ -153,5 +153,6 @@ def _expressions(name: str, columns: Mapping[str, str], types: Mapping[str, str]
         "order": f"{created_at}, {found['id']}" if by_time else found["id"],
         "key": f"{aggregate} || chr(31) || {aggregate_id}::text" if aggregate_id else "null::text",
         "type_text": f"{type_}::text" if type_ else "null::text",
+        "created": f"{created_at}::timestamptz" if created_at else "null::timestamptz",
         "oldest": f"min({created_at}::timestamptz)" if created_at else "null::timestamptz",
     }

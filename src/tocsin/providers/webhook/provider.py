@@ -56,7 +56,9 @@ class WebhookProvider(HttpProvider):
             signature = signatures(message.secret or "", message_id, body, now)
         except ValueError:
             return Rejected("secret_unusable", "the endpoint has no secret to sign with: rotate it")
+        traced = {"traceparent": message.traceparent} if message.traceparent else {}
         return {
+            **traced,
             "content-type": "application/json",
             "user-agent": self._user_agent,
             "webhook-id": message_id,

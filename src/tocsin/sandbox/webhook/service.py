@@ -11,7 +11,7 @@ from tocsin.sandbox.stand_in import ReceivedRequest, SinglePushStandIn
 
 PREFIX = "/webhook/"
 REQUIRED = ("webhook-id", "webhook-timestamp", "webhook-signature")
-KEPT = (*REQUIRED, "content-type", "user-agent")
+KEPT = (*REQUIRED, "content-type", "user-agent", "traceparent")
 _REDIRECTS = (301, 302, 303, 307, 308)
 _REFUSALS = (400, 401, 403, 404, 405, 408, 409, 410, 413, 415, 422, 425, 429)
 _FAILURES = (500, 501, 502, 503, 504)

@@ -1,0 +1,129 @@
+"""The metrics of a process: scraped on a port of its own, exported, or reported to its parent."""
+
+import asyncio
+import os
+import socket
+import stat
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+
+import msgspec
+import structlog
+
+from tocsin.api.metrics import MetricsApp
+from tocsin.api.server import HttpSettings
+from tocsin.cli.run.probes import served_beside
+from tocsin.compose import duties_running
+from tocsin.engine.duty import repeat
+from tocsin.engine.inspect.gauges import DatabaseGauges
+from tocsin.settings import Settings, providers_in_use
+from tocsin.store.pool import open_pool
+from tocsin.telemetry import metrics
+from tocsin.telemetry.environment import Telemetry, read_environment
+from tocsin.telemetry.samples import Samples, encode_samples, read_samples
+
+REPORT_SECONDS = 1.0
+LAST_SECONDS = 2.0
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+@asynccontextmanager
+async def exported_metrics(
+    settings: Settings, url: str, read: Callable[[], Samples] = read_samples, *, tied: bool = False
+) -> AsyncIterator[None]:
+    """Count and export metrics if a port or an exporter of OpenTelemetry is set; otherwise do nothing.
+
+    A process that is `tied` reports its own to its parent, which exports those of the whole tree.
+    """
+    telemetry = read_environment(os.environ)
+    if settings.metrics.port is None and telemetry.metrics is None:
+        yield
+        return
+    metrics.switch.on = True
+    for name in providers_in_use(settings):
+        if rate := settings.rates.of(name):
+            metrics.rate_limit.set((name,), rate)
+    if tied:
+        async with _reported():
+            yield
+        return
+    async with AsyncExitStack() as exits:
+        pool_settings = msgspec.structs.replace(settings.pool, size=2)
+        opening = open_pool(url, settings.schema, pool_settings, lookups_only=True)
+        pool = await exits.enter_async_context(opening)
+        gauges = DatabaseGauges(pool, list(providers_in_use(settings)))
+
+        async def collect() -> Samples:
+            await gauges.read()
+            return read()
+
+        if settings.metrics.port is not None:
+            http = HttpSettings(host=settings.metrics.host, port=settings.metrics.port)
+            serving = served_beside(MetricsApp(collect), http, section="metrics")
+            _log.info("metrics started", address=await exits.enter_async_context(serving))
+        if telemetry.metrics is not None:
+            await exits.enter_async_context(_exported(telemetry, collect))
+        yield
+
+
+@asynccontextmanager
+async def _exported(telemetry: Telemetry, collect: Callable[[], Awaitable[Samples]]) -> AsyncIterator[None]:
+    """Export by OpenTelemetry every so often, and once more at the end."""
+    from tocsin.telemetry.otlp import MetricsExport  # noqa: PLC0415 - it takes half a second to import
+
+    export = MetricsExport(telemetry.metrics or "otlp")
+
+    async def step() -> None:
+        if not await asyncio.to_thread(export.export, await collect()):
+            _log.warning("metrics not exported", retry_in_seconds=telemetry.metrics_every)
+
+    try:
+        async with duties_running(_Every(step, "metrics export", telemetry.metrics_every)):
+            yield
+    finally:
+        try:
+            async with asyncio.timeout(LAST_SECONDS):
+                await step()
+        except TimeoutError:
+            _log.warning("metrics not exported")
+        # It ends a call under way, for which the process would wait otherwise.
+        export.close()
+
+
+@asynccontextmanager
+async def _reported() -> AsyncIterator[None]:
+    """Report to the parent every second, and once more at the end."""
+    if not stat.S_ISSOCK(os.fstat(sys.stdin.fileno()).st_mode):
+        # Nobody reads: it was not started by a supervisor.
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    with socket.socket(fileno=os.dup(sys.stdin.fileno())) as line:
+        line.setblocking(False)
+
+        async def step() -> None:
+            await loop.sock_sendall(line, encode_samples(read_samples()))
+
+        try:
+            async with duties_running(_Every(step, "metrics report", REPORT_SECONDS)):
+                yield
+        finally:
+            # The parent may be gone.
+            with suppress(OSError):
+                async with asyncio.timeout(LAST_SECONDS):
+                    await step()
+
+
+class _Every:
+    """A duty that repeats a step."""
+
+    def __init__(self, step: Callable[[], Awaitable[None]], name: str, every: float) -> None:
+        self._step = step
+        self._name = name
+        self._every = every
+
+    async def run(self) -> None:
+        """Repeat the step until cancelled."""
+        await repeat(self._step, name=self._name, every=self._every)

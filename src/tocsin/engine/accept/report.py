@@ -1,0 +1,88 @@
+"""Counts and logs what became of intents: accepted, duplicate or refused, and skipped at once."""
+
+from collections.abc import Sequence
+
+import structlog
+
+from tocsin.catalog.catalog import Catalog
+from tocsin.domain.delivery.states import State
+from tocsin.domain.intent import Intent
+from tocsin.domain.people.recipient import logged_route_id, recipient_of
+from tocsin.engine.accept.answers import Accepted, Answer, Conflict, Duplicate, Invalid, Unreadable
+from tocsin.logs import sent_lines
+from tocsin.store.notifications import NewNotification
+from tocsin.telemetry import metrics
+from tocsin.telemetry.instruments import OTHER
+
+INVALID = "invalid_intent"
+CONFLICT = "idempotency_conflict"
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+def report_answers(
+    producer: str,
+    source: str,
+    intents: Sequence[Intent | Unreadable],
+    answers: Sequence[Answer | None],
+    accepted: Sequence[NewNotification],
+    catalog: Catalog,
+) -> None:
+    """Report the intents of a request by their answers, and the notifications that were accepted of them."""
+    if metrics.switch.on:
+        _count(source, intents, answers, catalog)
+    for notification in accepted:
+        _report_planned(notification)
+    for intent, answer in zip(intents, answers, strict=True):
+        if isinstance(answer, Invalid | Conflict):
+            code = INVALID if isinstance(answer, Invalid) else CONFLICT
+            _log.info("intent refused", producer=producer, type=storable(intent.type), code=code)
+    _log.debug("intents accepted", producer=producer, intents=len(intents))
+
+
+def storable(text: str | None) -> str | None:
+    """Return a text of a producer's as it can be stored and logged: short, and without what is no text."""
+    return text[:200].replace("\x00", "\ufffd").encode(errors="replace").decode() if text else None
+
+
+def _count(
+    source: str, intents: Sequence[Intent | Unreadable], answers: Sequence[Answer | None], catalog: Catalog
+) -> None:
+    for intent, answer in zip(intents, answers, strict=True):
+        match answer:
+            case Accepted():
+                metrics.accepted.add((intent.type or "", source))
+            case Duplicate():
+                metrics.duplicates.add((intent.type or "", source))
+            case Conflict() | Invalid():
+                # What a producer calls a type is not a label, unless the catalog has it.
+                known = intent.type if intent.type and catalog.find(intent.type) else OTHER
+                metrics.refused.add((known, source, INVALID if isinstance(answer, Invalid) else CONFLICT))
+
+
+def _report_planned(notification: NewNotification) -> None:
+    """Count the deliveries of an accepted notification; those skipped at once are settled, and logged so."""
+    for delivery in notification.deliveries:
+        if metrics.switch.on:
+            metrics.planned.add((notification.type, delivery.channel))
+        if delivery.state is not State.SKIPPED:
+            continue
+        reason = str(delivery.reason or "")
+        if metrics.switch.on:
+            metrics.settled.add((notification.type, delivery.channel, "", State.SKIPPED, reason))
+        if sent_lines.take():
+            recipient = recipient_of(delivery.user_id, delivery.address, notification.type)
+            _log.info(
+                "delivery settled",
+                notification_id=str(notification.id),
+                type=notification.type,
+                producer=notification.producer,
+                delivery_id=str(delivery.id),
+                route_id=logged_route_id(delivery.channel, recipient),
+                channel=delivery.channel,
+                request_id=notification.request_id,
+                trace_id=notification.trace_id,
+                state=State.SKIPPED,
+                reason=reason,
+                left_out=sent_lines.left_out(),
+            )
