@@ -42,6 +42,7 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
     send_at: datetime | None
     expires_at: datetime | None
     accepted_at: datetime
+    pruned_at: datetime | None
 
 
 class NewNotification(_Notification, frozen=True, kw_only=True):

@@ -36,9 +36,10 @@ class FoundNotification(NotificationSummary, frozen=True, kw_only=True):
     """A notification with those of its deliveries that match.
 
     `truncated` if more of them match than are listed. `delivery_count` is how many it has at all; counting
-    ends at 1,000.
+    ends at 1,000. What was `pruned_at` a time has no deliveries any more, and only its key is kept.
     """
 
+    pruned_at: datetime | None = None
     deliveries: list[FoundDelivery]
     truncated: bool
     delivery_count: int

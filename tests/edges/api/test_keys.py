@@ -15,6 +15,8 @@ CALLS: dict[tuple[str, str], Right] = {
     ("POST", "/v1/notifications/batch"): Right.ACCEPT,
     ("GET", f"/v1/notifications/{uuid4()}"): Right.SEE_OWN,
     ("GET", "/v1/notifications"): Right.SEE_OWN,
+    ("GET", "/v1/admin/queue"): Right.SEE_ALL,
+    ("GET", "/v1/admin/scheduled"): Right.SEE_ALL,
     ("GET", "/v1/users/ada"): Right.SEE_USERS,
     ("PUT", "/v1/users/ada"): Right.CHANGE_USERS,
     ("PUT", "/v1/users"): Right.CHANGE_USERS,

@@ -134,6 +134,8 @@ def print_found(item: FoundNotification) -> None:
         console.print(
             f"  [{colour}]{delivery.state:<9}[/] {route}", escape(explanation(delivery)), soft_wrap=True
         )
+    if item.pruned_at:
+        print_lines(f"  its deliveries were pruned {moment(item.pruned_at)}")
     others = item.delivery_count - len(item.deliveries)
     if others > 0:
         which = "more that match" if item.truncated else f"{others} that do not match"

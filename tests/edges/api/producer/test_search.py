@@ -89,6 +89,14 @@ async def test_a_producer_sees_its_own_and_an_operator_sees_all(edge: Edge) -> N
     assert (refused.status_code, refused.json()["code"]) == (403, "not_allowed")
 
 
+async def test_what_was_pruned_is_found_with_the_time_of_it(edge: Edge) -> None:
+    await add_notification(edge.pool, pruned_at=NOW)
+
+    (item,) = (await search(edge, await edge.key(Role.VIEWER)))["items"]
+
+    assert (item["pruned_at"], item["deliveries"]) == ("2026-03-01T12:00:00Z", [])
+
+
 async def test_every_fault_of_a_query_is_listed_with_what_is_known(edge: Edge) -> None:
     headers = await edge.key(Role.VIEWER)
     wrong = {"state": "failed", "colour": "red", "cursor": "x", "limit": "101", "from": "yesterday"}
