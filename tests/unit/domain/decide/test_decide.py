@@ -117,8 +117,8 @@ def changes_of(places: Iterable[int]) -> dict[str, Any]:
 
 
 def test_every_rule_that_a_decision_can_rest_on_is_in_the_table() -> None:
-    # Limits, digests and providers have their turn after the decision.
-    assert set(RULES) == set(get_args(Rule)) - {"type", "limit", "digest", "provider"}
+    # Limits, digests and providers have their turn after the decision; a replay is recorded before it.
+    assert set(RULES) == set(get_args(Rule)) - {"type", "limit", "digest", "provider", "replay"}
 
 
 @pytest.mark.parametrize("place", range(len(OBJECTIONS)), ids=RULES)
