@@ -179,7 +179,7 @@ def _dead_letter(row: DeadLetterRow) -> DeadLetter:
 
 
 def _masked_recipient(user_id: str | None, address: str | None, type_name: str) -> str:
-    """Return a recipient; of an e-mail address only the first character and the domain."""
+    """Return a recipient, of an e-mail address only the first character and the domain."""
     recipient = recipient_of(user_id, address, type_name)
     if isinstance(recipient, EmailRecipient):
         name, _, domain = recipient.address.rpartition("@")

@@ -144,6 +144,8 @@ def _place(lost: Sequence[Candidate], devices: FreeDevices) -> tuple[list[Placed
 
 def _obstacle(candidate: Candidate, *, force: bool) -> str | None:
     """Return why a dead letter is left out, or None."""
+    if candidate.erased:
+        return "erased"
     if candidate.cancelled:
         return "cancelled"
     if candidate.superseded:

@@ -44,6 +44,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     digest_id: UUID | None
     channel: str
     user_id: str | None
+    erased: bool
     cancelled: bool
     expired: bool
     superseded: bool
@@ -76,7 +77,8 @@ class Sibling(msgspec.Struct, frozen=True):
 CANDIDATES = """
 select
     deliveries.id, deliveries.notification_id, digest.id as digest_id, deliveries.channel,
-    deliveries.user_id, notification.cancelled, notification.expired,
+    deliveries.user_id, coalesce(deliveries.address = 'erased', false) as erased, notification.cancelled,
+    notification.expired,
     (
         select true
         from deliveries as fallback
