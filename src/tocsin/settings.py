@@ -121,11 +121,21 @@ def providers_in_use(settings: Settings) -> Mapping[str, ProviderEntry]:
 
 
 def default_data_dir() -> Path:
-    """Return where the embedded database lives: as root, where its own user may enter."""
+    """Return where the embedded database lives: as root, where its own user may enter.
+
+    A container's user may have no home: then SettingsError is raised.
+    """
     if os.geteuid() == 0:
         return Path("/var/lib/tocsin")
-    base = os.environ.get("XDG_DATA_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "share") / "tocsin"
+    if base := os.environ.get("XDG_DATA_HOME"):
+        return Path(base) / "tocsin"
+    try:
+        return Path.home() / ".local" / "share" / "tocsin"
+    except RuntimeError:
+        fault = Fault(
+            field=setting_name(("data_dir",)), code="missing", message="must be set: this user has no home"
+        )
+        raise SettingsError("The settings cannot be used:", [fault]) from None
 
 
 def setting_name(path: tuple[str, ...]) -> str:

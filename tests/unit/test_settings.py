@@ -244,3 +244,12 @@ def test_the_data_lives_where_its_user_may_enter(monkeypatch: pytest.MonkeyPatch
     assert default_data_dir() == Path("/data/tocsin")
     monkeypatch.delenv("XDG_DATA_HOME")
     assert default_data_dir() == Path.home() / ".local" / "share" / "tocsin"
+
+
+def test_a_user_without_a_home_is_told_to_set_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for call in ("getuid", "geteuid"):
+        monkeypatch.setattr(os, call, lambda: 4_000_000_123)
+    with pytest.raises(SettingsError, match="TOCSIN_DATA_DIR"):
+        default_data_dir()
