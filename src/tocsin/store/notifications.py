@@ -60,6 +60,7 @@ class NotificationRow(_Notification, frozen=True, kw_only=True):
     audience: msgspec.Raw
     payload: msgspec.Raw
     cancelled_at: datetime | None
+    pruned_at: datetime | None
 
 
 # One statement, so one round trip and one transaction of its own. Deliveries are inserted

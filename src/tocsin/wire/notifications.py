@@ -77,7 +77,10 @@ class NotificationSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Notification(NotificationSummary, frozen=True, kw_only=True):
-    """A notification with its deliveries; `truncated` if it has more than are listed."""
+    """A notification with its deliveries; `truncated` if it has more than are listed.
+
+    Since `pruned_at` its content is gone: only its idempotency key is still kept.
+    """
 
     audience: dict[str, Any]
     payload: dict[str, Any]
@@ -85,6 +88,7 @@ class Notification(NotificationSummary, frozen=True, kw_only=True):
     occurred_at: datetime | None
     send_at_local: datetime | None
     cancelled_at: datetime | None
+    pruned_at: datetime | None = None
     deliveries: list[Delivery]
     truncated: bool
 

@@ -20,6 +20,7 @@ from tocsin.domain.ids import NotificationId, first_id_at, uuid7
 from tocsin.domain.people.devices import DeviceSettings
 from tocsin.domain.retention import RetentionSettings, cutoffs
 from tocsin.engine.accept.answers import Accepted, Conflict, Duplicate
+from tocsin.engine.inspect.show import show
 from tocsin.engine.periodic.claim import claim_run, register
 from tocsin.engine.retention import prune as prune_module
 from tocsin.engine.retention.passes import PassEndedError, RetentionPass, count_prunable
@@ -214,6 +215,10 @@ async def test_a_key_is_accepted_once_for_its_time_though_the_notification_went_
         None,
         None,
     )
+    async with stage.pool.acquire() as connection:
+        shown = await show(connection, first, THEN)
+    assert shown is not None
+    assert (shown.pruned_at, shown.payload, shown.deliveries) == (THEN + 2 * DAY, {}, [])
     same = an_intent(collapse_key="c", request_id="r")
     other = an_intent(payload={"customer_name": "Ayşe"})
     assert await stage.acceptor.accept("shop", [same, other]) == [Duplicate(first), Conflict(first)]

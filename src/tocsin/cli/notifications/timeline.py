@@ -47,6 +47,10 @@ def print_timeline(shown: Notification) -> None:
     console.print()
     for delivery in shown.deliveries:
         _print_delivery(delivery)
+    if shown.pruned_at:
+        console.print(
+            f"  its content and deliveries were pruned {moment(shown.pruned_at)}; its key is still kept"
+        )
     if shown.truncated:
         console.print(f"  … and more: only the first {len(shown.deliveries)} are shown")
 
