@@ -5,6 +5,8 @@ one TaskGroup and stops them by cancelling those tasks. `repeat` is the loop beh
 
 - a fault of the database is logged as the warning `duty failed`, and the step is retried after a pause;
 - so is what a duty lists in `faults`, but as an error, since an operator has to act on it;
+- a fault raised while the duty is being cancelled does not hide that: a connection that is given back in the
+  middle of a statement may raise one;
 - any other exception is a bug: it is logged as `duty crashed` and raised, so that the TaskGroup ends the
   process and whoever supervises it starts it again.
 """
@@ -18,6 +20,7 @@ import structlog
 
 from tocsin.domain.delivery.backoff import Backoff, delay
 from tocsin.domain.errors import DatabaseError
+from tocsin.providers.isolation import is_cancelled
 from tocsin.store.pool import DATABASE_FAULTS
 
 Step: TypeAlias = Callable[[], Awaitable[bool | None]]
@@ -59,7 +62,9 @@ async def repeat(
             wake.clear()
         try:
             more = await step()
+            raise_if_cancelled()
         except faults as error:
+            raise_if_cancelled()
             failures += 1
             retry_in = delay(backoff, failures, 0.5).total_seconds() if backoff else every
             _log.log(
@@ -77,6 +82,12 @@ async def repeat(
         else:
             failures = 0
             await pause(0 if more else every, wake, stop)
+
+
+def raise_if_cancelled() -> None:
+    """Raise CancelledError if this task is being cancelled and something replaced or kept that exception."""
+    if is_cancelled():
+        raise asyncio.CancelledError
 
 
 async def pause(seconds: float | None, *until: asyncio.Event | None) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from datetime import timedelta
 
+import asyncpg
 import pytest
 from structlog.testing import capture_logs
 
@@ -12,6 +13,7 @@ from tests.engine.stage import Stage, StubProvider
 from tests.waiting import found, until
 from tocsin.domain.delivery.outcome import Retry
 from tocsin.domain.ids import new_lease_id
+from tocsin.engine.dispatch.lane import DispatchSettings
 from tocsin.engine.settle import writer
 
 LEASE = timedelta(seconds=30)
@@ -113,7 +115,7 @@ async def test_what_another_worker_gave_back_is_settled_by_the_one_that_sent_it(
 async def test_a_failed_attempt_under_a_lost_lease_is_not_made_again(stage: Stage, outage: Outage) -> None:
     """Its outcome was refused, since another claim had the lease; then this worker takes it over."""
     provider = StubProvider()
-    provider.script("user0", Retry("UNAVAILABLE"))
+    provider.script("user0", Retry("UNAVAILABLE", after=timedelta(hours=1)))
     await accept_many(stage, 1)
     provider.hold()
     async with stage.working(provider):
@@ -131,7 +133,7 @@ async def test_a_failed_attempt_under_a_lost_lease_is_not_made_again(stage: Stag
 
         assert await found(recorded) == [("retry", "UNAVAILABLE")]
         assert len(provider.arrived) == 1
-        stage.clock.advance(LEASE)
+        stage.clock.advance(timedelta(hours=2))
         await all_sent(stage, 1)
 
     assert not outage.is_away
@@ -158,3 +160,26 @@ async def test_what_another_worker_has_meanwhile_is_its_own_to_settle(stage: Sta
         await all_sent(stage, 1)
 
     assert set(provider.counts().values()) == {1}
+
+
+async def test_a_worker_that_gives_up_waiting_for_the_database_ends(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its settling is cancelled while a connection breaks, which raises a fault in place of that."""
+    provider = StubProvider()
+    impatient = DispatchSettings(poll_seconds=0.02, lease_seconds=30.0, stop_seconds=0.3)
+    settling = asyncio.Event()
+
+    async def breaking(*_: object) -> None:
+        settling.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise asyncpg.InterfaceError("connection is closed") from None
+
+    monkeypatch.setattr(writer.SettlementWriter, "_write", breaking)
+    await accept_many(stage, 1)
+    async with stage.working(provider, settings=impatient):
+        await asyncio.wait_for(settling.wait(), 10)
+
+    assert len(provider.arrived) == 1

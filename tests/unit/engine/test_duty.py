@@ -180,6 +180,28 @@ async def test_a_pause_ends_with_the_first_of_its_events() -> None:
     assert not first.is_set()
 
 
+async def test_a_fault_in_place_of_a_cancellation_does_not_keep_a_duty_running() -> None:
+    """A connection given back in the middle of a statement may raise one, or the step may have handled it."""
+    for raised in (asyncpg.InterfaceError("another operation is in progress"), None):
+        started = asyncio.Event()
+
+        async def step(raised: Exception | None = raised, started: asyncio.Event = started) -> None:
+            started.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                if raised is not None:
+                    raise raised from None
+
+        running = asyncio.create_task(repeat(step, name="duty", every=AT_ONCE))
+        await started.wait()
+        running.cancel()
+        async with asyncio.timeout(5):
+            await asyncio.gather(running, return_exceptions=True)
+
+        assert running.cancelled()
+
+
 class CrashingDuty:
     """Crashes a number of times; then it runs until it is cancelled."""
 

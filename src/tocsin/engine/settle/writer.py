@@ -12,6 +12,7 @@ import structlog
 from tocsin.domain.ids import LeaseId
 from tocsin.engine.clock import Clock
 from tocsin.engine.dispatch.attempt import LeasedDelivery
+from tocsin.engine.duty import raise_if_cancelled
 from tocsin.engine.settle.report import INTERNAL_ERROR, report_written
 from tocsin.engine.settle.settlements import (
     report_internal_error,
@@ -155,6 +156,7 @@ class SettlementWriter:
             try:
                 await self._write(batch)
             except Exception as error:  # noqa: BLE001 - a bug about one row must not stop the settling of others
+                raise_if_cancelled()
                 if not is_transient(error):
                     await self._write_apart(batch, error)
                     return
