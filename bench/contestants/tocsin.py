@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import asyncpg
 
@@ -40,6 +40,9 @@ class Tocsin:
     title = "Tocsin"
     settings: Sequence[str] = ("1 worker of 400", "1 worker of 800", "2 workers of 300")
 
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        self._environment = environment
+
     def absent(self) -> str | None:
         return None
 
@@ -51,7 +54,9 @@ class Tocsin:
         workers, _, _, concurrency = setting.split()
         async with contextlib.AsyncExitStack() as stack:
             server = await stack.enter_async_context(
-                tocsin_server(arena, workers=int(workers), concurrency=int(concurrency))
+                tocsin_server(
+                    arena, workers=int(workers), concurrency=int(concurrency), settings=self._environment
+                )
             )
             producer = await stack.enter_async_context(
                 conversing(

@@ -3,6 +3,7 @@
 from bench.contract import Line
 from bench.lines.accept import Accept
 from bench.lines.claim import ClaimCost
+from bench.lines.metrics import MetricsCost
 from bench.lines.outage import ProviderDown
 from bench.lines.pace import SharedRate
 from bench.lines.planning import Planning
@@ -24,4 +25,5 @@ def lines(outage_seconds: float = OUTAGE_SECONDS) -> tuple[Line, ...]:
         SharedRate(),
         Relaying(),
         Search(),
+        MetricsCost(),
     )
