@@ -1,9 +1,10 @@
 from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.databases import SCHEMA, fresh_database, migrated_template, running_server
+from tests.databases import SCHEMA, Clones, migrated_template, running_server
 from tocsin.store.pool import Pool, PoolSettings, open_pool
 
 # How long an example takes says more about the machine than about the code.
@@ -23,10 +24,16 @@ async def template_database(server_url: str) -> AsyncIterator[str]:
         yield name
 
 
+@pytest.fixture(scope="session")
+async def clones(server_url: str, template_database: str) -> AsyncIterator[Clones]:
+    async with aclosing(Clones(server_url, template_database, [f"{SCHEMA}.schema_migrations"])) as clones:
+        yield clones
+
+
 @pytest.fixture
-async def database_url(server_url: str, template_database: str) -> AsyncIterator[str]:
+async def database_url(clones: Clones) -> AsyncIterator[str]:
     """Give the address of a migrated database that this test has for itself."""
-    async with fresh_database(server_url, template_database) as url:
+    async with clones.lent() as url:
         yield url
 
 

@@ -6,11 +6,8 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from litestar import Litestar
-
-from tocsin.api.app import create_app
-from tocsin.api.services import Services
 from tocsin.catalog.catalog import Catalog
 from tocsin.catalog.load import load_catalog, shipped_catalog
 from tocsin.domain.delivery.backoff import Exponential
@@ -40,6 +37,9 @@ from tocsin.settings import Settings, default_data_dir, providers_in_use
 from tocsin.store.kept_secrets import get_or_make
 from tocsin.store.migrate import check_schema
 from tocsin.store.pool import Pool, first_connection, open_pool
+
+if TYPE_CHECKING:
+    from litestar import Litestar
 
 RESTART = Exponential(timedelta(seconds=1), timedelta(minutes=1))
 """How long a duty that crashed waits until it is started again."""
@@ -187,8 +187,12 @@ async def duties_running(*duties: Duty) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def open_api(settings: Settings, url: str) -> AsyncIterator[Litestar]:
+async def open_api(settings: Settings, url: str) -> AsyncIterator["Litestar"]:
     """Build the HTTP application on a migrated database."""
+    # Of all processes the API alone needs the web framework, which is slow to import.
+    from tocsin.api.app import create_app  # noqa: PLC0415
+    from tocsin.api.services import Services  # noqa: PLC0415
+
     catalog = read_catalog(settings)
     async with checked_pool(settings, url) as pool, known_toggles(settings, pool) as toggles:
         vapid_key = (await kept_secrets(settings, pool)).get(WebPushSettings.section)

@@ -11,8 +11,7 @@ from typing import Annotated, Any, ClassVar, TypeVar, cast, get_args, get_origin
 import msgspec
 from msgspec import Meta
 
-from tocsin.api.auth.tokens import AuthSettings, auth_settings_faults
-from tocsin.api.server import HttpSettings, ProbesSettings
+from tocsin.api.settings import AuthSettings, HttpSettings, ProbesSettings, auth_settings_faults
 from tocsin.domain.delivery.settings import DeliverySettings, delivery_settings_faults
 from tocsin.domain.errors import SettingsError
 from tocsin.domain.faults import Fault

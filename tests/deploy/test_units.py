@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tests.deploy.files import DEPLOY, commands
-from tocsin.api.server import HttpSettings
+from tocsin.api.settings import HttpSettings
 from tocsin.cli.run.serve import grace
 from tocsin.settings import load_settings
 

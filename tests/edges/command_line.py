@@ -14,10 +14,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from tocsin.cli.commands import COMMANDS
+
 LONGEST_COMMAND = 60
 
 _starting = multiprocessing.get_context("forkserver")
-_starting.set_forkserver_preload(["pytest", "tocsin.cli.commands"])
+_starting.set_forkserver_preload(
+    # The first command that is parsed would import Typer's adapters, and with them Pydantic.
+    ["pytest", "typer._adapters", *(f"tocsin.cli.{source.module}" for source in COMMANDS.values())]
+)
 
 
 class Ran(NamedTuple):

@@ -11,14 +11,14 @@ import jwt
 import msgspec
 from litestar.types import ASGIApp
 
+from tests.catalogs import shipped
 from tests.databases import SCHEMA
 from tocsin.api.app import create_app
 from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
-from tocsin.api.auth.tokens import AuthSettings
-from tocsin.api.server import HttpSettings, serve_api
+from tocsin.api.server import serve_api
 from tocsin.api.services import Services
-from tocsin.catalog.load import load_catalog, shipped_catalog
+from tocsin.api.settings import AuthSettings, HttpSettings
 from tocsin.domain.limits import LimitsSettings
 from tocsin.domain.timing.quiet_hours import QuietHours, QuietHoursSettings
 from tocsin.engine.accept.acceptor import Acceptor
@@ -53,7 +53,7 @@ def person(user_id: str | int, **claims: Any) -> dict[str, str]:
 
 
 def services(pool: Pool, **changes: Any) -> Services:
-    catalog, toggles = load_catalog(shipped_catalog()), Toggles()
+    catalog, toggles = shipped(), Toggles()
     planner = Planner(catalog, {"push": ("fcm",)}, {}, toggles)
     rules = DeliveryRules(
         catalog=catalog,

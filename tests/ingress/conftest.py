@@ -1,11 +1,11 @@
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 
-import asyncpg
 import pytest
 
-from tests.databases import fresh_database
-from tests.ingress.outbox.outboxes import Shop, Tocsin
-from tocsin.catalog.load import load_catalog, shipped_catalog
+from tests.catalogs import shipped
+from tests.databases import Clones, fresh_database, name_of
+from tests.ingress.outbox.outboxes import Shop, Tocsin, opened_shop
 from tocsin.ingress.outbox.install import install
 from tocsin.store.pool import Pool
 
@@ -20,19 +20,26 @@ async def shop_url(server_url: str) -> AsyncIterator[str]:
 @pytest.fixture
 async def bare_shop(shop_url: str) -> AsyncIterator[Shop]:
     """Give an application without an outbox."""
-    connection = await asyncpg.connect(shop_url)
-    try:
-        yield Shop(shop_url, connection)
-    finally:
-        await connection.close()
+    async with opened_shop(shop_url) as shop:
+        yield shop
+
+
+@pytest.fixture(scope="session")
+async def shops(server_url: str) -> AsyncIterator[Clones]:
+    async with fresh_database(server_url) as url:
+        async with opened_shop(url) as shop:
+            await install(shop.connection, "public", "tocsin_outbox")
+        async with aclosing(Clones(server_url, name_of(url))) as clones:
+            yield clones
 
 
 @pytest.fixture
-async def shop(bare_shop: Shop) -> Shop:
-    await install(bare_shop.connection, "public", "tocsin_outbox")
-    return bare_shop
+async def shop(shops: Clones) -> AsyncIterator[Shop]:
+    """Give an application with an outbox."""
+    async with shops.lent() as url, opened_shop(url) as shop:
+        yield shop
 
 
 @pytest.fixture
 def tocsin(pool: Pool) -> Tocsin:
-    return Tocsin(pool, load_catalog(shipped_catalog()))
+    return Tocsin(pool, shipped())

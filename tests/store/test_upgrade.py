@@ -3,7 +3,6 @@
 import shutil
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +11,7 @@ import pytest
 from pogo_core.migration import Migration, topological_sort
 from pogo_core.util import migrate as pogo
 
-from tests.databases import SCHEMA, fresh_database
+from tests.databases import SCHEMA, fresh_database, name_of
 from tests.rows import NEVER, NOW, add_device, add_notification, delivery, insert, take
 from tocsin.domain.delivery.states import WAITING, State
 from tocsin.domain.ids import uuid7
@@ -27,17 +26,27 @@ SLOT = "push:user:ada"
 DIGEST_KEY = f"{SLOT}:new_customer@2"
 
 
-@pytest.fixture
-async def old(server_url: str, tmp_path: Path) -> AsyncIterator[asyncpg.Connection]:
-    """Open a database as the version before lanes left it."""
+@pytest.fixture(scope="module")
+async def old_template(server_url: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    """Make a database as the version before lanes left it."""
+    folder = tmp_path_factory.mktemp("migrations")
     for path in MIGRATIONS.glob("*.sql"):
         if path.stem[:4] <= LAST_BEFORE:
-            shutil.copy(path, tmp_path)
+            shutil.copy(path, folder)
     async with fresh_database(server_url) as url:
         connection = await connect(url, SCHEMA, PoolSettings())
+        await connection.execute(f"create schema {SCHEMA}")
+        await pogo.apply(connection, folder, schema_name=SCHEMA)
+        await connection.close()
+        yield name_of(url)
+
+
+@pytest.fixture
+async def old(server_url: str, old_template: str) -> AsyncIterator[asyncpg.Connection]:
+    """Open a database of the version before lanes."""
+    async with fresh_database(server_url, old_template) as url:
+        connection = await connect(url, SCHEMA, PoolSettings())
         try:
-            await connection.execute(f"create schema {SCHEMA}")
-            await pogo.apply(connection, tmp_path, schema_name=SCHEMA)
             yield connection
         finally:
             await connection.close()
@@ -76,28 +85,28 @@ async def server_time(connection: asyncpg.Connection) -> datetime:
     return now
 
 
-@pytest.mark.parametrize("state", sorted(State))
 async def test_what_waits_does_so_in_the_fan_out_lane_and_what_is_settled_stays(
-    old: asyncpg.Connection, state: State
+    old: asyncpg.Connection,
 ) -> None:
-    device_id = await add_device(old)
-    made = await add_old(
-        old,
-        state=state,
-        reason="r",
-        attempts=2,
-        device_id=device_id,
-        ordering_key=None if state in WAITING else SLOT,
-        collapse_key=None if state in WAITING else f"{SLOT}:c",
-        digest_id=None if state in WAITING else uuid7(),
-        held_by=None if state in WAITING else "circuit:fcm",
-        settled_at=None if state in WAITING else NOW,
-    )
-    before = await delivery(old, made)
+    made = {
+        state: await add_old(
+            old,
+            state=state,
+            reason="r",
+            attempts=2,
+            device_id=await add_device(old),
+            ordering_key=None if state in WAITING else SLOT,
+            collapse_key=None if state in WAITING else f"{SLOT}:c",
+            digest_id=None if state in WAITING else uuid7(),
+            held_by=None if state in WAITING else "circuit:fcm",
+            settled_at=None if state in WAITING else NOW,
+        )
+        for state in State
+    }
+    before = {state: await delivery(old, each) for state, each in made.items()}
 
     await upgrade(old)
 
-    del before["digest_key"]
     added = {
         "lane": "fanout",
         "accept_order": None,
@@ -105,38 +114,47 @@ async def test_what_waits_does_so_in_the_fan_out_lane_and_what_is_settled_stays(
         "recovering": False,
         "unknown_type": None,
     }
-    assert await delivery(old, made) == before | added
-    assert await claimed(old, NOW) == ([made] if state in WAITING else [])
+    for state, each in made.items():
+        del before[state]["digest_key"]
+        assert await delivery(old, each) == before[state] | added
+    assert set(await claimed(old, NOW)) == {made[state] for state in WAITING}
 
 
-@pytest.mark.parametrize(
-    "holder",
-    ["busy:fcm", "circuit:fcm", "circuit:webhook/a.example", "provider:fcm", "busy:webpush/a.example"],
-)
-@pytest.mark.parametrize("state", ["scheduled", "pending", "retrying"])
-async def test_what_was_held_for_a_provider_waits_in_a_lane(
-    old: asyncpg.Connection, holder: str, state: str
-) -> None:
-    made = await add_old(old, state=state, held_by=holder, due_at=NEVER)
+async def test_what_was_held_for_a_provider_waits_in_a_lane(old: asyncpg.Connection) -> None:
+    holders = [
+        "busy:fcm",
+        "circuit:fcm",
+        "circuit:webhook/a.example",
+        "provider:fcm",
+        "busy:webpush/a.example",
+    ]
+    made = {
+        await add_old(old, state=state, held_by=holder, due_at=NEVER): state
+        for holder in holders
+        for state in ("scheduled", "pending", "retrying")
+    }
 
     await upgrade(old)
 
-    row = await delivery(old, made)
-    assert (row["state"], row["held_by"], row["lane"]) == (state, None, "fanout")
-    assert await claimed(old) == [made]
+    for each, state in made.items():
+        row = await delivery(old, each)
+        assert (row["state"], row["held_by"], row["lane"]) == (state, None, "fanout")
+    assert set(await claimed(old)) == set(made)
     assert await held_by(old) == []
 
 
-@pytest.mark.parametrize("holder", ["order", "type:new_customer", "type:new_customer/push", "channel:push"])
-async def test_what_is_held_for_another_reason_stays_held(old: asyncpg.Connection, holder: str) -> None:
-    made = await add_old(old, state="scheduled", held_by=holder, due_at=NEVER, ordering_key=SLOT)
+async def test_what_is_held_for_another_reason_stays_held(old: asyncpg.Connection) -> None:
+    holders = ["channel:push", "order", "type:new_customer", "type:new_customer/push"]
+    held: dict[str, Any] = {"state": "scheduled", "due_at": NEVER, "ordering_key": SLOT}
+    made = {holder: await add_old(old, held_by=holder, **held) for holder in holders}
 
     await upgrade(old)
 
-    row = await delivery(old, made)
-    assert (row["held_by"], row["due_at"], row["lane"]) == (holder, NEVER, "fanout")
+    for holder, each in made.items():
+        row = await delivery(old, each)
+        assert (row["held_by"], row["due_at"], row["lane"]) == (holder, NEVER, "fanout")
     assert await claimed(old) == []
-    assert await held_by(old) == [holder]
+    assert sorted(await held_by(old)) == holders
 
 
 async def test_order_goes_on_as_it_was_within_each_type(old: asyncpg.Connection) -> None:

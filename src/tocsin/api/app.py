@@ -1,5 +1,7 @@
 """The Litestar app of the HTTP API."""
 
+from functools import cache, partial
+
 from litestar import Litestar
 from litestar.datastructures import State
 
@@ -70,7 +72,8 @@ def create_app(services: Services, catalog: Catalog | None = None) -> Litestar:
         state=State({"services": services, "catalog": catalog}),
     )
     app.state.registration = devices.registration_type(services.device_rules)
-    app.state.openapi = openapi_document(app, {RegisterDevice: app.state.registration})
+    # Few ask for it, so that it is not built at every start.
+    app.state.openapi = cache(partial(openapi_document, app, {RegisterDevice: app.state.registration}))
     app.asgi_handler = AccessLog(
         BodyDeadline(app.asgi_handler, services.http.body_seconds), services.slow_seconds
     )

@@ -46,7 +46,7 @@ async def readyz(request: ApiRequest) -> Health:
 @routes("GET /openapi.json", "This description of the API", PUBLIC)
 async def openapi_json(request: ApiRequest) -> dict[str, Any]:
     """Return the OpenAPI document."""
-    document: dict[str, Any] = request.app.state.openapi
+    document: dict[str, Any] = request.app.state.openapi()
     return document
 
 

@@ -6,49 +6,16 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from math import ceil
-from typing import Annotated
 
-import msgspec
 from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 from granian.server.embed import Server
 from litestar.types import ASGIApp
-from msgspec import Meta
 
+from tocsin.api.settings import HttpSettings
 from tocsin.domain.errors import TocsinError
 
 _LISTEN_CHECK_SECONDS = 0.01
-_MEGABYTE = 1_048_576
-
-
-class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The address and the limits of the API; port 0 takes a free one.
-
-    `max_body_bytes` applies to producers; the limit for people's apps is much lower. `max_deliveries` is how
-    many deliveries one request may ask for: recipients times channels, summed over a batch. A client that
-    opens a connection has `header_seconds` to send the headers of a request, or the connection is closed, and
-    `body_seconds` for the body. Beyond `max_connections` further ones wait to be accepted.
-    """
-
-    host: Annotated[str, Meta(min_length=1)] = "127.0.0.1"
-    port: Annotated[int, Meta(ge=0, le=65_535)] = 8470
-    max_body_bytes: Annotated[int, Meta(ge=1)] = 4 * _MEGABYTE
-    max_deliveries: Annotated[int, Meta(ge=1)] = 100_000
-    backlog: Annotated[int, Meta(ge=1)] = 1_024
-    max_connections: Annotated[int, Meta(ge=1)] = 4_096
-    header_seconds: Annotated[float, Meta(gt=0, le=300)] = 5.0
-    body_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 30.0
-    drain_seconds: Annotated[float, Meta(gt=0)] = 20.0
-
-
-class ProbesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The address of `/healthz` and `/readyz` of a worker or relay; off unless `port` is set.
-
-    With `tocsin serve`, the first worker has the port, and each further process the next one.
-    """
-
-    host: Annotated[str, Meta(min_length=1)] = "127.0.0.1"
-    port: Annotated[int, Meta(ge=0, le=65_535)] | None = None
 
 
 class PortTakenError(TocsinError):

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tocsin.api.auth.tokens import AuthSettings
-from tocsin.api.server import HttpSettings
+from tocsin.api.settings import AuthSettings, HttpSettings
 from tocsin.domain.people.device_tokens import DeviceRules
 from tocsin.domain.people.devices import DeviceSettings
 from tocsin.domain.people.unsubscribe import UnsubscribeSettings

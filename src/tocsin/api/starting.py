@@ -48,9 +48,11 @@ class StartingApp:
 class ProbeApp:
     """Answers liveness and readiness: a process is ready once it has a `catalog` and no `fault` is found."""
 
-    def __init__(self, fault: Callable[[], Awaitable[str | None]]) -> None:
-        self.catalog: Catalog | None = None
+    def __init__(
+        self, fault: Callable[[], Awaitable[str | None]], catalog: Callable[[], Catalog | None]
+    ) -> None:
         self._fault = fault
+        self._catalog = catalog
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Handle a request, or the lifespan of the server."""
@@ -64,9 +66,9 @@ class ProbeApp:
             case "/healthz":
                 return reply(Health("ok"), 200)
             case "/readyz":
-                fault = await self._fault()
-                if fault is None and self.catalog is not None:
-                    return reply(Health("ready", self.catalog.fingerprint), 200)
+                fault, catalog = await self._fault(), self._catalog()
+                if fault is None and catalog is not None:
+                    return reply(Health("ready", catalog.fingerprint), 200)
                 fault = fault or "The process starts."
                 return problem_reply(ProblemError(NOT_READY, fault, headers=RETRY_SOON))
             case _:

@@ -1,64 +1,149 @@
 """The command line: all commands."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from importlib import import_module
 from importlib.metadata import version
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple, cast
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from tocsin.cli.access import choose_server, refuse_server
-from tocsin.cli.catalog import processes as catalog
-from tocsin.cli.inspect import person, queue, top
-from tocsin.cli.notifications import cancel, explain, search, send, show
-from tocsin.cli.operate import (
-    alarms,
-    audit,
-    dead,
-    devices,
-    keys,
-    outbox,
-    progress,
-    providers,
-    prune,
-    refused,
-    suppressions,
-    toggle,
-    users,
-)
+from tocsin.cli import named_packages
 from tocsin.cli.output import complain
-from tocsin.cli.run import demo, relay, sandbox, serve
 from tocsin.domain.errors import TocsinError
+
+
+class CommandSource(NamedTuple):
+    """The module of a command below `tocsin.cli`, and the line about it in the list of commands.
+
+    The module has a function by the name of the command (`list_` for `list`), or a group, `app`.
+    """
+
+    module: str
+    summary: str
+
+
+COMMANDS = {
+    "serve": CommandSource(
+        "run.serve",
+        "Run everything: database (unless one is set), API, workers, and a relay if outboxes are set.",
+    ),
+    "api": CommandSource("run.api", "Run the HTTP API alone."),
+    "worker": CommandSource("run.serve", "Run one worker alone."),
+    "migrate": CommandSource("run.serve", "Bring the database schema up to date."),
+    "relay": CommandSource("run.relay", "Relay the outboxes of applications into Tocsin."),
+    "send": CommandSource(
+        "notifications.send",
+        "Hand in one notification; if it waits, for quiet hours for example, tell until when.",
+    ),
+    "show": CommandSource(
+        "notifications.show", "Show a notification with its deliveries, their states and reasons."
+    ),
+    "explain": CommandSource(
+        "notifications.explain", "Explain what would happen to a notification, and why; nothing is sent."
+    ),
+    "cancel": CommandSource(
+        "notifications.cancel",
+        "Cancel what has not been sent: of one notification, or of all that the options select.",
+    ),
+    "person": CommandSource(
+        "inspect.person",
+        "Show a person: devices, preferences, local time, limits used, and what they got and why not.",
+    ),
+    "queue": CommandSource(
+        "inspect.queue", "Show what waits in each lane: how many, since when, and how fast it is sent."
+    ),
+    "scheduled": CommandSource("inspect.queue", "Show what leaves when, by hour and type; times are in UTC."),
+    "top": CommandSource(
+        "inspect.top", "Show lanes, rates, outcomes and alarms live; with --json, each look is a line."
+    ),
+    "audit": CommandSource("operate.audit", "List who did what to which subject, newest first."),
+    "prune": CommandSource(
+        "operate.prune",
+        "Delete what is past its retention now, at any hour; workers do it every hour by themselves.",
+    ),
+    "refused": CommandSource(
+        "operate.refused", "List refused intents and why, newest first; --json has their content."
+    ),
+    "sandbox": CommandSource(
+        "run.sandbox", "Stand in for every provider: virtual devices, scripted faults, no account needed."
+    ),
+    "demo": CommandSource(
+        "run.demo", "Start a database, a sandbox, the API and a worker, and send a first notification."
+    ),
+    "list": CommandSource("notifications.search", "List notifications by what became of them, newest first."),
+    "devices": CommandSource("operate.devices", "The devices of a person."),
+    "keys": CommandSource("operate.keys", "API keys for producers and operators."),
+    "catalog": CommandSource("catalog.processes", "The declared types of notifications."),
+    "toggle": CommandSource("operate.toggle", "Switch types, channels and providers off and on."),
+    "providers": CommandSource(
+        "operate.providers", "The health of the providers in use; pause one, resume it, try it."
+    ),
+    "alarms": CommandSource("operate.alarms", "Faults that an operator has to act on."),
+    "progress": CommandSource(
+        "operate.progress", "The progress of periodic producers; run one now, or set its checkpoint."
+    ),
+    "suppressions": CommandSource("operate.suppressions", "Addresses that are sent no mail."),
+    "outbox": CommandSource(
+        "operate.outbox",
+        "The outbox in an application's own database: its transaction commits, its notification is sent.",
+    ),
+    "dead": CommandSource("operate.dead", "Dead letters: what failed for good, and why."),
+    "users": CommandSource("operate.users", "The data of a person: erase it, export it."),
+}
+
+
+LOCAL = {"serve", "api", "worker", "migrate", "relay", "sandbox", "demo", "outbox"}
+"""The commands that run on this machine, with the settings of this folder, and talk to no server."""
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands by name; the module of each is imported when it is used, for few need the whole server."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+    def __getitem__(self, name: str) -> Any:
+        with named_packages():
+            module = import_module(f"tocsin.cli.{COMMANDS[name].module}")
+        if hasattr(module, "app"):
+            return typer.main.get_group(module.app)
+        alone = typer.Typer(add_completion=False)
+        alone.command(name)(getattr(module, name, None) or getattr(module, f"{name}_"))
+        return typer.main.get_command(alone)
+
+
+class _Group(TyperGroup):
+    """A group whose commands are imported when they are used."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands = cast("MutableMapping[str, Any]", _Commands())
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the group's own signature
+        """List the names without importing the commands."""
+        return list(self.commands)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help without importing the commands."""
+        self.commands = {name: TyperCommand(name, help=source.summary) for name, source in COMMANDS.items()}
+        super().format_help(ctx, formatter)
+
 
 app = typer.Typer(
     name="tocsin",
+    cls=_Group,
     help="Notification delivery that keeps its promises.\n\n"
     "Settings come from tocsin.toml in the current folder and from TOCSIN_* variables.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-PROCESSES = (serve.serve, serve.api, serve.worker, serve.migrate, relay.relay)
-NOTIFICATIONS = (send.send, show.show, explain.explain, cancel.cancel)
-INSPECTION = (person.person, queue.queue, queue.scheduled, top.top)
-for command in (
-    *PROCESSES,
-    *NOTIFICATIONS,
-    *INSPECTION,
-    audit.audit,
-    prune.prune,
-    refused.refused,
-    sandbox.sandbox,
-    demo.demo,
-):
-    app.command()(command)
-app.command("list")(search.list_)
-LOCAL = {process.__name__ for process in PROCESSES} | {"sandbox", "demo", "outbox"}
-"""The commands that run on this machine, with the settings of this folder, and talk to no server."""
-for group in (devices, keys, catalog, toggle, providers, alarms, progress, suppressions, outbox, dead, users):
-    app.add_typer(group.app)
 
 
 def _show_version(wanted: bool) -> None:
@@ -83,6 +168,8 @@ def _options(
     ] = False,
 ) -> None:
     """Read settings from tocsin.toml in the current folder and from TOCSIN_* variables."""
+    with named_packages():
+        from tocsin.cli.access import choose_server, refuse_server  # noqa: PLC0415 - not for `--help`
     choose_server(server, key)
     if context.invoked_subcommand in LOCAL:
         refuse_server(context, f"tocsin {context.invoked_subcommand}")

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 import msgspec
 import psutil
 
-from tocsin.api.http.queries import LARGEST_PAGE
+from tocsin.api.settings import LARGEST_PAGE
 from tocsin.client.address import checked_base_url, checked_secret
 from tocsin.client.blocking import Blocking
 from tocsin.client.errors import UnavailableError

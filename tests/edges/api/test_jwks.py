@@ -13,7 +13,8 @@ from litestar.response.base import ASGIResponse
 
 from tests.edges.edge import SECRET, listening, person, running, services
 from tocsin.api.auth.jwks import KEPT_SECONDS, REFETCH_SECONDS, STALE_SECONDS, KeySet, KeySetUnreachableError
-from tocsin.api.auth.tokens import AuthSettings, PersonTokens, TokenRefusedError
+from tocsin.api.auth.tokens import PersonTokens, TokenRefusedError
+from tocsin.api.settings import AuthSettings
 from tocsin.store.pool import Pool
 
 Private = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey

@@ -10,7 +10,8 @@ from structlog.testing import capture_logs
 from tests.databases import SCHEMA, fresh_database
 from tests.edges.edge import Edge, listening, running, services
 from tocsin.api.auth.roles import Role
-from tocsin.api.server import HttpSettings, ListenError, PortTakenError, serve_api
+from tocsin.api.server import ListenError, PortTakenError, serve_api
+from tocsin.api.settings import HttpSettings
 from tocsin.domain.errors import SettingsError
 from tocsin.settings import load_settings
 from tocsin.store.pool import Pool, PoolSettings, open_pool

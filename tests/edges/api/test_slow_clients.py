@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from tests.edges.edge import Edge, running, services
 from tocsin.api.auth.roles import Role
-from tocsin.api.server import HttpSettings
+from tocsin.api.settings import HttpSettings
 from tocsin.store.pool import Pool
 
 HALF = b"POST /v1/notifications HTTP/1.1\r\nhost: x\r\n"

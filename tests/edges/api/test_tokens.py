@@ -8,7 +8,7 @@ import pytest
 
 from tests.edges.edge import SECRET, Edge, person, running, services
 from tocsin.api.auth.roles import Role
-from tocsin.api.auth.tokens import AuthSettings, auth_settings_faults
+from tocsin.api.settings import AuthSettings, auth_settings_faults
 from tocsin.domain.errors import SettingsError
 from tocsin.settings import load_settings
 from tocsin.store.pool import Pool

@@ -1,4 +1,6 @@
 import asyncio
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,7 +14,7 @@ import typer
 from tests.databases import fresh_database
 from tests.edges.command_line import Ran, run
 from tests.rows import add_delivery, add_device, add_notification
-from tocsin.cli.commands import app
+from tocsin.cli.commands import COMMANDS, app
 from tocsin.store.pool import Pool
 
 NOWHERE = str(UUID(int=1))
@@ -50,6 +52,33 @@ def test_every_command_explains_itself_within_eighty_columns(path: tuple[str, ..
     assert ran.code == 0, ran.err
     assert "Usage: tocsin" in ran.out
     assert max(map(len, ran.out.splitlines())) <= WIDTH
+
+
+def test_the_list_of_commands_has_the_first_lines_of_their_help() -> None:
+    commands: Any = typer.main.get_command(app)
+
+    first_lines = {name: each.help.partition("\n\n")[0] for name, each in commands.commands.items()}
+    assert {name: source.summary for name, source in COMMANDS.items()} == {
+        name: line.replace("\n", " ") for name, line in first_lines.items()
+    }
+
+
+def test_no_process_imports_what_only_others_need() -> None:
+    """Starting takes time: a worker without probes needs no web framework, a list of commands no server."""
+    loaded = (
+        "import sys; sys.argv = ['tocsin', *sys.argv[1:]]; from tocsin.cli import main\n"
+        "try: main()\n"
+        "finally: print(*sys.modules, file=sys.stderr)"
+    )
+
+    def modules_of(*arguments: str) -> set[str]:
+        done = subprocess.run(
+            [sys.executable, "-c", loaded, *arguments], capture_output=True, text=True, check=True
+        )
+        return set(done.stderr.split())
+
+    assert {"litestar", "granian", "tocsin.api.app"}.isdisjoint(modules_of("worker", "--help"))
+    assert {"litestar", "asyncpg", "tocsin.settings"}.isdisjoint(modules_of("--help"))
 
 
 def test_the_version_is_told(tmp_path: Path) -> None:

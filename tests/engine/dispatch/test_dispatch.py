@@ -7,7 +7,7 @@ import pytest
 import structlog
 
 from tests.engine.stage import Stage, StubProvider, an_intent
-from tests.engine.test_worker import accept_many, alert, all_in, push_in
+from tests.engine.worker.alerts import accept_many, alert, all_in, push_in
 from tests.rows import device
 from tests.waiting import found, until
 from tocsin.domain.delivery.message import Message

@@ -1,73 +1,24 @@
 from datetime import timedelta
-from hashlib import sha256
 from typing import Any
 
 import msgspec
 import pytest
 
-from tests.engine.stage import Stage, StubProvider, a_provider, an_intent
+from tests.engine.health.circuits import (
+    HALF_A_MINUTE,
+    TOUCHY,
+    broken,
+    circuits,
+    in_state,
+    long_host,
+    released,
+    spent,
+    waiting,
+)
+from tests.engine.stage import Stage, StubProvider, a_provider
 from tests.waiting import found, until
 from tocsin.domain.delivery.outcome import Defer, Rejected, Retry
-from tocsin.engine.accept.answers import Accepted
-from tocsin.engine.health.circuit_breakers import CircuitBreakers, HealthSettings
-
-TOUCHY = HealthSettings(window_seconds=60, least_attempts=5, failures_in_a_row=1_000, rest_seconds=30)
-HALF_A_MINUTE = timedelta(seconds=31)
-
-
-class Hosts(StubProvider):
-    """Reaches targets on hosts of their own."""
-
-    name = "webhook"
-    concurrency_per_host = 10
-
-    def host_of(self, target: str) -> str:
-        return target.split("/")[2]
-
-
-def long_host() -> str:
-    """Return a host that is too long for an index, even compressed."""
-    return ".".join(sha256(b"%d" % number).hexdigest() for number in range(60))
-
-
-async def circuits(stage: Stage) -> dict[str, dict[str, Any]]:
-    return {row["name"]: dict(row) for row in await stage.pool.fetch("select * from circuits")}
-
-
-async def in_state(stage: Stage, name: str, state: str) -> dict[str, Any]:
-    async def look() -> dict[str, Any] | None:
-        row = (await circuits(stage)).get(name)
-        return row if row and row["state"] == state else None
-
-    return await found(look)
-
-
-async def waiting(stage: Stage, lane: str) -> dict[str, str]:
-    """Return what is due in a lane and never tried, each with the transaction that wrote it last."""
-    rows = await stage.pool.fetch(
-        "select id, xmin::text from deliveries"
-        " where lane = $1 and state = 'pending' and attempts = 0 and lease is null and held_by is null",
-        lane,
-    )
-    return {str(row["id"]): row["xmin"] for row in rows}
-
-
-async def spent(stage: Stage, attempts: int) -> bool:
-    """Tell whether the only delivery has so many attempts behind it."""
-    return bool(await stage.pool.fetchval("select attempts = $1 from deliveries", attempts))
-
-
-async def released(stage: Stage) -> bool:
-    """Return whether nothing is under lease."""
-    return not await stage.pool.fetchval("select exists (select from deliveries where lease is not null)")
-
-
-async def broken(stage: Stage, provider: StubProvider, people: int = 5) -> None:
-    """Let a provider fail often enough for its circuit to open."""
-    for number in range(people):
-        await stage.device(f"victim{number}", provider=provider.name)
-        provider.script(f"victim{number}", Retry("UNAVAILABLE", after=timedelta(hours=1)))
-        await stage.accept(f"victim{number}", idempotency_key=f"victim{number}")
+from tocsin.engine.health.circuit_breakers import CircuitBreakers
 
 
 async def test_a_provider_that_keeps_failing_is_left_alone_and_nobody_loses_an_attempt(stage: Stage) -> None:
@@ -178,52 +129,6 @@ async def test_a_provider_that_is_seldom_used_is_left_alone_after_a_few_faults_i
 
     assert circuit["code"] == "UNAVAILABLE"
     assert (row["state"], row["attempts"]) == ("retrying", 4)
-
-
-async def test_faults_of_a_host_end_what_is_meant_for_it(stage: Stage) -> None:
-    """A stranger's host that never comes back must not be waited for for ever."""
-    hook = Hosts(concurrency=10)
-    await stage.device("ada", provider="webhook", token="https://gone.example/hook")
-    hook.script("https://gone.example/hook", *[Retry("network_error")] * 20)
-    async with stage.working(hook):
-        (answer,) = await stage.an_acceptor({"webhook": ("webhook",)}).accept(
-            "shop", [an_intent("ada", type="hook_only", payload={})]
-        )
-        assert isinstance(answer, Accepted)
-        for _ in range(6):
-            await until(lambda: not hook.at_work)
-            stage.clock.advance(timedelta(minutes=10))
-        await stage.settled(answer.notification_id, "dead")
-
-
-async def test_a_host_that_is_down_holds_its_own_messages_only(stage: Stage) -> None:
-    hook = Hosts(concurrency=10)
-    acceptor = stage.an_acceptor({"webhook": ("webhook",)})
-
-    async def post(user: str, key: str) -> Any:
-        (answer,) = await acceptor.accept(
-            "shop", [an_intent(user, type="hook_only", payload={}, idempotency_key=key)]
-        )
-        assert isinstance(answer, Accepted)
-        return answer.notification_id
-
-    await stage.device("ada", provider="webhook", token="https://down.example/hook")
-    await stage.device("bob", provider="webhook", token="https://up.example/hook")
-    hook.script("https://down.example/hook", *[Retry("network_error", after=timedelta(hours=1))] * 5)
-    async with stage.working(hook, health=TOUCHY):
-        for number in range(5):
-            await post("ada", f"{number}")
-        await in_state(stage, "webhook/down.example", "open")
-        held = await post("ada", "held")
-
-        async def is_held() -> bool:
-            (row,) = await stage.deliveries(held)
-            return bool(row["held_by"] == "host:webhook/down.example")
-
-        await found(is_held)
-        await stage.settled(await post("bob", "bob"), "sent")
-        stage.clock.advance(timedelta(hours=2))
-        await stage.settled(held, "sent")
 
 
 async def test_the_other_providers_go_on(stage: Stage) -> None:
@@ -362,28 +267,6 @@ async def test_the_one_that_tries_may_die_and_another_takes_its_place(stage: Sta
         stage.clock.advance(timedelta(seconds=61))
         await stage.settled(notification_id, "sent")
         await in_state(stage, "fcm", "closed")
-
-
-async def test_a_host_too_long_for_an_index_has_its_circuit_and_harms_no_other(stage: Stage) -> None:
-    hook = Hosts(concurrency=10)
-    stage.acceptor = stage.an_acceptor({"webhook": ("webhook",)})
-    victim = f"https://{long_host()}/hook"
-    await stage.device("ada", provider="webhook", token=victim)
-    await stage.device("bob", provider="webhook", token="https://up.example/hook")
-    hook.script(victim, *[Retry("network_error", after=timedelta(hours=1))] * 5)
-    async with stage.working(hook, health=TOUCHY):
-        for number in range(5):
-            await stage.accept("ada", type="hook_only", payload={}, idempotency_key=f"{number}")
-        (name,) = await found(lambda: circuits(stage))
-        await stage.accept("ada", type="hook_only", payload={}, idempotency_key="held")
-        (held_by,) = await found(
-            lambda: stage.pool.fetchrow("select held_by from deliveries where held_by is not null")
-        )
-        fine = await stage.accept("bob", type="hook_only", payload={}, idempotency_key="fine")
-        await stage.settled(fine, "sent")
-
-    assert held_by == f"host:{name}"
-    assert len(name) < 100
 
 
 async def test_circuit_state_that_postgres_refuses_keeps_no_other_from_being_shared(stage: Stage) -> None:

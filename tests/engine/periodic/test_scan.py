@@ -1,7 +1,8 @@
 """Scans of an application's database: rows become intents, in order, from the checkpoint on."""
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from contextlib import aclosing
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +10,15 @@ import asyncpg
 import msgspec
 import pytest
 
-from tests.databases import fresh_database
+from tests.databases import Clones, fresh_database, name_of
+from tests.engine.periodic.feeds import NOON
 from tests.engine.periodic.stage import PeriodicStage
 from tests.engine.stage import Stage
 from tocsin.domain.errors import SettingsError
 from tocsin.engine.periodic.load import PeriodicSettings, load_sources
 from tocsin.engine.periodic.scan import bind_last
 from tocsin.engine.periodic.source import Source
-from tocsin.store.pool import Pool
 
-NOON = datetime(2026, 3, 2, 12, 0, 5, tzinfo=UTC)
 SCAN = """
 fresh:
   schedule: "*/15 * * * *"
@@ -70,19 +70,22 @@ class Shop:
         )
 
 
-@pytest.fixture
-async def shop(server_url: str) -> AsyncIterator[Shop]:
+@pytest.fixture(scope="module")
+async def shops(server_url: str) -> AsyncIterator[Clones]:
     async with fresh_database(server_url) as url:
         connection = await asyncpg.connect(url)
         await connection.execute(TABLE)
-        yield Shop(url, connection)
         await connection.close()
+        async with aclosing(Clones(server_url, name_of(url))) as clones:
+            yield clones
 
 
 @pytest.fixture
-def periodic(stage: Stage, pool: Pool) -> PeriodicStage:
-    stage.clock.move_to(NOON)
-    return PeriodicStage(stage, pool)
+async def shop(shops: Clones) -> AsyncIterator[Shop]:
+    async with shops.lent() as url:
+        connection = await asyncpg.connect(url)
+        yield Shop(url, connection)
+        await connection.close()
 
 
 class Scans:

@@ -70,6 +70,16 @@ class Shop:
         return await found(look)
 
 
+@asynccontextmanager
+async def opened_shop(url: str) -> AsyncIterator[Shop]:
+    """Give the application of a database."""
+    connection = await asyncpg.connect(url)
+    try:
+        yield Shop(url, connection)
+    finally:
+        await connection.close()
+
+
 class Tocsin:
     """What relays carry into."""
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.edges.command_line import Ran, run
 from tests.ingress.outbox.outboxes import Shop, intent
-from tocsin.ingress.outbox.install import install_sql
+from tocsin.ingress.outbox.install import install, install_sql
 
 
 @pytest.fixture
@@ -55,7 +55,10 @@ async def test_the_sql_can_be_printed_and_run_by_hand(bare_shop: Shop, folder: P
     assert checked.json == {"sales.told": {"faults": [], "hints": []}}
 
 
-async def test_one_that_does_not_answer_keeps_no_other_from_being_checked(shop: Shop, folder: Path) -> None:
+async def test_one_that_does_not_answer_keeps_no_other_from_being_checked(
+    bare_shop: Shop, folder: Path
+) -> None:
+    await install(bare_shop.connection, "public", "tocsin_outbox")
     away = "postgresql://app:hunter2@/x?host=/no/such/folder"
     with (folder / "tocsin.toml").open("a") as settings:
         settings.write(f'[outboxes.away]\nurl = "{away}"\n')
@@ -66,7 +69,7 @@ async def test_one_that_does_not_answer_keeps_no_other_from_being_checked(shop: 
     assert "away cannot be relayed" in checked.said
     assert "shop can be relayed." in checked.said
     assert "hunter2" not in checked.said
-    assert shop.url not in checked.said
+    assert bare_shop.url not in checked.said
 
 
 @pytest.mark.parametrize(

@@ -1,106 +1,18 @@
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
-from datetime import timedelta
-from pathlib import Path
-from typing import Any, Literal
-from urllib.parse import urlsplit
 
 import pytest
 
-from tests.providers.conformance import NOW, Address, ProviderConformance, Rig, a_message, send_one, send_to
-from tests.providers.rig import HOSTILE_HOSTS, HOSTILE_TEXTS
+from tests.providers.conformance import NOW, ProviderConformance, a_message, send_one, send_to
+from tests.providers.smtp.smtp_rig import SENDER, Security, SmtpRig, counted
 from tests.waiting import until
 from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
-from tocsin.domain.errors import ProviderSetupError
 from tocsin.providers.answers import ALARM_REST
 from tocsin.providers.smtp.answers import RATE_REST
 from tocsin.providers.smtp.pool import SmtpPoolSettings
 from tocsin.providers.smtp.provider import SmtpProvider
 from tocsin.providers.smtp.settings import SmtpSettings
-from tocsin.sandbox import Cut, Hang, Latency, Outage, Refuse, Sandbox, SandboxSettings
-
-Security = Literal["starttls", "tls", "none"]
-SENDER = "Acme, Inc. <notify@acme.example>"
-
-
-class SmtpRig(Rig):
-    service = "smtp"
-    busy = Refuse("451 4.3.2")
-    busy_after = None
-    quota = Refuse("421 4.7.0")
-    quota_after = timedelta(minutes=1)
-    gone = Refuse("550 5.1.1")
-    rejected = Refuse("554 5.6.0")
-
-    def __init__(self, sandbox: Sandbox, security: Security) -> None:
-        super().__init__(sandbox)
-        self.security = security
-
-    @property
-    def address(self) -> Address:
-        port = self.sandbox.smtps_port if self.security == "tls" else self.sandbox.smtp_port
-        return Address("127.0.0.1", port)
-
-    def target(self, name: str) -> str:
-        return f"{name}@example.org"
-
-    def hostile_targets(self) -> list[str]:
-        return [*HOSTILE_TEXTS, *(f"a@{host}" for host in HOSTILE_HOSTS), "a" * 100_000 + "@example.org"]
-
-    def build(
-        self,
-        *,
-        base_url: str | None = None,
-        timeout_seconds: float = 5.0,
-        concurrency: int = 20,
-        pool: SmtpPoolSettings | None = None,
-        **settings: Any,
-    ) -> SmtpProvider:
-        parts = urlsplit(base_url) if base_url else None
-        given: dict[str, Any] = {
-            "host": parts.hostname if parts else self.address.host,
-            "port": parts.port if parts else self.address.port,
-            "security": self.security,
-            "username": "sandbox",
-            "password": "sandbox",
-            "sender": SENDER,
-            # A hundred handshakes take their time on a core that client and server share.
-            "timeout": timeout_seconds if concurrency < 100 else 30.0,
-            "connections": concurrency,
-            "ca_file": self.sandbox.ca_file,
-        }
-        return SmtpProvider(SmtpSettings(**given | settings), pool)
-
-
-@pytest.fixture(scope="module")
-async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
-    async with Sandbox(SandboxSettings(folder=tmp_path_factory.mktemp("sandbox"))) as sandbox:
-        yield sandbox
-
-
-@pytest.fixture
-def security() -> Security:
-    return "starttls"
-
-
-@pytest.fixture
-async def rig(running: Sandbox, security: Security) -> AsyncIterator[SmtpRig]:
-    running.reset()
-    made = SmtpRig(running, security)
-    yield made
-    await made.aclose()
-    await until(lambda: len(running.smtp.sessions) == 0)
-
-
-@contextmanager
-def counted(sandbox: Sandbox) -> Iterator[list[int]]:
-    """Give how many connections were made, once the block is left."""
-    count: list[int] = []
-    before = sandbox.smtp.connections
-    yield count
-    count.append(sandbox.smtp.connections - before)
+from tocsin.sandbox import Cut, Hang, Latency, Outage, Refuse, Sandbox
 
 
 class TestConformance(ProviderConformance):
@@ -374,97 +286,6 @@ async def test_plain_text_is_spoken_where_it_was_chosen(running: Sandbox) -> Non
     assert running.stats("smtp").protocols == {"smtp": 1}
 
 
-async def test_a_mail_has_what_readers_and_servers_look_for(rig: SmtpRig) -> None:
-    message = rig.message(
-        "ada",
-        title="Faturanız hazır",  # noqa: RUF001 - Turkish has a dotless i
-        body="Merhaba dünya.",
-        html="<p>Merhaba <b>dünya</b>.</p>",
-        headers={
-            "List-Unsubscribe": "<https://acme.example/v1/unsubscribe?token=abc>",
-            "List-Unsubscribe-Post": "List-Unsubscribe=One-Click",
-        },
-    )
-
-    (outcome,) = await rig.provider(reply_to="Hilfe <hilfe@acme.example>").send([message], now=NOW)
-
-    assert outcome == Sent(f"<{message.delivery_id}@acme.example>")
-    (arrived,) = rig.arrivals
-    headers = arrived.message["headers"]
-    assert headers.pop("Content-Type").startswith("multipart/alternative; boundary=")
-    assert headers == {
-        "From": '"Acme, Inc." <notify@acme.example>',
-        "To": "ada@example.org",
-        "Reply-To": "Hilfe <hilfe@acme.example>",
-        "Subject": "Faturanız hazır",  # noqa: RUF001 - Turkish has a dotless i
-        "Date": "Sun, 01 Mar 2026 12:00:00 +0000",
-        "Message-ID": f"<{message.delivery_id}@acme.example>",
-        "Auto-Submitted": "auto-generated",
-        "X-Tocsin-Delivery-Id": str(message.delivery_id),
-        "List-Unsubscribe": "<https://acme.example/v1/unsubscribe?token=abc>",
-        "List-Unsubscribe-Post": "List-Unsubscribe=One-Click",
-        "MIME-Version": "1.0",
-    }
-    assert arrived.message["text"] == "Merhaba dünya."
-    assert arrived.message["html"] == "<p>Merhaba <b>dünya</b>.</p>"
-    assert arrived.message_id == f"<{message.delivery_id}@acme.example>"
-
-
-@pytest.mark.parametrize(
-    ("target", "mailbox"),
-    [
-        ("jürgen@example.org", "jürgen@example.org"),
-        ("ada@bücher.example", "ada@xn--bcher-kva.example"),
-        ("jürgen@bücher.example", "jürgen@xn--bcher-kva.example"),
-        ("a.b+c@example.org", "a.b+c@example.org"),
-        ("o'hara@example.org", "o'hara@example.org"),
-    ],
-)
-async def test_addresses_beyond_ascii_arrive(rig: SmtpRig, target: str, mailbox: str) -> None:
-    assert isinstance(await send_one(rig.provider(), target), Sent)
-
-    (arrived,) = rig.arrivals
-    assert arrived.target == mailbox
-    assert arrived.message["headers"]["To"] == mailbox
-
-
-async def test_a_server_without_smtputf8_takes_no_such_address_and_goes_on(rig: SmtpRig) -> None:
-    rig.sandbox.smtp.offers_utf8 = False
-    provider = rig.provider(concurrency=1)
-    with counted(rig.sandbox) as connections:
-        outcomes = [
-            await send_one(provider, target)
-            for target in ("jürgen@example.org", "ada@bücher.example", "ada@example.org")
-        ]
-    rig.sandbox.smtp.offers_utf8 = True
-
-    assert [type(outcome) for outcome in outcomes] == [Rejected, Sent, Sent]
-    assert isinstance(outcomes[0], Rejected)
-    assert outcomes[0].code == "smtputf8_unsupported"
-    assert connections == [1]
-
-
-@pytest.mark.parametrize(
-    "target",
-    [
-        *("ada", "@example.org", "ada@", "ada@-bad.example", "Ada <ada@example.org>", "ada@[127.0.0.1]"),
-        *("ada@example.org>\r\nRCPT TO:<bob@example.org", "ada bob@example.org", "ada@exa mple.org", ""),
-        *('"ada"@example.org', "ada@example.org, bob@example.org", "ada@" + "a" * 64 + ".org"),
-    ],
-)
-async def test_what_is_no_address_is_refused_before_it_is_sent(rig: SmtpRig, target: str) -> None:
-    outcome = await send_one(rig.provider(), target)
-
-    assert outcome == Rejected("invalid_address", "the target is not a mail address")
-    assert rig.stats.requests == 0
-
-
-async def test_a_large_mail_that_just_fits_is_sent(rig: SmtpRig) -> None:
-    room = SmtpProvider.limits.payload_bytes - 100
-
-    assert isinstance(await send_to(rig, rig.provider(), "ada", body="x" * room), Sent)
-
-
 async def test_an_address_quoted_by_the_server_and_the_password_show_up_nowhere(
     rig: SmtpRig, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -480,58 +301,6 @@ async def test_an_address_quoted_by_the_server_and_the_password_show_up_nowhere(
     assert not [
         text for text in told for secret in (password, "s3cret-name", "example.org") if secret in text
     ]
-
-
-GOOD = SmtpSettings(host="mail.acme.example", sender=SENDER)
-
-
-@pytest.mark.parametrize(
-    ("changes", "fields"),
-    [
-        ({}, []),
-        ({"username": "u", "password": "p"}, []),
-        ({"username": "u", "password": "p", "security": "none", "host": "127.0.0.1"}, []),
-        ({"username": "u", "password": "p", "security": "none", "host": "localhost"}, []),
-        ({"security": "none"}, []),
-        ({"sender": None}, ["smtp.sender"]),
-        ({"sender": "acme"}, ["smtp.sender"]),
-        ({"sender": "Acme <notify@acme.example>\r\nBcc: x@y.z"}, ["smtp.sender"]),
-        ({"sender": "jürgen@acme.example"}, ["smtp.sender"]),
-        ({"reply_to": "nobody"}, ["smtp.reply_to"]),
-        ({"username": "u"}, ["smtp.password"]),
-        ({"password": "p"}, ["smtp.username"]),
-        ({"username": "u", "password": "p", "security": "none"}, ["smtp.security"]),
-        ({"username": "u", "password": "p", "security": "none", "host": "10.0.0.1"}, ["smtp.security"]),
-        ({"port": 465, "security": "tls"}, []),
-        ({"port": 465, "security": "none"}, []),
-        ({"port": 2465}, []),
-        ({"port": 587, "security": "tls"}, []),
-        ({"port": 465}, ["smtp.security"]),
-        ({"ca_file": Path("/nowhere/ca.pem")}, ["smtp.ca_file"]),
-        ({"host": None, "sender": None, "username": "u"}, []),
-    ],
-)
-def test_settings_that_cannot_be_used_are_named(changes: dict[str, Any], fields: list[str]) -> None:
-    given = {"host": GOOD.host, "sender": GOOD.sender} | changes
-
-    assert [fault.field for fault in SmtpSettings(**given).faults()] == fields
-    if fields:
-        with pytest.raises(ProviderSetupError, match=fields[0]):
-            SmtpProvider(SmtpSettings(**given))
-
-
-def test_without_a_host_there_is_no_provider(tmp_path: Path) -> None:
-    with pytest.raises(ProviderSetupError, match=r"smtp\.host"):
-        SmtpProvider(SmtpSettings())
-    with pytest.raises(ProviderSetupError, match=r"ca\.pem"):
-        SmtpProvider(SmtpSettings(host="h", sender=SENDER, ca_file=tmp_path / "ca.pem"))
-
-
-def test_settings_tell_nothing_of_the_account() -> None:
-    told = repr(SmtpSettings(host="h", username="us3r", password="passw0rd", sender=SENDER))
-
-    assert "us3r" not in told
-    assert "passw0rd" not in told
 
 
 async def test_a_batch_keeps_the_results_of_the_others(rig: SmtpRig) -> None:

@@ -1,58 +1,16 @@
 """JWTs of people, signed with a shared secret or by an identity provider's keys."""
 
-from collections.abc import Iterator
 from datetime import timedelta
-from typing import Annotated, Any
-from urllib.parse import urlsplit
+from typing import Any
 
 import jwt
 import msgspec
-from msgspec import Meta
 
 from tocsin.api.auth.jwks import KeySet
-from tocsin.domain.faults import Fault
+from tocsin.api.settings import AuthSettings
 from tocsin.domain.intent import NumericUserId, UserId
 
-SHORTEST_SECRET = 32
 LONGEST_TOKEN = 8_192
-
-
-class AuthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How people's tokens are verified.
-
-    `jwt_secret` accepts HS256 tokens, `jwks_url` RS256 and ES256 ones; without either, no token is accepted.
-    `user_claim` is the claim that holds the user id.
-    """
-
-    jwt_secret: str | None = None
-    jwks_url: str | None = None
-    issuer: str | None = None
-    audience: str | None = None
-    user_claim: Annotated[str, Meta(min_length=1)] = "sub"
-    leeway_seconds: Annotated[int, Meta(ge=0)] = 30
-    jwks_timeout_seconds: Annotated[float, Meta(gt=0)] = 5.0
-
-    def __repr__(self) -> str:
-        """Show whether a secret is set, not its value."""
-        secret = "set" if self.jwt_secret else "not set"
-        return f"AuthSettings(jwt_secret=<{secret}>, jwks_url={self.jwks_url!r}, issuer={self.issuer!r})"
-
-
-def auth_settings_faults(settings: AuthSettings) -> Iterator[Fault]:
-    """Check the settings for people's tokens."""
-    if settings.jwt_secret is not None and len(settings.jwt_secret.encode()) < SHORTEST_SECRET:
-        yield Fault(
-            field="auth.jwt_secret",
-            code="too_short",
-            message=f"must be at least {SHORTEST_SECRET} bytes, or HS256 can be broken by guessing",
-        )
-    if settings.jwks_url is not None and not _is_http(settings.jwks_url):
-        yield Fault(field="auth.jwks_url", code="invalid", message="must be an http:// or https:// address")
-
-
-def _is_http(url: str) -> bool:
-    parts = urlsplit(url)
-    return parts.scheme in {"http", "https"} and bool(parts.netloc)
 
 
 class TokenRefusedError(Exception):

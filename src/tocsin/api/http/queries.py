@@ -9,6 +9,7 @@ from litestar import Request
 
 from tocsin.api.http.bodies import plain_message
 from tocsin.api.http.problems import INVALID_QUERY, faults_problem
+from tocsin.api.settings import LARGEST_PAGE
 from tocsin.domain.faults import Fault
 
 LAST = UUID(int=(1 << 128) - 1)
@@ -17,7 +18,6 @@ S = TypeVar("S", bound=msgspec.Struct)
 Row = TypeVar("Row")
 Cursor = TypeVar("Cursor")
 
-LARGEST_PAGE = 100
 PageLimit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_PAGE)]
 
 

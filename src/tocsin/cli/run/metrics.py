@@ -11,8 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 import msgspec
 import structlog
 
-from tocsin.api.metrics import MetricsApp
-from tocsin.api.server import HttpSettings
+from tocsin.api.settings import HttpSettings
 from tocsin.cli.run.probes import served_beside
 from tocsin.compose import duties_running
 from tocsin.engine.duty import repeat
@@ -60,6 +59,8 @@ async def exported_metrics(
             return read()
 
         if settings.metrics.port is not None:
+            from tocsin.api.metrics import MetricsApp  # noqa: PLC0415 - a worker needs no web framework else
+
             http = HttpSettings(host=settings.metrics.host, port=settings.metrics.port)
             serving = served_beside(MetricsApp(collect), http, section="metrics")
             _log.info("metrics started", address=await exits.enter_async_context(serving))

@@ -3,25 +3,34 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
-from litestar.types import ASGIApp
 
-from tocsin.api.server import HttpSettings, serve_api
-from tocsin.api.starting import ProbeApp
+from tocsin.api.settings import HttpSettings
+from tocsin.catalog.catalog import Catalog
 from tocsin.domain.errors import DatabaseError
 from tocsin.settings import Settings
 from tocsin.store.migrate import check_schema
+
+if TYPE_CHECKING:
+    from litestar.types import ASGIApp
 
 LONGEST_CHECK_SECONDS = 3.0
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
+class Readiness:
+    """The catalog that a process works with, once it has started."""
+
+    catalog: Catalog | None = None
+
+
 @asynccontextmanager
-async def answered_probes(settings: Settings, url: str) -> AsyncIterator[ProbeApp]:
+async def answered_probes(settings: Settings, url: str) -> AsyncIterator[Readiness]:
     """Answer probes on the port that is set, if one is; the process is ready once it has a catalog."""
+    readiness = Readiness()
 
     async def fault() -> str | None:
         try:
@@ -33,19 +42,24 @@ async def answered_probes(settings: Settings, url: str) -> AsyncIterator[ProbeAp
             return str(error)
         return None
 
-    app = ProbeApp(fault)
     if settings.probes.port is None:
-        yield app
+        yield readiness
         return
+    # Without probes a worker does not need the web framework, which is slow to import.
+    from tocsin.api.starting import ProbeApp  # noqa: PLC0415
+
+    app = ProbeApp(fault, lambda: readiness.catalog)
     http = HttpSettings(host=settings.probes.host, port=settings.probes.port)
     async with served_beside(app, http, section="probes") as address:
         _log.info("probes started", address=address)
-        yield app
+        yield readiness
 
 
 @asynccontextmanager
-async def served_beside(app: ASGIApp, http: HttpSettings, *, section: str) -> AsyncIterator[str]:
+async def served_beside(app: "ASGIApp", http: HttpSettings, *, section: str) -> AsyncIterator[str]:
     """Serve an app beside the main work of a process; yield its address once it listens."""
+    from tocsin.api.server import serve_api  # noqa: PLC0415 - as above
+
     stop = asyncio.Event()
     address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(serve_api(app, http, stop, address.set_result, section=section))

@@ -1,4 +1,4 @@
-"""`tocsin serve`, `api`, `worker`, `migrate`."""
+"""`tocsin serve`, `worker`, `migrate`."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -6,20 +6,16 @@ from typing import Annotated
 
 import structlog
 import typer
-from litestar import Litestar
-from litestar.types import ASGIApp
 
-from tocsin.api.server import serve_api
-from tocsin.api.starting import StartingApp
 from tocsin.cli.output import AsJson, print_result, print_server
 from tocsin.cli.run.metrics import exported_metrics
 from tocsin.cli.run.probes import answered_probes
-from tocsin.cli.run.process import prepared_settings, run_until_stopped, when_available, when_started
+from tocsin.cli.run.process import prepared_settings, run_until_stopped, when_started
 from tocsin.cli.run.supervisor import Child, run_tree
 from tocsin.cli.run.traces import exported_traces
 from tocsin.cli.server import configured_database, database_label
-from tocsin.compose import catalog_folder, data_dir, open_api, open_worker, read_catalog, tune_gc
-from tocsin.domain.errors import DatabaseError, DatabaseUnavailableError, TocsinError
+from tocsin.compose import catalog_folder, data_dir, open_worker, read_catalog, tune_gc
+from tocsin.domain.errors import DatabaseError, TocsinError
 from tocsin.domain.plan import FAN_OUT
 from tocsin.domain.timing.quiet_hours import quiet_hours_rule
 from tocsin.engine.duty import pause
@@ -108,34 +104,6 @@ def running_database(settings: Settings) -> str:
         f"No database is set, and none runs in {data_dir(settings)}. Set TOCSIN_DATABASE_URL, or start "
         "`tocsin serve`, which runs one."
     )
-
-
-def api(tied: Tied = False) -> None:
-    """Run the HTTP API alone."""
-    settings = prepared_settings()
-    url = running_database(settings)
-    run_until_stopped(lambda stop: _run_api(settings, url, stop, tied=tied), tied=tied)
-
-
-async def _run_api(settings: Settings, url: str, stop: asyncio.Event, *, tied: bool) -> None:
-    async with exported_metrics(settings, url, tied=tied), exported_traces(), AsyncExitStack() as exits:
-
-        async def opened() -> Litestar:
-            app = await exits.enter_async_context(open_api(settings, url))
-            tune_gc()
-            return app
-
-        try:
-            app: ASGIApp = await opened()
-        except DatabaseUnavailableError:
-            # At the first start somebody looks; a process that is restarted answers meanwhile.
-            if not tied:
-                raise
-            app = StartingApp()
-            opening = asyncio.create_task(app.wait_for(when_available(opened, stop)))
-            opening.add_done_callback(lambda task: stop.set() if task.exception() else None)
-            exits.push_async_callback(lambda: opening)
-        await serve_api(app, settings.http, stop, lambda at: _log.info("api started", address=at))
 
 
 def worker(lanes: Lanes = None, tied: Tied = False) -> None:

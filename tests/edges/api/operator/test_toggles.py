@@ -4,10 +4,10 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.catalogs import shipped
 from tests.edges.edge import FREE_PORT, Edge, faults, listening, services
 from tocsin.api.app import create_app
 from tocsin.api.auth.roles import Role
-from tocsin.catalog.load import load_catalog, shipped_catalog
 from tocsin.engine.toggles.toggles import Toggles
 from tocsin.store.pool import Pool
 
@@ -16,7 +16,7 @@ PATH = "/v1/admin/toggles"
 
 @pytest.fixture
 async def edge(pool: Pool) -> AsyncIterator[Edge]:
-    app = create_app(services(pool), load_catalog(shipped_catalog()))
+    app = create_app(services(pool), shipped())
     async with listening(app, FREE_PORT) as url, httpx.AsyncClient(base_url=url, timeout=20) as http:
         yield Edge(http, pool)
 

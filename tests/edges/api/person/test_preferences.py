@@ -6,10 +6,10 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.catalogs import shipped
 from tests.edges.edge import Edge, faults, listening, person, running, services
 from tocsin.api.app import create_app
 from tocsin.api.auth.roles import Role
-from tocsin.catalog.load import load_catalog, shipped_catalog
 from tocsin.domain.people.preferences import MOST_CATEGORIES
 from tocsin.domain.people.unsubscribe import UnsubscribeSettings, sign, unsubscribe_headers
 from tocsin.store.pool import Pool
@@ -115,7 +115,7 @@ async def test_choices_are_bounded(edge: Edge) -> None:
 
 
 async def test_the_categories_of_the_catalog_are_listed(pool: Pool) -> None:
-    app = create_app(services(pool), load_catalog(shipped_catalog()))
+    app = create_app(services(pool), shipped())
 
     async with listening(app) as url, httpx.AsyncClient(base_url=url) as http:
         answer = await http.get("/v1/preferences/categories", headers=person("ada"))

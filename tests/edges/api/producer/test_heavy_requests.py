@@ -10,7 +10,7 @@ import msgspec
 
 from tests.edges.edge import Edge, running, services
 from tocsin.api.auth.roles import Role
-from tocsin.api.server import HttpSettings
+from tocsin.api.settings import HttpSettings
 from tocsin.store.pool import Pool
 
 BATCH = "/v1/notifications/batch"

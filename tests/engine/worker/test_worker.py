@@ -1,97 +1,27 @@
 import time
 from collections import Counter
 from contextlib import AsyncExitStack
-from datetime import timedelta
-from typing import Any
 from uuid import UUID
 
 import asyncpg
-import pytest
 import structlog
 from msgspec.structs import replace
 
-from tests.engine.stage import QUICK, BatchProvider, Stage, StubProvider, an_intent
+from tests.engine.stage import QUICK, Stage, StubProvider
+from tests.engine.worker.alerts import (
+    MINUTE,
+    SECOND,
+    accept_many,
+    alert,
+    all_in,
+    cut_connections,
+    listeners,
+    push_in,
+)
 from tests.rows import device
 from tests.waiting import found, until
 from tocsin.catalog.catalog import Catalog
-from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
 from tocsin.domain.ids import new_lease_id
-from tocsin.engine.accept.answers import Accepted
-
-SECOND = timedelta(seconds=1)
-MINUTE = timedelta(minutes=1)
-
-
-@pytest.fixture
-def provider() -> StubProvider:
-    return StubProvider()
-
-
-async def accept_many(stage: Stage, count: int) -> None:
-    """Accept one notification each for as many people with a phone."""
-    for number in range(count):
-        await stage.device(f"user{number}")
-    answers = await stage.acceptor.accept(
-        "shop", [an_intent(f"user{number}", idempotency_key=f"k{number}") for number in range(count)]
-    )
-    assert all(isinstance(answer, Accepted) for answer in answers)
-
-
-async def all_in(stage: Stage, **states: int) -> None:
-    async def look() -> bool:
-        return await stage.states() == Counter(states)
-
-    await found(look)
-
-
-async def alert(stage: Stage, **changes: Any) -> UUID:
-    """Accept a notification of the type that is tried three times, ten seconds apart."""
-    return await stage.accept(type="alert", payload={}, **changes)
-
-
-async def push_of(stage: Stage, notification_id: UUID) -> dict[str, Any]:
-    return next(row for row in await stage.deliveries(notification_id) if row["channel"] == "push")
-
-
-async def push_in(stage: Stage, notification_id: UUID, state: str) -> dict[str, Any]:
-    async def look() -> dict[str, Any] | None:
-        row = await push_of(stage, notification_id)
-        return row if row["state"] == state and row["lease"] is None else None
-
-    return await found(look)
-
-
-async def recorded(stage: Stage, count: int) -> None:
-    """Wait until so many failed attempts are written down."""
-
-    async def look() -> bool:
-        return len(await stage.attempts()) == count
-
-    await found(look)
-
-
-async def listeners(stage: Stage) -> int:
-    """Count who listens, over a connection that no cut has touched."""
-    admin = await asyncpg.connect(stage.database_url)
-    try:
-        count: int = await admin.fetchval(
-            "select count(*) from pg_stat_activity "
-            "where datname = current_database() and query ilike 'listen%' and pid <> pg_backend_pid()"
-        )
-    finally:
-        await admin.close()
-    return count
-
-
-async def cut_connections(stage: Stage) -> None:
-    admin = await asyncpg.connect(stage.database_url)
-    try:
-        await admin.execute(
-            "select pg_terminate_backend(pid) from pg_stat_activity "
-            "where datname = current_database() and pid <> pg_backend_pid()"
-        )
-    finally:
-        await admin.close()
 
 
 async def test_an_accepted_notification_is_sent(stage: Stage, provider: StubProvider) -> None:
@@ -133,108 +63,6 @@ async def test_each_device_of_a_person_gets_it_once(stage: Stage, provider: Stub
     assert len(rows) == 3
 
 
-async def test_a_passing_fault_is_tried_again_when_its_time_has_come(
-    stage: Stage, provider: StubProvider
-) -> None:
-    await stage.device("ada")
-    provider.script("ada", Retry("UNAVAILABLE", "busy"))
-    async with stage.working(provider):
-        notification_id = await alert(stage)
-        waiting = await push_in(stage, notification_id, "retrying")
-        assert waiting["due_at"] > stage.clock() + 5 * SECOND
-        assert len(provider.arrived) == 1
-        stage.clock.advance(11 * SECOND)
-        sent = await push_in(stage, notification_id, "sent")
-
-    assert (waiting["attempts"], sent["attempts"]) == (1, 2)
-    assert await stage.attempts() == [("retry", "UNAVAILABLE")]
-
-
-async def test_a_delivery_is_dead_when_its_attempts_are_used_up(stage: Stage, provider: StubProvider) -> None:
-    device_id = await stage.device("ada")
-    provider.script("ada", *[Retry("UNAVAILABLE")] * 10)
-    async with stage.working(provider):
-        notification_id = await alert(stage)
-        for attempt in (1, 2):
-            await recorded(stage, attempt)
-            await push_in(stage, notification_id, "retrying")
-            stage.clock.advance(11 * SECOND)
-        dead = await push_in(stage, notification_id, "dead")
-
-    assert (dead["attempts"], dead["last_error_code"]) == (3, "UNAVAILABLE")
-    assert dead["settled_at"] is not None
-    assert len(provider.arrived) == 3
-    assert (await device(stage.pool, device_id))["retired_at"] is None
-
-
-async def test_a_deferral_spends_no_attempt_however_often_it_comes(
-    stage: Stage, provider: StubProvider
-) -> None:
-    await stage.device("ada")
-    provider.script("ada", *[Defer("QUOTA_EXCEEDED", MINUTE)] * 3)
-    async with stage.working(provider):
-        notification_id = await stage.accept("ada")
-        for times in (1, 2, 3):
-            await recorded(stage, times)
-            (waiting,) = await stage.settled(notification_id, "retrying")
-            assert (waiting["attempts"], waiting["last_error_code"]) == (0, "QUOTA_EXCEEDED")
-            stage.clock.advance(67 * SECOND)
-        (sent,) = await stage.settled(notification_id, "sent")
-
-    assert sent["attempts"] == 1
-    assert await stage.attempts() == [("defer", "QUOTA_EXCEEDED")] * 3
-
-
-async def test_nothing_leaves_while_the_provider_rests(stage: Stage, provider: StubProvider) -> None:
-    await stage.device("ada")
-    await stage.device("bob")
-    provider.script("ada", Defer("UNAUTHENTICATED", 5 * MINUTE, alarm=True))
-    async with stage.working(provider):
-        first = await stage.accept("ada", idempotency_key="1")
-        await stage.settled(first, "retrying")
-        second = await stage.accept("bob", idempotency_key="2")
-        stage.clock.advance(4 * MINUTE)
-        (row,) = await stage.deliveries(second)
-        assert (row["state"], row["attempts"]) == ("pending", 0)
-        assert len(provider.arrived) == 1
-        stage.clock.advance(2 * MINUTE)
-        await stage.settled(second, "sent")
-
-
-async def test_the_quota_of_one_device_holds_back_that_device_alone(
-    stage: Stage, provider: StubProvider
-) -> None:
-    await stage.device("ada")
-    await stage.device("bob")
-    provider.script("ada", Defer("QUOTA_EXCEEDED", MINUTE, pauses=False))
-    async with stage.working(provider):
-        held = await stage.accept("ada", idempotency_key="1")
-        await stage.settled(held, "retrying")
-        await stage.settled(await stage.accept("bob", idempotency_key="2"), "sent")
-
-
-@pytest.mark.parametrize(
-    ("outcome", "state", "retired"),
-    [
-        (Gone("UNREGISTERED", "gone"), "gone", "gone: UNREGISTERED"),
-        (Rejected("INVALID_ARGUMENT", "bad"), "rejected", None),
-        (Rejected("SENDER_ID_MISMATCH", quarantine=True), "rejected", "quarantined: SENDER_ID_MISMATCH"),
-    ],
-)
-async def test_a_final_answer_settles_and_retires_only_what_it_must(
-    stage: Stage, provider: StubProvider, outcome: Outcome, state: str, retired: str | None
-) -> None:
-    device_id = await stage.device("ada")
-    provider.script("ada", outcome)
-    async with stage.working(provider):
-        notification_id = await stage.accept("ada")
-        (row,) = await stage.settled(notification_id, state)
-
-    assert row["attempts"] == 1
-    assert (await device(stage.pool, device_id))["retired_reason"] == retired
-    assert len(await stage.attempts()) == 1
-
-
 async def test_what_is_past_its_time_is_not_sent(stage: Stage, provider: StubProvider) -> None:
     await stage.device("ada")
     notification_id = await stage.accept("ada", ttl_seconds=60)
@@ -271,26 +99,6 @@ async def test_a_device_of_a_provider_that_is_not_set_up_is_told_of(
         (row,) = await stage.settled(await stage.accept("ada"), "skipped")
 
     assert row["reason"] == "provider_unavailable"
-
-
-@pytest.mark.parametrize(
-    "loss",
-    ["user_id = 'bob'", "push_enabled = false", "retired_at = now(), retired_reason = 'unregistered'"],
-)
-async def test_a_device_lost_between_attempts_gets_nothing(
-    stage: Stage, provider: StubProvider, loss: str
-) -> None:
-    await stage.device("ada")
-    provider.script("ada", Retry("UNAVAILABLE"))
-    async with stage.working(provider):
-        notification_id = await alert(stage)
-        await push_in(stage, notification_id, "retrying")
-        await stage.pool.execute(f"update devices set {loss}")  # noqa: S608 - one of the three above
-        stage.clock.advance(11 * SECOND)
-        row = await push_in(stage, notification_id, "skipped")
-
-    assert (row["reason"], row["last_error_code"]) == ("device_lost", "UNAVAILABLE")
-    assert len(provider.arrived) == 1
 
 
 async def test_an_idle_worker_is_woken_at_once(stage: Stage, provider: StubProvider) -> None:
@@ -333,50 +141,6 @@ async def test_a_worker_that_cannot_finish_in_time_leaves_its_leases_behind(stag
     async with stage.working(second):
         await all_in(stage, sent=4)
     assert len(second.arrived) == 4
-
-
-async def test_a_provider_that_raises_costs_one_attempt_and_not_the_worker(
-    stage: Stage, provider: StubProvider
-) -> None:
-    await stage.device("ada")
-    await stage.device("bob")
-    provider.script("ada", RuntimeError("a mistake with a s3cret"))
-    async with stage.working(provider):
-        notification_id = await alert(stage)
-        row = await push_in(stage, notification_id, "retrying")
-        await stage.settled(await stage.accept("bob", idempotency_key="2"), "sent")
-        stage.clock.advance(11 * SECOND)
-        await push_in(stage, notification_id, "sent")
-
-    assert (row["attempts"], row["last_error_code"], row["last_error"]) == (
-        1,
-        "provider_failed",
-        "RuntimeError",
-    )
-
-
-async def test_words_of_a_provider_that_cannot_be_stored_hold_up_nobody(
-    stage: Stage, provider: StubProvider
-) -> None:
-    await accept_many(stage, 3)
-    provider.script("user0", Rejected("CODE\x00" * 50, "detail\x00" * 200))
-    provider.script("user1", Sent("name\x00"))
-    async with stage.working(provider):
-        await all_in(stage, sent=2, rejected=1)
-
-
-async def test_each_outcome_of_a_batch_settles_its_own_delivery(stage: Stage) -> None:
-    provider = BatchProvider(concurrency=8)
-    await accept_many(stage, 8)
-    provider.script("user1", Gone("UNREGISTERED"))
-    provider.script("user6", Rejected("INVALID_ARGUMENT"))
-    async with stage.working(provider):
-        await all_in(stage, sent=6, gone=1, rejected=1)
-
-    found = dict(map(tuple, await stage.pool.fetch("select user_id, state from deliveries")))
-    assert (found["user1"], found["user6"]) == ("gone", "rejected")
-    messages = await stage.pool.fetch("select id, provider_message_id from deliveries where state = 'sent'")
-    assert all(row["provider_message_id"] == f"message-{row['id']}" for row in messages)
 
 
 async def test_no_more_is_under_way_than_the_provider_takes(stage: Stage) -> None:

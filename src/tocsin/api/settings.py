@@ -1,0 +1,82 @@
+"""The settings of the API, readable without the packages that serve it."""
+
+from collections.abc import Iterator
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Meta
+
+from tocsin.domain.faults import Fault
+
+LARGEST_PAGE = 100
+SHORTEST_SECRET = 32
+_MEGABYTE = 1_048_576
+
+
+class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The address and the limits of the API; port 0 takes a free one.
+
+    `max_body_bytes` applies to producers; the limit for people's apps is much lower. `max_deliveries` is how
+    many deliveries one request may ask for: recipients times channels, summed over a batch. A client that
+    opens a connection has `header_seconds` to send the headers of a request, or the connection is closed, and
+    `body_seconds` for the body. Beyond `max_connections` further ones wait to be accepted.
+    """
+
+    host: Annotated[str, Meta(min_length=1)] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65_535)] = 8470
+    max_body_bytes: Annotated[int, Meta(ge=1)] = 4 * _MEGABYTE
+    max_deliveries: Annotated[int, Meta(ge=1)] = 100_000
+    backlog: Annotated[int, Meta(ge=1)] = 1_024
+    max_connections: Annotated[int, Meta(ge=1)] = 4_096
+    header_seconds: Annotated[float, Meta(gt=0, le=300)] = 5.0
+    body_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 30.0
+    drain_seconds: Annotated[float, Meta(gt=0)] = 20.0
+
+
+class ProbesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The address of `/healthz` and `/readyz` of a worker or relay; off unless `port` is set.
+
+    With `tocsin serve`, the first worker has the port, and each further process the next one.
+    """
+
+    host: Annotated[str, Meta(min_length=1)] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65_535)] | None = None
+
+
+class AuthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How people's tokens are verified.
+
+    `jwt_secret` accepts HS256 tokens, `jwks_url` RS256 and ES256 ones; without either, no token is accepted.
+    `user_claim` is the claim that holds the user id.
+    """
+
+    jwt_secret: str | None = None
+    jwks_url: str | None = None
+    issuer: str | None = None
+    audience: str | None = None
+    user_claim: Annotated[str, Meta(min_length=1)] = "sub"
+    leeway_seconds: Annotated[int, Meta(ge=0)] = 30
+    jwks_timeout_seconds: Annotated[float, Meta(gt=0)] = 5.0
+
+    def __repr__(self) -> str:
+        """Show whether a secret is set, not its value."""
+        secret = "set" if self.jwt_secret else "not set"
+        return f"AuthSettings(jwt_secret=<{secret}>, jwks_url={self.jwks_url!r}, issuer={self.issuer!r})"
+
+
+def auth_settings_faults(settings: AuthSettings) -> Iterator[Fault]:
+    """Check the settings for people's tokens."""
+    if settings.jwt_secret is not None and len(settings.jwt_secret.encode()) < SHORTEST_SECRET:
+        yield Fault(
+            field="auth.jwt_secret",
+            code="too_short",
+            message=f"must be at least {SHORTEST_SECRET} bytes, or HS256 can be broken by guessing",
+        )
+    if settings.jwks_url is not None and not _is_http(settings.jwks_url):
+        yield Fault(field="auth.jwks_url", code="invalid", message="must be an http:// or https:// address")
+
+
+def _is_http(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme in {"http", "https"} and bool(parts.netloc)
