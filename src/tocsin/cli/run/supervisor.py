@@ -21,6 +21,7 @@ CANNOT_START = 2
 LONGEST_PAUSE = 30.0
 STEADY_AFTER = 60.0
 LONGEST_REPORT = 64 * 1_048_576
+LAST_REPORT_SECONDS = 1.0
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -73,7 +74,7 @@ class Child(NamedTuple):
                 if process.returncode is None:
                     process.kill()
                     await exited
-                await listening
+                await _end_of(listening)
                 metrics.processes.add(kind, -1)
             was_steady = loop.time() - started > STEADY_AFTER
             if process.returncode == CANNOT_START and not restarted and not was_steady:
@@ -129,6 +130,14 @@ async def _listen(line: socket.socket, process_id: int, samples: TreeSamples) ->
     finally:
         samples.end(process_id)
         writer.close()
+
+
+async def _end_of(listening: asyncio.Task[None]) -> None:
+    """Wait for the last report; a process that the ended one started may keep the line open for ever."""
+    await asyncio.wait([listening], timeout=LAST_REPORT_SECONDS)
+    listening.cancel()
+    with suppress(asyncio.CancelledError):
+        await listening
 
 
 async def run_tree(
