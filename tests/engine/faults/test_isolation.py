@@ -172,12 +172,16 @@ async def test_a_settlement_that_the_database_refuses_is_the_fault_of_its_row(
     assert set(provider.counts().values()) == {1}
 
 
-async def crash(stage: Stage, provider: StubProvider, when: Callable[[], bool]) -> None:
-    """Let a worker vanish while messages are with its provider."""
+async def crash(stage: Stage, provider: StubProvider, when: Callable[[], bool], users: Sequence[str]) -> None:
+    """Let a worker vanish while the messages to some people are with its provider."""
     provider.hold()
     async with stage.working(provider) as stop:
         await until(when)
-        await stage.pool.execute("update deliveries set lease = gen_random_uuid() where lease is not null")
+        await stage.pool.execute(
+            "update deliveries set lease = gen_random_uuid()"
+            " where lease is not null and user_id = any($1::text[])",
+            users,
+        )
         stop.set()
         provider.let_go.set()
     stage.clock.advance(31 * SECOND)
@@ -219,7 +223,7 @@ async def test_what_a_dead_worker_left_is_dispatched_one_by_one_and_charged_noth
         await stage.device(name)
     notification_id = await stage.accept(*names, type="plain", payload={})
     first = StubProvider()
-    await crash(stage, first, lambda: len(first.arrived) == 8)
+    await crash(stage, first, lambda: len(first.arrived) == 8, names)
     alone = Alone()
     async with stage.working(alone):
         rows = await stage.settled(notification_id, "sent")
@@ -235,11 +239,11 @@ async def test_what_kills_its_worker_ends_dead_and_its_neighbours_are_sent(stage
         await stage.device(name)
     notification_id = await stage.accept(*names, type="alert")
     first = StubProvider()
-    await crash(stage, first, lambda: len(first.arrived) == 6)
+    await crash(stage, first, lambda: len(first.arrived) == 6, names)
     again: Counter[str] = Counter()
     for _ in range(3):
         killer = Killer()
-        await crash(stage, killer, killer.is_hit)
+        await crash(stage, killer, killer.is_hit, ["odd"])
         again.update(message.target for message in killer.arrived if message.target != "odd")
     provider = StubProvider()
     async with stage.working(provider):
