@@ -16,7 +16,7 @@ FIND_BROWSER := command -v $(BROWSERS) >/dev/null
 COMPILE = $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate \
 	--python-version 3.11 --universal --upgrade pyproject.toml --group build
 
-.PHONY: help run test oldest browser soak check format bench lock clean
+.PHONY: help run test oldest browser soak upgrade check format bench lock clean
 
 help: ## Show what can be made.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ oldest: ## Run most tests with the oldest supported Python of this machine, unle
 SECONDS ?= 300
 soak: $(VENV)/dev.done ## Kill processes and the database for five minutes, and count what is lost; SEED=… repeats.
 	@$(BIN)/python -m tests.soak --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+
+upgrade: $(VENV)/dev.done ## Upgrade the version of BEFORE=… (a tag or commit) under load, and count what is lost.
+	@$(BIN)/python -m tests.soak.upgrade --before $(BEFORE)
 
 browser:
 	@if ! $(FIND_BROWSER) && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
