@@ -19,7 +19,7 @@ KIND = ("leaver",)
 DIES = """
 import os, subprocess, sys
 os.write(0, b'{"tocsin_leases_lost_total":[[[],7]]}\\n')
-left = subprocess.Popen(["sleep", "60"], start_new_session=True)
+left = subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL, start_new_session=True)
 print(left.pid, flush=True)
 os._exit(3)
 """
