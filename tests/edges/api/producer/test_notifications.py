@@ -319,8 +319,8 @@ async def test_operators_page_through_notifications(edge: Edge) -> None:
     query = "?limit=2"
     while query:
         page = (await edge.http.get(POST + query, headers=headers)).json()
-        seen += [summary["notification_id"] for summary in page["notifications"]]
-        query = f"?limit=2&before={page['next']}" if page["next"] else ""
+        seen += [found["notification_id"] for found in page["items"]]
+        query = f"?limit=2&cursor={page['next_cursor']}" if page["next_cursor"] else ""
 
     assert seen == made[::-1]
     assert all(UUID(notification_id) for notification_id in seen)
