@@ -1,7 +1,6 @@
 """How many messages may be in flight to a provider at once."""
 
 from collections import deque
-from datetime import datetime, timedelta
 from math import sqrt
 
 FIRST = 20
@@ -13,8 +12,8 @@ BACK_OFF = 0.7
 SLOW_DOWN = 0.9
 USED_SHARE = 0.75
 """A lane claims when a quarter of the room is free, so a full one is seldom fuller than this."""
-FASTEST_OF = timedelta(minutes=1)
-"""How long the fastest latency is remembered: after that, the provider may have become slower."""
+FASTEST_OF = 60.0
+"""Seconds for which the fastest latency is remembered: after that, the provider may have become slower."""
 
 
 class ConcurrencyLimit:
@@ -29,7 +28,7 @@ class ConcurrencyLimit:
         self._least = least
         self.value = max(least, min(most, FIRST))
         self._doubling = True
-        self._fastest: deque[tuple[datetime, float]] = deque()
+        self._fastest: deque[tuple[float, float]] = deque()
         self._messages = self._failed = self._calls = self._busiest = 0
         self._seconds = 0.0
 
@@ -37,8 +36,8 @@ class ConcurrencyLimit:
         """Record how many are in flight, as some more have started."""
         self._busiest = max(self._busiest, in_flight)
 
-    def record(self, messages: int, seconds: float, now: datetime, *, failed: int = 0) -> None:
-        """Record how long a batch took and how many messages of it failed because of the provider."""
+    def record(self, messages: int, seconds: float, now: float, *, failed: int = 0) -> None:
+        """Record how long a batch took, by a clock that never goes back, and what the provider failed."""
         self._messages += messages
         self._failed += failed
         if failed < messages:
@@ -49,7 +48,7 @@ class ConcurrencyLimit:
             self._messages = self._failed = self._calls = self._busiest = 0
             self._seconds = 0.0
 
-    def _adapt(self, now: datetime) -> None:
+    def _adapt(self, now: float) -> None:
         if self._failed >= self._messages * FAILING_SHARE:
             self._shrink(BACK_OFF, self._least)
         elif self._is_slower(now):
@@ -58,7 +57,7 @@ class ConcurrencyLimit:
             more = self.value if self._doubling else max(1, int(sqrt(self.value)))
             self.value = min(self._most, self.value + more)
 
-    def _is_slower(self, now: datetime) -> bool:
+    def _is_slower(self, now: float) -> bool:
         latency = self._seconds / self._calls
         while self._fastest and self._fastest[-1][1] >= latency:
             self._fastest.pop()

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Sequence
@@ -269,6 +270,8 @@ class Sender:
         task.add_done_callback(self._tasks.discard)
 
     async def _send(self, batch: Sequence[Attempt], now: datetime) -> None:
+        # The clock of the database may be set back meanwhile.
+        began = time.monotonic()
         try:
             spans = start_spans(self._provider.name, batch, now)
             outcomes = await self._outcomes([each.message for each in batch if each.message], now)
@@ -276,8 +279,8 @@ class Sender:
             end_spans(spans, outcomes, answered_at)
             if self._limit is not None:
                 failed = sum(map(_is_overload, outcomes))
-                elapsed = (answered_at - now).total_seconds()
-                self._limit.record(len(batch), elapsed, answered_at, failed=failed)
+                ended = time.monotonic()
+                self._limit.record(len(batch), ended - began, ended, failed=failed)
             for attempt, outcome in zip(batch, outcomes, strict=True):
                 attempt.tried_at = now
                 self._forget(attempt)

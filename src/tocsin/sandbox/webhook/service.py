@@ -42,8 +42,8 @@ class WebhookStandIn(SinglePushStandIn):
         return Response(code, status, f"{status.phrase}: {url}".encode(), headers)
 
     def _parse(self, request: ReceivedRequest) -> Push:
-        headers = {name: request.header(name) for name in KEPT}
-        missing = next((name for name in REQUIRED if not headers[name]), None)
+        headers = {name: value for name in KEPT if (value := request.header(name)) is not None}
+        missing = next((name for name in REQUIRED if not headers.get(name)), None)
         event: dict[str, Any] = {}
         try:
             event = msgspec.json.decode(request.body, type=dict[str, Any])

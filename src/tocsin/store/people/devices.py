@@ -100,11 +100,27 @@ set window_started_at = case when rate.window_started_at <= $3 then $2 else rate
 returning window_started_at, registrations
 """
 
-# Lock every row that this transaction may change, in id order as a settlement does, to avoid deadlocks.
+# Lock every row that this transaction may change, in id order as a settlement does, to avoid deadlocks: those
+# of the tokens, the owner's active devices, and the one to which the successors of a replaced token lead.
 LOCK_DEVICES = """
+with recursive line as (
+    select id, successor
+    from devices
+    where token_hash = $3 and user_id = $1
+    union
+    select next.id, next.successor
+    from line
+    join devices as next on next.id = line.successor and next.user_id = $1
+)
 select id
 from devices
-where token_hash = any($2::bytea[]) or (user_id = $1 and retired_at is null)
+where id in (
+    select id from devices where token_hash = any($2::bytea[])
+    union
+    select id from devices where user_id = $1 and retired_at is null
+    union
+    select id from line
+)
 order by id
 for update
 """
@@ -227,7 +243,7 @@ async def register(
             return limited
         tokens = [digest, replaced] if replaced else [digest]
         await connection.execute(LOCK_TOKENS, tokens)
-        await connection.execute(LOCK_DEVICES, user_id, tokens)
+        await connection.execute(LOCK_DEVICES, user_id, tokens, replaced)
         if await connection.fetchval(IS_ENDPOINT, digest):
             return NoDevice()
         retired = []
