@@ -42,6 +42,12 @@ class Instrument:
         """Return the value of every series."""
         raise NotImplementedError
 
+    def has_series(self, labels: Labels, value: Value) -> bool:
+        """Return whether a series with these labels and such a value can be one of this instrument."""
+        parts = len(value) if isinstance(value, list) else None
+        wanted = len(self.bounds) + 2 if self.kind == "histogram" else None
+        return len(labels) == len(self.labels) and parts == wanted
+
     def _bounded(self, labels: Labels, known: int) -> Labels:
         """Return the labels of a new series; beyond the most series they are all `other`."""
         if len(labels) != len(self.labels):

@@ -40,8 +40,15 @@ def encode_samples(samples: Samples) -> bytes:
 
 
 def decode_samples(line: bytes) -> Samples:
-    """Decode a line; metrics that this version does not have are left out."""
-    return {name: dict(series) for name, series in _decoder.decode(line).items() if name in BY_NAME}
+    """Decode a line; metrics that this version does not have are left out.
+
+    Raises msgspec.DecodeError or ValueError for what are no samples: they could not be added to others.
+    """
+    decoded = {name: series for name, series in _decoder.decode(line).items() if name in BY_NAME}
+    for name, series in decoded.items():
+        if not all(BY_NAME[name].has_series(labels, value) for labels, value in series):
+            raise ValueError(f"{name} has other labels or values")
+    return {name: dict(series) for name, series in decoded.items()}
 
 
 def add_samples(total: Samples, more: Samples) -> None:

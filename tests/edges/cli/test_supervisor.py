@@ -1,12 +1,15 @@
 """The supervisor: what it does about hangups, and about children that exit."""
 
 import asyncio
+import errno
 import os
 import signal
+import socket
 import sys
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -128,6 +131,37 @@ async def test_a_child_that_ran_is_started_again_whatever_its_exit_code(
     await until(lambda: len(stand.noted("started")) >= 2)
     stop.set()
     await running
+
+
+async def test_a_child_that_cannot_be_forked_for_a_while_is_started_later(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fork, pair = asyncio.create_subprocess_exec, socket.socketpair
+    pairs: list[tuple[socket.socket, socket.socket]] = []
+
+    def socketpair() -> tuple[socket.socket, socket.socket]:
+        pairs.append(pair())
+        return pairs[-1]
+
+    async def fork_unless_second(*arguments: Any, **options: Any) -> asyncio.subprocess.Process:
+        if len(pairs) == 2:
+            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+        return await fork(*arguments, **options)
+
+    async def no_pause(*_: Any) -> None:
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", fork_unless_second)
+    monkeypatch.setattr(socket, "socketpair", socketpair)
+    monkeypatch.setattr(supervisor, "pause", no_pause)
+    stop = asyncio.Event()
+    running = asyncio.create_task(stand.child(HEADER + 'note("started")\nsys.exit(3)\n').run(stop, 5))
+
+    await until(lambda: running.done() or len(stand.noted("started")) >= 2)
+
+    stop.set()
+    await running
+    assert [each.fileno() for each in pairs[1]] == [-1, -1]
 
 
 async def test_a_child_that_cannot_start_ends_the_tree(stand: Stand) -> None:

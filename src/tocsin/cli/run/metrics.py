@@ -104,17 +104,32 @@ async def _reported() -> AsyncIterator[None]:
     with socket.socket(fileno=os.dup(sys.stdin.fileno())) as line:
         line.setblocking(False)
 
-        async def step() -> None:
+        sending: asyncio.Task[None] | None = None
+
+        async def send() -> None:
             await loop.sock_sendall(line, encode_samples(read_samples()))
+
+        async def step() -> None:
+            nonlocal sending
+            # A step that is cancelled does not end its line: the next would be read as the rest of it.
+            if sending is not None and not sending.done():
+                await asyncio.shield(sending)
+            sending = asyncio.create_task(send())
+            await asyncio.shield(sending)
 
         try:
             async with duties_running(_Every(step, "metrics report", REPORT_SECONDS)):
                 yield
         finally:
-            # The parent may be gone.
-            with suppress(OSError):
-                async with asyncio.timeout(LAST_SECONDS):
-                    await step()
+            try:
+                # The parent may be gone, or no longer read.
+                with suppress(OSError):
+                    async with asyncio.timeout(LAST_SECONDS):
+                        await step()
+            finally:
+                if sending is not None and not sending.done():
+                    sending.cancel()
+                    await asyncio.wait([sending])
 
 
 class _Every:

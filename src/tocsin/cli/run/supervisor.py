@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+import msgspec
 import structlog
 
 from tocsin.domain.errors import TocsinError
@@ -56,7 +57,18 @@ class Child(NamedTuple):
         wait, loop, restarted = 0.5, asyncio.get_running_loop(), False
         while not stop.is_set():
             started = loop.time()
-            process, line = await self._start()
+            try:
+                process, line = await self._start()
+            except OSError as error:
+                # Memory or file descriptors may be short for a while; the other children go on.
+                if not restarted:
+                    raise
+                wait = min(wait * 2, LONGEST_PAUSE)
+                _log.error(
+                    "process not started", process=self.name, error=repr(error), restart_in_seconds=wait
+                )
+                await pause(wait, stop)
+                continue
             running.add(process.pid)
             metrics.processes.add(kind, 1)
             listening = asyncio.create_task(_listen(line, process.pid, samples))
@@ -90,21 +102,25 @@ class Child(NamedTuple):
         # In a session of its own the child does not get the parent's Ctrl-C. The line closes when the parent
         # ends, however it ends, and the child stops with it. Until it has its handler, SIGHUP would end it.
         line, of_child = socket.socketpair()
-        with of_child:
-            process = await asyncio.create_subprocess_exec(
-                "/bin/sh",
-                "-c",
-                'trap "" HUP; exec "$@"',
-                "tocsin",
-                sys.executable,
-                "-m",
-                "tocsin.cli",
-                *self.arguments,
-                "--tied",
-                stdin=of_child.fileno(),
-                env={**os.environ, **self.environment},
-                start_new_session=True,
-            )
+        try:
+            with of_child:
+                process = await asyncio.create_subprocess_exec(
+                    "/bin/sh",
+                    "-c",
+                    'trap "" HUP; exec "$@"',
+                    "tocsin",
+                    sys.executable,
+                    "-m",
+                    "tocsin.cli",
+                    *self.arguments,
+                    "--tied",
+                    stdin=of_child.fileno(),
+                    env={**os.environ, **self.environment},
+                    start_new_session=True,
+                )
+        except BaseException:
+            line.close()
+            raise
         return process, line
 
     async def _end(self, process: asyncio.subprocess.Process, grace: float) -> None:
@@ -119,25 +135,38 @@ class Child(NamedTuple):
 
 
 async def _listen(line: socket.socket, process_id: int, samples: TreeSamples) -> None:
-    """Record what a process reports of its metrics until it ends."""
+    """Record what a process reports of its metrics until it ends; a report that cannot be read is skipped."""
     reader, writer = await asyncio.open_unix_connection(sock=line, limit=LONGEST_REPORT)
+    readable = True
     try:
-        while (report := await reader.readline()).endswith(b"\n"):
-            samples.report(process_id, decode_samples(report))
+        while True:
+            try:
+                report = await reader.readline()
+                if not report.endswith(b"\n"):
+                    break
+                samples.report(process_id, decode_samples(report))
+                readable = True
+            except (ValueError, msgspec.MsgspecError) as error:
+                # There is a report every second: one log line for all that follow each other.
+                if readable:
+                    _log.warning("metrics report skipped", process_id=process_id, error=repr(error))
+                readable = False
     except OSError:
         # A process that is killed may leave the line broken instead of closed.
         pass
     finally:
-        samples.end(process_id)
         writer.close()
+        samples.end(process_id)
 
 
 async def _end_of(listening: asyncio.Task[None]) -> None:
     """Wait for the last report; a process that the ended one started may keep the line open for ever."""
     await asyncio.wait([listening], timeout=LAST_REPORT_SECONDS)
     listening.cancel()
-    with suppress(asyncio.CancelledError):
-        await listening
+    await asyncio.wait([listening])
+    # Metrics are no reason to end the tree.
+    if not listening.cancelled() and (error := listening.exception()):
+        _log.error("metrics reports lost", exc_info=error)
 
 
 async def run_tree(

@@ -50,7 +50,7 @@ def report_outcomes(
 def _count_sent(provider: str, attempt: Attempt, now: datetime) -> None:
     delivery, channel = attempt.delivery, attempt.channel
     path = (channel, provider)
-    metrics.settled.add((delivery.type, channel, provider, "sent", ""))
+    metrics.settled.add((_type_of(attempt), channel, provider, "sent", ""))
     metrics.accepted_to_sent.observe(path, (now - delivery.accepted_at).total_seconds())
     metrics.due_to_sent.observe(path, (now - delivery.due_at).total_seconds())
 
@@ -133,5 +133,6 @@ def report_receipts(
 
 def _type_of(delivery: LeasedDelivery) -> str:
     if isinstance(delivery, Attempt):
-        return delivery.delivery.type
+        # What it belongs to may be gone, and a label is a text.
+        return delivery.delivery.type or ""
     return delivery.type.name if delivery.type else ""
