@@ -12,13 +12,22 @@ from tests.store.plans import Node, explain_kept, indexes, keep_plan, rows_read
 from tocsin.domain.delivery.reasons import Reason
 from tocsin.domain.delivery.states import State
 from tocsin.store.deliveries import queue
-from tocsin.store.deliveries.search import INDEXED_STATES, find_statement, floor_statement, leads
+from tocsin.store.deliveries.search import (
+    INDEXED_STATES,
+    find_statement,
+    floor_statement,
+    leads,
+    matching_statement,
+)
 from tocsin.store.pool import Connection, PoolSettings, open_pool
 from tocsin.wire.filters import DeliveryFilter
 
 ROWS = 20_000
 WINDOW = 100
+LISTED = 21
 SPAN = (UUID(int=(1 << 128) - 1), UUID(int=0))
+TO_MANY = UUID(int=1)
+"""The oldest notification, which has many deliveries."""
 IN_ORDER = "notifications_in_order"
 BY_KEY = "notifications_pkey"
 
@@ -68,6 +77,10 @@ select
     case when number % 9 = 6 then 'opted_out' end, case when number % 9 = 5 then 'INTERNAL' end,
     '2030-01-01Z', now()
 from (select id, row_number() over (order by id) as number from notifications) as numbered;
+
+insert into deliveries (id, notification_id, channel, lane, user_id, state, due_at, created_at)
+select gen_random_uuid(), lpad('1', 32, '0')::uuid, 'push', 'fcm', 'one-of-' || number, 'sent', now(), now()
+from generate_series(1, 500) as number;
 """
 
 
@@ -107,7 +120,9 @@ def _statements(given: DeliveryFilter) -> dict[str, tuple[str, tuple[Any, ...]]]
     (lead,) = leads(given)
     own = (lead.argument,) if lead.argument else ()
     statement, arguments = find_statement(given, lead)
+    matching, of_matching = matching_statement(given)
     return {
+        "matching": (matching, ([TO_MANY], LISTED, *of_matching)),
         "floor": (floor_statement(lead), (*SPAN, WINDOW, *own)),
         "find": (statement, (*SPAN, WINDOW // 10, *arguments)),
     }
@@ -132,6 +147,17 @@ async def test_a_search_reads_one_window_by_its_index(api: Connection, name: str
     assert indexes(floor) | indexes(floor, "notifications") <= (
         searched.deliveries | searched.notifications | {BY_KEY}
     )
+
+
+@pytest.mark.parametrize("name", ["everything", "a channel", "a type by channel"])
+async def test_no_more_deliveries_of_a_notification_are_read_than_are_listed(
+    api: Connection, name: str
+) -> None:
+    plan = await _explain(api, name, "matching")
+
+    assert indexes(plan) == {"deliveries_by_notification_and_user"}
+    assert rows_read(plan) == LISTED
+    assert not [node for node in plan if "Sort" in node["Node Type"]]
 
 
 @pytest.mark.parametrize("name", COUNTS)

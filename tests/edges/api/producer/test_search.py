@@ -17,6 +17,7 @@ from tocsin.wire.search import SearchPage
 
 PATH = "/v1/notifications"
 MANY = 5_000
+CROWD = 500
 
 
 async def search(edge: Edge, headers: Mapping[str, str], **query: Any) -> Any:
@@ -128,15 +129,9 @@ async def test_what_is_rare_is_found_in_several_bounded_searches(pool: Pool, giv
     rare = await add_notification(pool, type="rare", idempotency_key="rare-1")
     failed: dict[str, Any] = {"state": "dead", "settled_at": NOW, "last_error_code": "INTERNAL"}
     await add_delivery(pool, notification_id=rare, channel="email", lane="smtp", **failed)
-    await _add_many(pool)
+    await _add_many(pool, MANY)
 
-    pages: list[SearchPage] = []
-    cursor = None
-    async with pool.acquire() as connection:
-        while cursor is not None or not pages:
-            page = await engine.search(connection, given, utc_now(), cursor=cursor, budget=0)
-            pages.append(page)
-            cursor = page.next_cursor
+    pages = await _pages(pool, given)
 
     assert [[item.notification_id for item in page.items] for page in pages] == [[], [], [rare]]
     first, second, last = pages
@@ -146,8 +141,50 @@ async def test_what_is_rare_is_found_in_several_bounded_searches(pool: Pool, giv
     assert last.searched_to is None
 
 
-async def _add_many(pool: Pool) -> None:
-    """Add dead deliveries of notifications of their own."""
+@pytest.mark.parametrize(
+    "given",
+    [
+        DeliveryFilter(type="t", channel="email"),
+        DeliveryFilter(producer="shop", provider="smtp"),
+        DeliveryFilter(since=NOW, state=State.PENDING),
+    ],
+)
+async def test_notifications_to_many_are_searched_a_bounded_number_of_deliveries_at_a_time(
+    pool: Pool, given: DeliveryFilter
+) -> None:
+    rare = await add_notification(pool, type="t", accepted_at=utc_now())
+    await add_delivery(pool, notification_id=rare, channel="email", lane="smtp")
+    await _add_many(pool, 20, CROWD)
+
+    pages = await _pages(pool, given)
+
+    assert [item.notification_id for page in pages for item in page.items] == [rare]
+    assert len(pages) >= 20 * CROWD // engine._FIRST_WINDOW
+
+
+async def test_the_deliveries_of_a_notification_are_listed_in_the_order_of_their_ids(edge: Edge) -> None:
+    made = await add_notification(edge.pool)
+    ids = [await add_delivery(edge.pool, user, notification_id=made) for user in ("eve", "ada", "bob")]
+
+    (item,) = (await search(edge, await edge.key(Role.VIEWER), channel="push"))["items"]
+
+    assert [each["delivery_id"] for each in item["deliveries"]] == list(map(str, ids))
+
+
+async def _pages(pool: Pool, given: DeliveryFilter) -> list[SearchPage]:
+    """Search to the end without time for more than one window a page."""
+    pages: list[SearchPage] = []
+    cursor = None
+    async with pool.acquire() as connection:
+        while cursor is not None or not pages:
+            page = await engine.search(connection, given, utc_now(), cursor=cursor, budget=0)
+            pages.append(page)
+            cursor = page.next_cursor
+    return pages
+
+
+async def _add_many(pool: Pool, notifications: int, deliveries: int = 1) -> None:
+    """Add notifications, each with dead deliveries."""
     await pool.execute(
         """
         with made as (
@@ -165,8 +202,10 @@ async def _add_many(pool: Pool) -> None:
             id, notification_id, channel, lane, user_id, state, last_error_code, due_at, created_at,
             settled_at
         )
-        select gen_random_uuid(), id, 'push', 'fcm', 'bob', 'dead', 'INTERNAL', now(), now(), now()
+        select gen_random_uuid(), id, 'push', 'fcm', 'bob-' || one, 'dead', 'INTERNAL', now(), now(), now()
         from made
+        cross join generate_series(1, $2) as one
         """,
-        MANY,
+        notifications,
+        deliveries,
     )
