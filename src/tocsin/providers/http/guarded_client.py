@@ -44,7 +44,7 @@ class GuardedConnections:
         # A name is resolved once for all who wait for it, and all of them wait no longer than one deadline.
         self._pinning: dict[str, asyncio.Task[_Pinned]] = {}
         # A CA file that cannot be read has to stop the start, not the first message.
-        read_ca_file(settings.ca_file)
+        self._certificates = read_ca_file(settings.ca_file)
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Reply:
         """Post a body and read the beginning of the answer.
@@ -122,7 +122,11 @@ class GuardedConnections:
             address = next((address for address in addresses if address != last), addresses[0])
             # Building a client reads every trusted certificate, which takes milliseconds.
             connections = await asyncio.to_thread(
-                Connections, self._settings, requests=self._per_host, pin=(host, address)
+                Connections,
+                self._settings,
+                requests=self._per_host,
+                pin=(host, address),
+                certificates=self._certificates,
             )
             pinned = _Pinned(connections, address)
         pinned.failed = False
