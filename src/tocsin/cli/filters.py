@@ -1,7 +1,7 @@
 """The options of a filter, shared by every command that selects deliveries."""
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import msgspec
@@ -69,4 +69,10 @@ def read_filter(
 def _moment(text: str | None) -> str | None:
     """Return a time as it is given, or the time that lies a span such as 2h or 7d back."""
     ago = _AGO.fullmatch(text or "")
-    return text if ago is None else (utc_now() - timedelta(**{_UNITS[ago[2]]: int(ago[1])})).isoformat()
+    if ago is None:
+        return text
+    try:
+        return (utc_now() - timedelta(**{_UNITS[ago[2]]: int(ago[1])})).isoformat()
+    except OverflowError:
+        # Before the calendar begins: the first moment of it is refused like any other that is too far away.
+        return datetime.min.replace(tzinfo=UTC).isoformat()

@@ -55,9 +55,10 @@ def test_every_mistake_is_listed_and_nothing_is_written(tmp_path: Path) -> None:
     assert wrong.code == 2
     for part in ("TYPE: 'Order'", "--category: '1'", "'sms' is none of push", "'b' is not a type of field"):
         assert part in wrong.said
-    nowhere = tocsin(tmp_path, "new", "order_paid", "--folder", ".", "--locale", "no such")
-    assert nowhere.code == 2
-    assert "no such" in nowhere.said
+    for locale in ("no such", "../../../../climbed", str(tmp_path / "climbed")):
+        nowhere = tocsin(tmp_path, "new", "order_paid", "--folder", ".", "--locale", locale)
+        assert nowhere.code == 2
+        assert f"--locale: {locale!r} is not a locale" in nowhere.said
     assert list(tmp_path.iterdir()) == []
 
     shipped = tocsin(tmp_path, "new", "order_paid")

@@ -7,11 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from tests.edges.command_line import run
 from tests.edges.edge import Edge
 from tests.rows import NOW, add_delivery
 from tocsin.api.auth.roles import Role
+from tocsin.cli.notifications.search import print_found
+from tocsin.cli.notifications.timeline import print_timeline
+from tocsin.wire.notifications import Notification
+from tocsin.wire.search import SearchPage
 
 
 async def test_the_same_list_is_printed_over_http_and_from_the_database(
@@ -33,6 +38,7 @@ async def test_the_same_list_is_printed_over_http_and_from_the_database(
     text = await tocsin(local, "--user", "ada", "--limit", "2")
     nothing = await tocsin(local, "--from", "1s")
     faulty = await tocsin(local, "--state", "failed", "--channel", "sms", "--to", "noon")
+    far = await tocsin(local, "--from", "999999d")
 
     assert len(by_http.json["items"]) == 3
     assert by_http.json == by_database.json
@@ -43,6 +49,8 @@ async def test_the_same_list_is_printed_over_http_and_from_the_database(
     assert "state: must be one of scheduled, pending" in faulty.said
     assert "channel: must be one of push, email" in faulty.said
     assert "to: invalid" in faulty.said
+    assert far.code == 2
+    assert "from: lies outside the years 1900 to 9998" in far.said
 
 
 async def test_following_prints_what_comes_and_what_changes(
@@ -71,3 +79,28 @@ async def test_following_prints_what_comes_and_what_changes(
     finally:
         following.kill()
         await following.wait()
+
+
+async def test_states_and_reasons_of_a_newer_server_are_printed_as_they_are(
+    edge: Edge, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await add_delivery(edge.pool)
+    viewer = await edge.key(Role.VIEWER)
+    found = await edge.http.get("/v1/notifications", headers=viewer)
+    path = f"/v1/notifications/{found.json()['items'][0]['notification_id']}"
+    shown = await edge.http.get(path, headers=viewer)
+
+    for reason in (b"null", b'"moonlight"'):
+        newer, whole = (
+            answer.content.replace(b'"pending"', b'"parked"').replace(b'"reason":null', b'"reason":' + reason)
+            for answer in (found, shown)
+        )
+        for item in msgspec.json.decode(newer, type=SearchPage).items:
+            print_found(item)
+        print_timeline(msgspec.json.decode(whole, type=Notification))
+
+    printed = capsys.readouterr().out
+    assert "  parked    push:user:ada moonlight\n" in printed
+    assert "  parked push:user:ada" in printed
+    assert "    parked: no code\n" in printed
+    assert "    moonlight\n" in printed

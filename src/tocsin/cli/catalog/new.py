@@ -8,7 +8,7 @@ from typing import Annotated, cast, get_args
 import typer
 
 from tocsin.catalog.check import check
-from tocsin.catalog.declaration import DEFAULT_LOCALE
+from tocsin.catalog.declaration import DEFAULT_LOCALE, locale_problem
 from tocsin.catalog.load import shipped_catalog
 from tocsin.catalog.scaffold import KINDS, Field, NewType, files_of, name_faults, parse_field, write_files
 from tocsin.cli.access import refuse_server
@@ -89,6 +89,9 @@ def _checked(type_: str, category: str, channels: list[str], fields: list[str], 
         for each in channels
         if each not in known
     ]
+    # It becomes the name of a folder.
+    if problem := locale_problem(locale):
+        faults.append(Fault(field="--locale", code="invalid", message=problem))
     parsed = [parse_field(each) for each in fields]
     faults += [each for each in parsed if isinstance(each, Fault)]
     if faults:

@@ -14,7 +14,6 @@ from tocsin.cli.filters import read_filter
 from tocsin.cli.notifications.timeline import COLOURS
 from tocsin.cli.options import with_options_of
 from tocsin.cli.output import AsJson, console, errors, moment, print_json, print_lines
-from tocsin.domain.delivery.states import State
 from tocsin.engine.inspect.search import search
 from tocsin.wire.filters import DeliveryFilter
 from tocsin.wire.search import FoundDelivery, FoundNotification, SearchPage
@@ -129,7 +128,7 @@ def print_found(item: FoundNotification) -> None:
     line = f"{item.notification_id}  {moment(item.accepted_at)}  [bold]{escape(item.type)}[/]"
     console.print(line, f"from {escape(item.producer)}", soft_wrap=True)
     for delivery in item.deliveries:
-        colour = COLOURS.get(State(delivery.state), "default")
+        colour = COLOURS.get(delivery.state, "default")
         route = escape(f"{delivery.channel}:{delivery.recipient}")
         console.print(
             f"  [{colour}]{delivery.state:<9}[/] {route}", escape(explanation(delivery)), soft_wrap=True

@@ -1,6 +1,6 @@
 """Printing a notification: its events in order, and its deliveries."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -8,11 +8,11 @@ from rich.markup import escape
 
 from tocsin.cli.output import clock_time, console, moment
 from tocsin.domain.delivery.reasons import MEANING as REASONS
-from tocsin.domain.delivery.reasons import Reason
 from tocsin.domain.delivery.states import MEANING, WAITING, State
 from tocsin.wire.notifications import Delivery, Notification, Step
 
-COLOURS = {
+# By text: a newer server may have states and reasons that are not known here.
+COLOURS: Mapping[str, str] = {
     State.SENT: "green",
     State.DELIVERED: "green",
     State.SKIPPED: "yellow",
@@ -23,6 +23,8 @@ COLOURS = {
     State.GONE: "red",
     State.DEAD: "red",
 }
+_STATES = {str(state): meaning for state, meaning in MEANING.items()}
+_REASONS = {str(reason): meaning for reason, meaning in REASONS.items()}
 
 
 class Event(NamedTuple):
@@ -87,7 +89,7 @@ def _events(shown: Notification) -> Iterator[Event]:
 
 
 def _print_delivery(delivery: Delivery) -> None:
-    colour = COLOURS.get(State(delivery.state), "default")
+    colour = COLOURS.get(delivery.state, "default")
     device = f"device {delivery.device_id}" if delivery.device_id else ""
     console.print(f"  [{colour}]{delivery.state}[/] {escape(delivery.route_id)}", device, soft_wrap=True)
     console.print(f"    {_explanation(delivery)}", markup=False, soft_wrap=True)
@@ -98,15 +100,16 @@ def _print_delivery(delivery: Delivery) -> None:
 
 
 def _explanation(delivery: Delivery) -> str:
-    state = State(delivery.state)
+    state = delivery.state
     if delivery.reason:
-        return f"{delivery.reason}: {REASONS[Reason(delivery.reason)]}"
+        meaning = _REASONS.get(delivery.reason)
+        return f"{delivery.reason}: {meaning}" if meaning else delivery.reason
     if state in WAITING:
         held = f"held by {delivery.held_by}" if delivery.held_by else None
         due = f"due {moment(delivery.due_at)}" if delivery.due_at else None
         waiting_for = f"waits for {delivery.waiting_for}" if delivery.waiting_for else None
-        return "; ".join(filter(None, (MEANING[state], held, due, waiting_for)))
-    if state is State.SENT:
+        return "; ".join(filter(None, (_STATES[state], held, due, waiting_for)))
+    if state == State.SENT:
         return f"accepted by {delivery.provider} as {delivery.provider_message_id}"
-    text = f"{MEANING[state]}: {delivery.last_error_code or 'no code'}"
+    text = f"{_STATES.get(state, state)}: {delivery.last_error_code or 'no code'}"
     return f"{text} ({delivery.hint})" if delivery.hint else text
