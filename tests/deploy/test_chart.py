@@ -79,6 +79,11 @@ def test_a_pod_has_time_to_drain_by_the_same_value_that_processes_drain_by() -> 
     assert ALL.index("range $name, $value := .Values.settings") < ALL.index("TOCSIN_DISPATCH__STOP_SECONDS")
 
 
+def test_a_pod_that_starts_while_the_database_is_away_is_not_restarted() -> None:
+    probes = dict(re.findall(r"(\w+)Probe:\n\s+httpGet: \{path: (/\w+)", ALL))
+    assert probes == {"startup": "/healthz", "liveness": "/healthz", "readiness": "/readyz"}
+
+
 def test_the_chart_is_of_the_version_of_the_project() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -130,8 +130,9 @@ spec:
           {{- include "tocsin.environment" .root | nindent 10 }}
           {{- include "tocsin.security" .root | nindent 10 }}
           {{- include "tocsin.mounts" .root | nindent 10 }}
+          # Not whether it is ready: a database that is away would restart what starts meanwhile.
           startupProbe:
-            httpGet: {path: /readyz, port: http}
+            httpGet: {path: /healthz, port: http}
             periodSeconds: 2
             failureThreshold: 60
           livenessProbe:
