@@ -10,7 +10,7 @@ import structlog
 from tocsin.catalog.catalog import Catalog
 from tocsin.domain.limits import person_keys
 from tocsin.engine.clock import Clock
-from tocsin.engine.duty import repeat
+from tocsin.engine.duty import RETRIED_FAULTS, raise_if_cancelled, repeat
 from tocsin.engine.time_slice import TimeSlice
 from tocsin.store import audit
 from tocsin.store.people import erasure as store
@@ -50,6 +50,7 @@ class Eraser:
         self._pool = pool
         self._catalog = catalog
         self._clock = clock
+        self._after = ""
 
     async def run(self) -> None:
         """Continue unfinished erasures until cancelled."""
@@ -62,11 +63,26 @@ class Eraser:
             await audit.record(connection, actor=actor, action=ACTION, subject=subject_of(user_id))
         return await self._continue(erasure, Counter(devices=devices))
 
-    async def _continue_all(self) -> None:
+    async def _continue_all(self) -> bool:
+        """Continue the next erasures; return whether there may be more.
+
+        The position moves on first: one that fails is tried again after those behind it.
+        """
         async with self._pool.acquire() as connection:
-            unfinished = await store.list_unfinished(connection, MOST_AT_ONCE)
+            unfinished = await store.list_unfinished(connection, self._after, MOST_AT_ONCE)
         for erasure in unfinished:
-            await self._continue(erasure, Counter())
+            self._after = str(erasure.user_id)
+            try:
+                await self._continue(erasure, Counter())
+            except RETRIED_FAULTS:
+                raise
+            except Exception:  # noqa: BLE001 - a bug about one person must not stop the erasure of others
+                raise_if_cancelled()
+                _log.exception("erasure failed", user_hash=erasure.user_hash.hex())
+        if len(unfinished) < MOST_AT_ONCE:
+            self._after = ""
+            return False
+        return True
 
     async def _continue(self, erasure: ErasureRow, counts: Counter[str]) -> Erasure:
         user_id = str(erasure.user_id)
@@ -131,12 +147,24 @@ def names_person(content: str, user_id: str, email: str | None) -> bool:
     """
     if email is not None and email.lower() in content.lower():
         return True
+    audience = read_audience(content)
+    return user_id in (content if audience is None else audience.get("users", []))
+
+
+def read_audience(content: str) -> dict[str, list[str]] | None:
+    """Return the fields of a refused intent's audience, each as a list of texts.
+
+    None if there is no audience that can be read: the content may be anything, be cut off, or be nested
+    deeper than a decoder follows.
+    """
     try:
         intent: Any = msgspec.json.decode(content)
-    except msgspec.DecodeError:
-        return user_id in content
-    audience = intent.get("audience") if isinstance(intent, dict) else None
-    if not isinstance(audience, dict):
-        return user_id in content
-    users = audience.get("users")
-    return user_id in map(str, users if isinstance(users, list) else [users])
+        audience = intent.get("audience") if isinstance(intent, dict) else None
+        if not isinstance(audience, dict):
+            return None
+        return {
+            field: list(map(str, given if isinstance(given, list) else [given]))
+            for field, given in audience.items()
+        }
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None

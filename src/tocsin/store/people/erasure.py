@@ -207,9 +207,9 @@ where id = $1 and finished_at is null
 UNFINISHED = """
 select {columns}
 from erasures
-where finished_at is null and user_id is not null
+where finished_at is null and user_id > $1
 order by user_id
-limit $1
+limit $2
 """.replace("{columns}", _COLUMNS)
 
 
@@ -308,6 +308,6 @@ async def finish(connection: Connection, erasure: ErasureRow, now: datetime) -> 
     await connection.execute(FINISH, erasure.id, now)
 
 
-async def list_unfinished(connection: Connection, limit: int) -> list[ErasureRow]:
-    """List erasures to be continued."""
-    return await fetch_all(connection, ErasureRow, UNFINISHED, limit)
+async def list_unfinished(connection: Connection, after: str, limit: int) -> list[ErasureRow]:
+    """List erasures to be continued, of the people after a user id."""
+    return await fetch_all(connection, ErasureRow, UNFINISHED, after, limit)

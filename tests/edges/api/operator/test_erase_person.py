@@ -7,7 +7,9 @@ from typing import Any
 
 from tests.edges.command_line import Ran, run
 from tests.edges.edge import Edge, person
+from tests.rows import NOW
 from tocsin.api.auth.roles import Role
+from tocsin.domain.ids import uuid7
 from tocsin.store.pool import Pool
 
 USER = "/v1/users/ada"
@@ -98,6 +100,29 @@ async def test_an_operator_exports_and_erases_a_person(edge: Edge) -> None:
     producer = await edge.key(Role.PRODUCER)
     answer = await edge.http.post("/v1/notifications", json=repeated, headers=producer)
     assert answer.json()["status"] == "duplicate"
+
+
+async def add_refused(pool: Pool, content: str) -> None:
+    await pool.execute(
+        "insert into refused_intents (id, producer, source, code, type, faults, content, refused_at)"
+        " values ($1, 'shop', 'outbox', 'invalid', 'offer', '[{\"field\": \"x\"}]', $2, $3)",
+        uuid7(),
+        content,
+        NOW,
+    )
+
+
+async def test_content_that_is_nested_too_deeply_to_decode_is_erased_too(edge: Edge) -> None:
+    nested = '{"audience": {"users": ["ada"]}, "payload": ' + "[" * 5_000 + "]" * 5_000 + "}"
+    await add_refused(edge.pool, nested)
+    operator = await edge.key(Role.OPERATOR)
+
+    exported = await edge.http.get(f"{USER}/export", headers=operator)
+    erased = await edge.http.delete(USER, headers=operator)
+
+    assert (exported.status_code, len(exported.json()["refused_intents"])) == (200, 1)
+    assert (erased.status_code, erased.json()["refused_intents"]) == (200, 1)
+    assert await edge.pool.fetchval("select content from refused_intents") == ""
 
 
 async def test_only_operators_may_and_only_for_ids_that_can_exist(edge: Edge) -> None:
