@@ -7,7 +7,7 @@ from uuid import UUID
 
 from tocsin.domain.decide import Step
 from tocsin.domain.delivery.states import WAITING
-from tocsin.store.deliveries.digests import NOT_BEING_SENT
+from tocsin.store.deliveries.digests import NOT_BEING_SENT, end
 from tocsin.store.deliveries.settle import encode_steps
 from tocsin.store.pool import Connection
 
@@ -56,6 +56,7 @@ set state = 'cancelled',
     leased_until = null,
     decisions = coalesce(merge_decisions(decisions, $4::jsonb), $4::jsonb)
 where id in ({waiting})
+returning digest_id
 """
 
 # Rows that are locked at this moment are being claimed or settled: they are skipped, to avoid deadlocks. The
@@ -104,6 +105,11 @@ async def cancel_many(
 
 
 async def cancel_held(connection: Connection, holder: str, step: Step, now: datetime, limit: int) -> int:
-    """Cancel what one holder holds, at most `limit`; return how many deliveries."""
-    status: str = await connection.execute(CANCEL_HELD, holder, now, limit, encode_steps([step]))
-    return int(status.rpartition(" ")[2])
+    """Cancel what one holder holds, at most `limit`; return how many deliveries.
+
+    The members of a digest end with the delivery that carries it. Runs in a transaction.
+    """
+    rows = await connection.fetch(CANCEL_HELD, holder, now, limit, encode_steps([step]))
+    if digest_ids := sorted({row["digest_id"] for row in rows if row["digest_id"] is not None}):
+        await end(connection, digest_ids, now)
+    return len(rows)

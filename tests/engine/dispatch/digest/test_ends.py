@@ -19,9 +19,11 @@ from tests.engine.dispatch.digest.comments import (
     tried,
 )
 from tests.engine.stage import QUICK, Stage, StubProvider
-from tests.waiting import until
+from tests.waiting import found, until
 from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Rejected, Retry
 from tocsin.domain.limits import LimitsSettings
+from tocsin.domain.toggles import TypeToggle
+from tocsin.engine.toggles.held import discard_and_switch_on, switch
 from tocsin.store.deliveries.holds import cancel
 from tocsin.store.people.preferences import refuse
 
@@ -242,3 +244,29 @@ async def test_members_survive_the_worker_that_sent_them(stage: Stage, provider:
         await every(stage, made, "sent")
 
     assert [message.body for message in provider.arrived] == ["a0 a1 a2 a3"] * 2
+
+
+async def test_a_digest_that_a_toggle_held_is_discarded_with_its_members(
+    stage: Stage, provider: StubProvider
+) -> None:
+    await stage.device("ada")
+    made = await comments(stage, 2)
+    toggle = TypeToggle("comment")
+    async with stage.pool.acquire() as connection:
+        await switch(connection, toggle, enabled=False, reason=None, by="ops", now=stage.clock())
+    async with stage.working(provider):
+        stage.clock.advance(WINDOW)
+        await found(lambda: stage.pool.fetchval("select true from deliveries where held_by = 'type:comment'"))
+        async with stage.pool.acquire() as connection:
+            _, discarded = await discard_and_switch_on(
+                connection, toggle, reason=None, by="ops", now=stage.clock()
+            )
+        rows = await every(stage, made, "cancelled")
+        assert await digests(stage) == ["ended"]
+        later = await comment(stage, "late")
+        stage.clock.advance(WINDOW)
+        await every(stage, [later], "sent")
+
+    assert discarded == 1
+    assert {(row["reason"], row["held_by"]) for row in rows} == {("cancelled_by_operator", None)}
+    assert [message.body for message in provider.arrived] == ["late"]
