@@ -16,9 +16,10 @@ from tocsin.catalog.catalog import Catalog
 from tocsin.domain.intent import normal_address
 from tocsin.domain.limits import device_key
 from tocsin.domain.people.devices import short_hash
-from tocsin.engine.retention.erase import counter_keys, names_person
+from tocsin.engine.retention.erase import counter_keys, names_person, read_audience
 from tocsin.engine.time_slice import TimeSlice
 from tocsin.store.people import erasure, export, preferences, users
+from tocsin.store.people.erasure import RefusedContent
 from tocsin.store.people.export import ExportedDelivery
 from tocsin.store.pool import Connection, Pool
 
@@ -79,7 +80,7 @@ class Exporter:
             for each in page:
                 await slice_.pause()
                 if each.content is not None and names_person(each.content, user_id, email):
-                    yield {"id": each.id, "content": each.content}
+                    yield _refused_intent(each, user_id, email)
 
     async def _notifications(self, user_id: str, address: str | None) -> AsyncIterator[Any]:
         after = export.START
@@ -107,6 +108,27 @@ class Exporter:
             after = page[-1].id
             for delivery in shown[None]:
                 yield delivery
+
+
+def _refused_intent(refused: RefusedContent, user_id: str, email: str | None) -> dict[str, Any]:
+    """Return what is shown of a refused intent that names a person.
+
+    Content and faults, which may quote it, are shown only if it is for nobody else.
+    """
+    fields = msgspec.structs.asdict(refused)
+    content, faults = fields.pop("content"), fields.pop("faults")
+    if _is_for_alone(content, user_id, email):
+        return fields | {"faults": msgspec.Raw(faults.encode()), "content": content}
+    return fields
+
+
+def _is_for_alone(content: str, user_id: str, email: str | None) -> bool:
+    audience = read_audience(content)
+    if not audience or not audience.keys() <= {"users", "emails"}:
+        return False
+    users, emails = set(audience.get("users", ())), set(map(str.lower, audience.get("emails", ())))
+    own = {email.lower()} if email is not None else set()
+    return bool(users or emails) and users <= {user_id} and emails <= own
 
 
 async def _with_attempts(

@@ -179,10 +179,13 @@ select exists (select from deliveries where user_id = $1)
 """
 
 REFUSED = """
-select page.id, case when page.named then page.content end as content
+select
+    page.id, page.code, page.type, page.refused_at,
+    case when page.named then page.faults end as faults,
+    case when page.named then page.content end as content
 from (
     select
-        id, content,
+        id, code, type, refused_at, faults, content,
         strpos(content, $2) > 0 or coalesce(strpos(lower(content), lower($3)) > 0, false) as named
     from refused_intents
     where id > $1
@@ -285,9 +288,13 @@ async def is_being_sent(connection: Connection, erasure: ErasureRow) -> bool:
 
 
 class RefusedContent(msgspec.Struct, frozen=True):
-    """A refused intent; its content if that contains the id or the address of a person."""
+    """A refused intent; its faults and content if that contains the id or the address of a person."""
 
     id: UUID
+    code: str
+    type: str | None
+    refused_at: datetime
+    faults: str | None
     content: str | None
 
 

@@ -125,6 +125,30 @@ async def test_content_that_is_nested_too_deeply_to_decode_is_erased_too(edge: E
     assert await edge.pool.fetchval("select content from refused_intents") == ""
 
 
+async def test_an_export_shows_no_refused_intent_that_is_for_others_too(edge: Edge) -> None:
+    await add_ada(edge)
+    for content in (
+        '{"audience": {"users": ["ada"], "emails": ["ADA@example.org"]}, "payload": {"own": 1}}',
+        '{"audience": {"users": ["ada", "grace"]}}',
+        '{"audience": {"users": ["ada"], "emails": ["grace@example.org"]}}',
+        '{"audience": {"users": ["ada"], "topic": "grace"}}',
+        '{"audience": {"users": ["grace"]}, "payload": {"by": "ada@example.org"}}',
+        '{"audience": {"users": ["ada", "grace"',
+        '["ada", "grace"]',
+    ):
+        await add_refused(edge.pool, content)
+
+    exported = await edge.http.get(f"{USER}/export", headers=await edge.key(Role.OPERATOR))
+
+    assert "grace" not in exported.text
+    posted, own, *shared = exported.json()["refused_intents"]
+    assert '"refused"' in posted["content"]
+    assert '"own"' in own["content"]
+    assert own["faults"] == [{"field": "x"}]
+    shown = {"code": "invalid", "type": "offer", "refused_at": "2026-03-01T12:00:00Z"}
+    assert [each | {"id": ""} for each in shared] == [shown | {"id": ""}] * 6
+
+
 async def test_only_operators_may_and_only_for_ids_that_can_exist(edge: Edge) -> None:
     for role in (Role.PRODUCER, Role.VIEWER):
         headers = await edge.key(role)
