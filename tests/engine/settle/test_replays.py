@@ -159,6 +159,37 @@ async def test_what_was_cancelled_erased_or_reached_the_person_otherwise_is_left
     assert (await stage.states())["dead"] == 3
 
 
+async def test_a_fallback_is_not_replayed_together_with_what_it_stands_in_for(stage: Stage) -> None:
+    push, left_out = await add_dead_with_fallback(stage), {"first_channel_replayed": 1}
+
+    together = await batch(stage, await start(stage))
+    after = await batch(stage, await start(stage, channel="email"))
+    await stage.pool.execute("update deliveries set state = 'dead' where id = $1", push)
+    alone = await batch(stage, await start(stage, channel="email"))
+
+    assert (together.replayed, together.left_out) == (1, left_out)
+    assert (after.replayed, after.left_out) == (0, left_out)
+    assert (alone.replayed, alone.left_out) == (1, {})
+
+
+async def test_a_fallback_is_replayed_if_what_it_stands_in_for_has_no_device(stage: Stage) -> None:
+    retired = await stage.device(retired_at=stage.clock(), retired_reason="UNREGISTERED")
+    await add_dead_with_fallback(stage, device_id=retired)
+
+    replay = await batch(stage, await start(stage))
+
+    assert (replay.replayed, replay.left_out) == (1, {"no_device": 1})
+
+
+async def add_dead_with_fallback(stage: Stage, **changes: Any) -> UUID:
+    """Add a push and the mail that is its fallback, both dead; return the push."""
+    push = await add_dead(stage, type="must_know", **changes)
+    notification_id = await stage.pool.fetchval("select notification_id from deliveries where id = $1", push)
+    mail = {"channel": "email", "lane": "smtp", "fallback_for": "push"}
+    await add_dead(stage, notification_id=notification_id, **mail)
+    return push
+
+
 async def test_a_replay_goes_on_where_a_killed_worker_left_it_and_replays_each_once(stage: Stage) -> None:
     dead = [await add_dead(stage, f"user{number}") for number in range(7)]
     other = await add_dead(stage, "other", last_error_code="INTERNAL")

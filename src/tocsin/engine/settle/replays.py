@@ -3,7 +3,9 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime
+from uuid import UUID
 
 import msgspec
 import structlog
@@ -117,6 +119,10 @@ async def _replay(
     placed, siblings = _place(lost, await free_devices(connection, lost))
     left_out["no_device"] += len(lost) - len(placed)
     placed += [Placed(each.id) for each in single if each.reachable]
+    fallbacks = _fallbacks_among(kept, {each.id for each in placed})
+    left_out["first_channel_replayed"] += len(fallbacks)
+    placed = [each for each in placed if each.id not in fallbacks]
+    siblings = [each for each in siblings if each.original_id not in fallbacks]
     replayed = await replay(connection, placed, siblings, step, now) if placed else 0
     if digests := sorted({each.digest_id for each in kept if each.digest_id is not None}):
         replayed += await replay_digests(connection, digests, step, now)
@@ -142,6 +148,12 @@ def _place(lost: Sequence[Candidate], devices: FreeDevices) -> tuple[list[Placed
     return placed, siblings
 
 
+def _fallbacks_among(kept: Sequence[Candidate], placed: AbstractSet[UUID]) -> set[UUID]:
+    """Return those of the placed dead letters that are the fallback for another one that is replayed."""
+    replayed = {each.message for each in kept if each.id in placed or each.digest_id is not None}
+    return {each.id for each in kept if each.id in placed and each.stands_in_for in replayed}
+
+
 def _obstacle(candidate: Candidate, *, force: bool) -> str | None:
     """Return why a dead letter is left out, or None."""
     if candidate.erased:
@@ -150,6 +162,8 @@ def _obstacle(candidate: Candidate, *, force: bool) -> str | None:
         return "cancelled"
     if candidate.superseded:
         return "superseded_by_failover"
+    if candidate.first_channel_pending:
+        return "first_channel_replayed"
     if candidate.expired and not force:
         return "expired"
     return None

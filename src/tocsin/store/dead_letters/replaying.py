@@ -48,12 +48,21 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     cancelled: bool
     expired: bool
     superseded: bool
+    fallback_for: str | None
+    first_channel_pending: bool
     reachable: bool
 
     @property
     def message(self) -> Message:
         """What it is a part of."""
         return Message(self.notification_id, self.user_id, self.channel)
+
+    @property
+    def stands_in_for(self) -> Message | None:
+        """The message by the channel that it is the fallback for."""
+        if self.fallback_for is None:
+            return None
+        return Message(self.notification_id, self.user_id, self.fallback_for)
 
 
 class Placed(msgspec.Struct, frozen=True):
@@ -88,6 +97,18 @@ select
             and fallback.state in ('sent', 'delivered')
         limit 1
     ) is not null as superseded,
+    deliveries.fallback_for,
+    deliveries.fallback_for is not null and (
+        select coalesce(bool_or(first.state = 'pending'), false)
+        from (
+            select same.state
+            from deliveries as same
+            where same.notification_id = deliveries.notification_id
+                and same.user_id = deliveries.user_id
+                and same.channel = deliveries.fallback_for
+            limit 1000
+        ) as first
+    ) as first_channel_pending,
     deliveries.device_id is null or (
         select true
         from devices
