@@ -123,6 +123,20 @@ async def test_two_gone_phones_share_the_devices_there_are(stage: Stage) -> None
     assert (replay.state, replay.replayed, replay.left_out) == ("finished", 1, {"no_device": 2})
 
 
+async def test_what_was_for_a_device_without_consent_goes_to_no_other(stage: Stage) -> None:
+    muted = await stage.device(token="phone", push_enabled=False)
+    moved = await stage.device("bob", push_enabled=False)
+    tablet = await stage.device(token="tablet")
+    await add_dead(stage, device_id=muted)
+    other = await add_dead(stage, device_id=moved)
+
+    replay = await batch(stage, await start(stage))
+
+    assert (replay.replayed, replay.left_out) == (1, {"withdrawn": 1})
+    rows = await stage.pool.fetch("select id, device_id from deliveries where state = 'pending'")
+    assert [tuple(row) for row in rows] == [(other, tablet)]
+
+
 async def test_what_is_past_its_time_to_live_needs_force(stage: Stage) -> None:
     await stage.device()
     now = stage.clock()

@@ -164,6 +164,8 @@ def _obstacle(candidate: Candidate, *, force: bool) -> str | None:
         return "superseded_by_failover"
     if candidate.first_channel_pending:
         return "first_channel_replayed"
+    if candidate.withdrawn:
+        return "withdrawn"
     if candidate.expired and not force:
         return "expired"
     return None

@@ -36,7 +36,8 @@ FreeDevices: TypeAlias = Mapping[Message, list[tuple[UUID, str]]]
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """A dead letter under lock, and what may keep it from being replayed.
 
-    It is `reachable` without a device, or while its device is active and its owner's.
+    It is `reachable` without a device, or while its device is active and its owner's; it is `withdrawn` if
+    its owner wants no pushes to that device.
     """
 
     id: UUID
@@ -50,6 +51,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     superseded: bool
     fallback_for: str | None
     first_channel_pending: bool
+    withdrawn: bool
     reachable: bool
 
     @property
@@ -109,13 +111,18 @@ select
             limit 1000
         ) as first
     ) as first_channel_pending,
+    coalesce((
+        select not devices.push_enabled
+        from devices
+        where devices.id = deliveries.device_id and devices.user_id = deliveries.user_id
+        limit 1
+    ), false) as withdrawn,
     deliveries.device_id is null or (
         select true
         from devices
         where devices.id = deliveries.device_id
             and devices.user_id = deliveries.user_id
             and devices.retired_at is null
-            and devices.push_enabled
         limit 1
     ) is not null as reachable
 from deliveries
