@@ -173,6 +173,23 @@ async def test_what_was_cancelled_erased_or_reached_the_person_otherwise_is_left
     assert (await stage.states())["dead"] == 3
 
 
+async def test_what_a_newer_message_with_its_collapse_key_replaced_is_left_out(stage: Stage) -> None:
+    mail = {"user_id": None, "address": "ada@example.org", "channel": "email", "lane": "smtp"}
+    recipients: list[dict[str, Any]] = [{"user_id": "ada"}, mail]
+    for recipient in recipients:
+        for order, (state, key) in enumerate(
+            [("dead", "score"), ("dead", "other"), ("sent", "score"), ("dead", "score")]
+        ):
+            await add_dead(stage, **recipient, state=state, collapse_key=key, accept_order=order)
+    await add_dead(stage, "bob", collapse_key="score", accept_order=0)
+
+    replay = await batch(stage, await start(stage))
+
+    assert (replay.replayed, replay.left_out) == (5, {"collapsed": 2})
+    rows = await stage.pool.fetch("select collapse_key, accept_order from deliveries where state = 'dead'")
+    assert [tuple(row) for row in rows] == [("score", 0)] * 2
+
+
 async def test_a_fallback_is_not_replayed_together_with_what_it_stands_in_for(stage: Stage) -> None:
     push, left_out = await add_dead_with_fallback(stage), {"first_channel_replayed": 1}
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.databases import fresh_database
-from tests.rows import NOW, add_notification
+from tests.rows import NOW, add_delivery, add_notification
 from tests.store.plans import explain_kept, indexes, keep_plan, rows_read, worker_connection
 from tocsin.domain.delivery.states import DEAD_LETTERS
 from tocsin.domain.ids import uuid7
@@ -19,7 +19,9 @@ SENT, DEAD = 20_000, 300
 DEAD_INDEX, BY_ID = "deliveries_dead_letters", "deliveries_pkey"
 BY_NOTIFICATION, OF_DIGEST = "deliveries_by_notification_and_user", "deliveries_of_digest"
 OF_USER = "deliveries_of_user"
+OF_ADDRESS = "deliveries_of_address"
 ONE = uuid7()
+OLDEST, COLLAPSIBLE = uuid7(), uuid7()
 FILL = """
 insert into deliveries (
     id, notification_id, channel, user_id, lane, state, last_error_code, due_at, created_at, settled_at
@@ -47,8 +49,14 @@ PINNED: dict[str, tuple[str, tuple[Any, ...], set[str], int]] = {
     "candidates": (
         replaying.CANDIDATES,
         ([ONE], NOW, list(DEAD_LETTERS)),
-        {BY_ID, BY_NOTIFICATION, OF_USER},
+        {BY_ID, BY_NOTIFICATION, OF_USER, OF_ADDRESS},
         0,
+    ),
+    "candidates_of_a_busy_recipient": (
+        replaying.CANDIDATES,
+        ([COLLAPSIBLE], NOW, list(DEAD_LETTERS)),
+        {BY_ID, BY_NOTIFICATION, OF_USER, OF_ADDRESS},
+        502,
     ),
     "free_devices": (replaying.FREE_DEVICES, ([ONE], ["ada"], ["push"]), {BY_NOTIFICATION}, 0),
     "replay": (replaying.REPLAY, ([ONE], [None], ["fcm"], NOW, "[]", list(DEAD_LETTERS)), {BY_ID}, 0),
@@ -75,7 +83,10 @@ async def kept(
 
 async def fill(connection: Connection) -> None:
     notification_id = await add_notification(connection)
-    await connection.execute(FILL, notification_id, DEAD, NOW, [uuid7() for _ in range(SENT)])
+    await connection.execute(FILL, notification_id, DEAD - 1, NOW, [uuid7() for _ in range(SENT)])
+    await add_notification(connection, id=OLDEST)
+    dead: dict[str, Any] = {"state": "dead", "settled_at": NOW, "collapse_key": "score", "accept_order": 1}
+    await add_delivery(connection, id=COLLAPSIBLE, notification_id=OLDEST, **dead)
 
 
 @pytest.mark.parametrize("name", PINNED)
@@ -87,3 +98,12 @@ async def test_only_dead_letters_are_read(kept: Connection, name: str) -> None:
     assert indexes(plan) <= expected
     assert rows_read(plan) <= most
     assert rows_read(plan, "notifications") <= most
+
+
+async def test_newer_messages_are_read_by_their_recipient(kept: Connection) -> None:
+    name = "candidates_of_a_busy_recipient"
+
+    plan = await explain_kept(kept, name, *PINNED[name][1])
+
+    used = {node["Index Name"] for node in plan if node.get("Alias", "").startswith("other")}
+    assert used == {OF_USER, OF_ADDRESS}

@@ -162,6 +162,8 @@ def _obstacle(candidate: Candidate, *, force: bool) -> str | None:
         return "cancelled"
     if candidate.superseded:
         return "superseded_by_failover"
+    if candidate.collapsed:
+        return "collapsed"
     if candidate.first_channel_pending:
         return "first_channel_replayed"
     if candidate.withdrawn:

@@ -49,6 +49,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     cancelled: bool
     expired: bool
     superseded: bool
+    collapsed: bool
     fallback_for: str | None
     first_channel_pending: bool
     withdrawn: bool
@@ -84,8 +85,32 @@ class Sibling(msgspec.Struct, frozen=True):
     lane: str
 
 
+# What one recipient got after a notification, newest first: the limit bounds what is read of busy ones.
+_NEWER_WAS_SENT = """
+        select true
+        from (
+            select other.user_id, other.collapse_key, other.accept_order, other.state
+            from deliveries as other
+            where {recipient} and other.notification_id > deliveries.notification_id
+            order by {column} desc, other.notification_id desc
+            limit 500
+        ) as newer
+        where newer.collapse_key = deliveries.collapse_key
+            and newer.accept_order > deliveries.accept_order
+            and newer.user_id is not distinct from deliveries.user_id
+            and newer.state in ('sent', 'delivered')
+        limit 1
+"""
+_TO_USER = _NEWER_WAS_SENT.format(recipient="other.user_id = deliveries.user_id", column="other.user_id")
+_TO_ADDRESS = _NEWER_WAS_SENT.format(
+    recipient="""other.address is not null
+                and other.address <> 'erased'
+                and other.address = deliveries.address""",
+    column="other.address",
+)
+
 # For wall times, the time to live is counted from the earliest zone's, as in the sweep of what waits.
-CANDIDATES = """
+CANDIDATES = f"""
 select
     deliveries.id, deliveries.notification_id, digest.id as digest_id, deliveries.channel,
     deliveries.user_id, coalesce(deliveries.address = 'erased', false) as erased, notification.cancelled,
@@ -99,6 +124,11 @@ select
             and fallback.state in ('sent', 'delivered')
         limit 1
     ) is not null as superseded,
+    case
+        when deliveries.collapse_key is null or digest.id is not null then false
+        when deliveries.user_id is not null then ({_TO_USER}) is not null
+        else ({_TO_ADDRESS}) is not null
+    end as collapsed,
     deliveries.fallback_for,
     deliveries.fallback_for is not null and (
         select coalesce(bool_or(first.state = 'pending'), false)
@@ -148,7 +178,7 @@ left join lateral (
 where deliveries.id = any($1::uuid[]) and deliveries.state = any($3::text[])
 order by deliveries.id
 for update of deliveries
-"""
+"""  # noqa: S608 - made of constants
 
 FREE_DEVICES = """
 select wanted.notification_id, wanted.user_id, wanted.channel, device.id, device.provider
