@@ -28,9 +28,11 @@ def _received(site: Site) -> list[Any]:
 
 
 async def spans(collector: Collector, trace_id: str, sends: int) -> dict[str, list[Any]]:
+    """Wait for the spans of a trace: the API and the worker export theirs each in its own time."""
+
     async def look() -> dict[str, list[Any]] | None:
         seen = collector.of_trace(trace_id)
-        return seen if len(seen.get("send", ())) >= sends else None
+        return seen if len(seen.get("send", ())) >= sends and "accept" in seen else None
 
     return await found(look)
 
