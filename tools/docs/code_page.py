@@ -74,7 +74,7 @@ SEND = (
     ),
     Call("engine/settle/settlements.py:settle_outcome", "builds what is written about the delivery"),
     Call(f"{WRITER}:SettlementWriter.put", "queues it"),
-    Call(f"{WRITER}:SettlementWriter.run", "gathers settlements for 20 ms"),
+    Call(f"{WRITER}:SettlementWriter.run", "gathers settlements for 5 to 50 ms, by how many came last"),
     Call(f"{WRITER}:SettlementWriter._write", "writes them together"),
     Call(f"{SETTLE}:settle_sent", "marks the rows as sent, guarded by lease and state"),
 )

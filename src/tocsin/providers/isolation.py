@@ -25,23 +25,20 @@ async def send_each(
 
     `expected` returns the outcome that an exception means, or None for one that nobody expects.
     """
-
-    async def isolated(message: Message) -> Outcome:
-        try:
-            return await send_one(message)
-        except asyncio.CancelledError as error:
-            # One that nobody asked of this task comes from within, as from a library that gave up a future.
-            if is_cancelled():
-                raise
-            return internal_error(provider, message, error)
-        except Exception as error:  # noqa: BLE001 - whatever one message raises must not reach the others
-            return expected(error) or internal_error(provider, message, error)
-
-    if len(batch) == 1:
-        return [await isolated(batch[0])]
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(isolated(message)) for message in batch]
-    return [task.result() for task in tasks]
+    if len(batch) != 1:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(send_each(provider, [each], send_one, expected)) for each in batch]
+        return [outcome for task in tasks for outcome in task.result()]
+    (message,) = batch
+    try:
+        return [await send_one(message)]
+    except asyncio.CancelledError as error:
+        # One that nobody asked of this task comes from within, as from a library that gave up a future.
+        if is_cancelled():
+            raise
+        return [internal_error(provider, message, error)]
+    except Exception as error:  # noqa: BLE001 - whatever one message raises must not reach the others
+        return [expected(error) or internal_error(provider, message, error)]
 
 
 def is_cancelled() -> bool:

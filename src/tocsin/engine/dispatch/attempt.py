@@ -21,7 +21,8 @@ class LeasedDelivery(msgspec.Struct, kw_only=True):
     """A delivery under lease, as far as settling it is concerned.
 
     `reserved` means that it has its place within the limits, which it keeps through its retries; `recovering`
-    that its attempts are used up by faults of its provider; `deferral` is since when it is deferred.
+    that its attempts are used up by faults of its provider; `deferral` is since when it is deferred; `plain`
+    that nothing follows from its being sent.
     """
 
     id: UUID
@@ -38,6 +39,7 @@ class LeasedDelivery(msgspec.Struct, kw_only=True):
     steps: tuple[Step, ...] = ()
     tried_at: datetime | None = None
     expires_at: datetime | None = None
+    plain: bool = False
 
     def add_step(self, step: Step) -> None:
         """Record the decision that came next."""
@@ -78,6 +80,9 @@ class Attempt(LeasedDelivery, kw_only=True):
             channel=delivery.channel,
             claimed_at=claimed_at,
             attempts=delivery.attempts,
+            plain=not (
+                delivery.digest_id or delivery.collapse_key is not None or delivery.fallback_for is not None
+            ),
             retrying=delivery.retrying,
             reserved=delivery.reserved,
             recovering=delivery.recovering,

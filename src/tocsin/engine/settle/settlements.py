@@ -44,6 +44,7 @@ def settle_outcome(
                 decisions=encode_steps(attempt.steps),
                 ask_at=ask_at,
                 digest_id=attempt.digest_id,
+                plain=attempt.plain,
             )
         case Retry():
             return _retry(attempt, outcome, now, random)

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -35,7 +36,10 @@ from tocsin.store.deliveries.successors import find_followed, reassign
 from tocsin.store.health.provider_health import Alarm
 from tocsin.store.pool import Connection, Pool, is_transient
 
-LINGER = 0.02
+SHORTEST_LINGER = 0.005
+LONGEST_LINGER = 0.05
+LINGER_EACH = 0.005
+"""Seconds to gather settlements for each that the last write had: under load fewer and larger writes."""
 LARGEST_WRITE = 1_000
 SHORTEST_PAUSE = 0.05
 LONGEST_PAUSE = 5.0
@@ -121,10 +125,11 @@ class SettlementWriter:
 
     async def run(self) -> None:
         """Write until closed and nothing waits."""
+        linger = SHORTEST_LINGER
         while not (self._closed and not self._waiting):
             await self._some.wait()
             if not self._closed and not self._failing and len(self._waiting) < LARGEST_WRITE:
-                await asyncio.sleep(LINGER)
+                await asyncio.sleep(linger)
             self._some.clear()
             had_room = self.has_room
             batch, self._waiting = self._waiting, []
@@ -132,6 +137,7 @@ class SettlementWriter:
                 self._report_progress()
             if batch:
                 await self._write_until_done(batch)
+                linger = min(LONGEST_LINGER, max(SHORTEST_LINGER, LINGER_EACH * len(batch)))
             if self._failing and not self._waiting:
                 self._failing = False
                 self._report_progress()
@@ -186,7 +192,7 @@ class SettlementWriter:
         digest_ids = sorted({each.digest_id for each in batch if each.digest_id})
         async with self._pool.acquire() as connection:
             # What settlements lead to is written with them: a repeat finds them settled and leads to nothing.
-            async with connection.transaction():
+            async with nullcontext() if all(map(_is_plain, batch)) else connection.transaction():
                 settled, followed = await self._settle(connection, batch)
                 if digest_ids:
                     await digests.end(connection, digest_ids, self._clock())
@@ -240,6 +246,10 @@ class SettlementWriter:
             unsent = [followed.get(each.id, each) for each in unsent]
             settled.append(await settle_unsent(connection, unsent, now))
         return settled, list(followed)
+
+
+def _is_plain(settlement: Settlement) -> bool:
+    return isinstance(settlement, SentDelivery) and settlement.plain
 
 
 def _minimal(refused: Settlement, now: datetime) -> Settlement | None:

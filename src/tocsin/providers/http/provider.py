@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from datetime import datetime
 from typing import ClassVar
 
@@ -34,9 +34,9 @@ class HttpProvider:
     async def prepare(self) -> None:
         """Do nothing ahead of the first message."""
 
-    async def send(self, batch: Sequence[Message], *, now: datetime) -> Sequence[Outcome]:
+    def send(self, batch: Sequence[Message], *, now: datetime) -> Coroutine[None, None, Sequence[Outcome]]:
         """Send each message of the batch, all at once."""
-        return await send_each(self.name, batch, lambda message: self._send_one(message, now), http_fault)
+        return send_each(self.name, batch, lambda message: self._send_one(message, now), http_fault)
 
     def _rest_of_timeout(self, began: float) -> asyncio.Timeout:
         """Limit what a message needs besides its one request: leases are sized by the timeout of both."""

@@ -17,7 +17,11 @@ _encoder = msgspec.json.Encoder()
 
 
 class SentDelivery(msgspec.Struct, frozen=True, kw_only=True):
-    """A delivery that its provider took; `ask_at` is when to ask for its receipt, where there is one."""
+    """A delivery that its provider took; `ask_at` is when to ask for its receipt, where there is one.
+
+    One that is `plain` has no collapse key, no digest and is no fallback: that it was sent leads to no other
+    write.
+    """
 
     id: UUID
     lease: LeaseId
@@ -27,6 +31,7 @@ class SentDelivery(msgspec.Struct, frozen=True, kw_only=True):
     decisions: str | None = None
     ask_at: datetime | None = None
     digest_id: UUID | None = None
+    plain: bool = False
 
 
 class UnsentDelivery(msgspec.Struct, frozen=True, kw_only=True):
@@ -372,5 +377,5 @@ async def attempts_of(connection: Connection, delivery_ids: Sequence[UUID], limi
     return [AttemptRow(**row) for row in await connection.fetch(ATTEMPTS_OF, delivery_ids, limit)]
 
 
-_SENT_COLUMNS = SentDelivery.__struct_fields__[:-1]
+_SENT_COLUMNS = SentDelivery.__struct_fields__[:-2]
 _UNSENT_COLUMNS = UnsentDelivery.__struct_fields__[:-2]
