@@ -4,6 +4,8 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from tests.engine.stage import Stage, StubProvider, a_provider
 from tests.rows import add_delivery, add_notification
 from tests.waiting import found, until
@@ -201,6 +203,29 @@ async def test_a_fallback_is_not_replayed_together_with_what_it_stands_in_for(st
     assert (together.replayed, together.left_out) == (1, left_out)
     assert (after.replayed, after.left_out) == (0, left_out)
     assert (alone.replayed, alone.left_out) == (1, {})
+
+
+@pytest.mark.parametrize(("recovering", "replayed"), [(False, 0), (True, 1)])
+async def test_a_fallback_is_replayed_beside_a_retried_channel_only_once_its_attempts_are_used_up(
+    stage: Stage, *, recovering: bool, replayed: int
+) -> None:
+    push = await add_dead_with_fallback(stage)
+    await batch(stage, await start(stage, channel="push"))
+    await stage.pool.execute(
+        "update deliveries set state = 'retrying', recovering = $2 where id = $1", push, recovering
+    )
+
+    assert (await batch(stage, await start(stage, channel="email"))).replayed == replayed
+
+
+async def test_a_channel_is_not_replayed_together_with_its_fallback_of_an_earlier_batch(stage: Stage) -> None:
+    await add_dead_with_fallback(stage)
+
+    fallback = await batch(stage, await start(stage, channel="email"))
+    push = await batch(stage, await start(stage, channel="push"))
+
+    assert (fallback.replayed, fallback.left_out) == (1, {})
+    assert (push.replayed, push.left_out) == (0, {"superseded_by_failover": 1})
 
 
 async def test_a_fallback_is_replayed_if_what_it_stands_in_for_has_no_device(stage: Stage) -> None:

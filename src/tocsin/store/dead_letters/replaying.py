@@ -37,7 +37,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """A dead letter under lock, and what may keep it from being replayed.
 
     It is `reachable` without a device, or while its device is active and its owner's; it is `withdrawn` if
-    its owner wants no pushes to that device.
+    its owner wants no pushes to that device; it is `superseded` once its fallback was sent, or is replayed.
     """
 
     id: UUID
@@ -121,7 +121,7 @@ select
         where fallback.notification_id = deliveries.notification_id
             and fallback.user_id = deliveries.user_id
             and fallback.fallback_for = deliveries.channel
-            and fallback.state in ('sent', 'delivered')
+            and fallback.state in ('sent', 'delivered', 'pending')
         limit 1
     ) is not null as superseded,
     case
@@ -131,9 +131,11 @@ select
     end as collapsed,
     deliveries.fallback_for,
     deliveries.fallback_for is not null and (
-        select coalesce(bool_or(first.state = 'pending'), false)
+        select coalesce(
+            bool_or(first.state = 'pending' or first.state = 'retrying' and not first.recovering), false
+        )
         from (
-            select same.state
+            select same.state, same.recovering
             from deliveries as same
             where same.notification_id = deliveries.notification_id
                 and same.user_id = deliveries.user_id
