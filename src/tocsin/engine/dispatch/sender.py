@@ -290,10 +290,12 @@ class Sender:
                     self._writer.fail(attempt, error, was_sent=isinstance(outcome, Sent))
                 else:
                     self._writer.put(settlement)
-        finally:
-            # Also of a send that is cancelled: what it left here would count as in flight for ever.
+        except BaseException:
+            # Cancelled, say: what it left here would count as in flight for ever.
             for attempt in batch:
                 self._forget(attempt)
+            raise
+        finally:
             self._in_flight -= len(batch)
         report_outcomes(self._provider.name, batch, outcomes, now, answered_at, self._in_flight)
         self._pump()
