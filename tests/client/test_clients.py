@@ -161,7 +161,9 @@ def test_a_person_has_devices_and_choices(tocsin_server: RunningTocsin, client: 
 def test_the_directory_keeps_whatever_a_user_id_holds(client: Tocsin) -> None:
     user_id = "b?c=%3D#ü +;d"
 
-    stored = client.put_user(user_id, locale="tr", timezone="Europe/Istanbul")
+    attributes = {"plan": "pro", "seats": 5, "interests": ["news"]}
+
+    stored = client.put_user(user_id, locale="tr", timezone="Europe/Istanbul", attributes=attributes)
 
     assert client.get_user(user_id) == stored
-    assert (stored.user_id, stored.locale) == (user_id, "tr")
+    assert (stored.user_id, stored.locale, stored.attributes) == (user_id, "tr", attributes)

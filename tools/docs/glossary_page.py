@@ -54,7 +54,7 @@ TERMS: tuple[tuple[str, str], ...] = (
         "digest",
         "One message made of several notifications of a type: a row with a window, members and a state.",
     ),
-    ("directory", "The stored e-mail address, locale and time zone of each user."),
+    ("directory", "The stored e-mail address, locale, time zone and attributes of each user."),
     ("dispatch", "The part of a worker that claims, decides, renders and sends."),
     ("endpoint", "A webhook URL of a user, with the secret that signs requests to it."),
     ("erasure", "The removal of all data of a person on request. Anonymous counts stay."),

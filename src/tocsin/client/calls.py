@@ -1,8 +1,8 @@
 """The calls of a producer, without I/O: either client runs them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 from uuid import UUID
 
@@ -133,6 +133,7 @@ def put_user(
     timezone: str | None = None,
     gmt_offset_seconds: int | None = None,
     allowed_window: str | None = None,
+    attributes: Mapping[str, Any] | None = None,
 ) -> Flow[User]:
     """Store the data of a user; a field that is left out is cleared."""
     user = PutUser(
@@ -141,6 +142,7 @@ def put_user(
         timezone=timezone,
         gmt_offset_seconds=gmt_offset_seconds,
         allowed_window=allowed_window,
+        attributes=dict(attributes) if attributes else None,
     )
     return call(User, "PUT", f"/v1/users/{_part(user_id)}", user)
 

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from tocsin.domain.intent import EmailAddress, NumericUserId, UserId
+from tocsin.domain.people.attributes import Attributes, attribute_faults
 from tocsin.domain.people.device_tokens import USUAL_KIND, TokenKind
 from tocsin.domain.people.devices import DeviceToken, Platform, ProviderName
 from tocsin.wire.checks import Checked, ShortText, known_locale, known_timezone, not_blank, readable_window
@@ -28,12 +29,14 @@ class PutUser(Checked, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     """The data of a user; a field that is left out is cleared."""
 
     checks: ClassVar = {"locale": known_locale, "timezone": known_timezone, "allowed_window": readable_window}
+    part_checks: ClassVar = {"attributes": attribute_faults}
 
     email: EmailAddress | None = None
     locale: ShortText | None = None
     timezone: ShortText | None = None
     gmt_offset_seconds: GmtOffset | None = None
     allowed_window: ShortText | None = None
+    attributes: Attributes | None = None
 
 
 class PutNamedUser(PutUser, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -68,6 +71,7 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
     gmt_offset_seconds: int | None
     allowed_window: str | None
     updated_at: datetime
+    attributes: Attributes = {}
 
 
 class RegisterDevice(Checked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -169,7 +169,8 @@ async def test_the_types_of_a_large_hour_are_estimated_from_some_of_it(pool: Poo
 
 async def test_the_silence_towards_a_person_is_explained(tocsin: Tocsin, pool: Pool) -> None:
     now = utc_now()
-    await add_user(pool, "ada", email="ada@example.com", timezone="Asia/Tokyo", allowed_window="08:00-09:00")
+    known = {"email": "ada@example.com", "timezone": "Asia/Tokyo", "allowed_window": "08:00-09:00"}
+    await add_user(pool, "ada", **known, attributes='{"plan": "pro\x9b", "seats": 5}')
     await add_device(pool)
     await add_device(pool, retired_at=NOW, retired_reason="gone: UNREGISTERED")
     made = await add_notification(pool)
@@ -205,6 +206,8 @@ async def test_the_silence_towards_a_person_is_explained(tocsin: Tocsin, pool: P
     }
     shown = [(each["delivery_count"], len(each["deliveries"])) for each in person["notifications"]]
     assert shown == [(1, 1), (2, 1)]
+    assert person["directory"]["attributes"] == {"plan": "pro\x9b", "seats": 5}
+    assert 'attributes plan="pro\ufffd", seats=5' in text.out
     assert "token-" not in text.out
     assert "2 of 3 a day for a person, until " in text.out
     assert "1 skipped daily_limit: the person or the device has had enough for their day" in text.out

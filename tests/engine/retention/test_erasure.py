@@ -48,7 +48,7 @@ ERASED: Mapping[str, str] = {
     "replays": "filter",
     "suppressed_addresses": "address detail",
     "tickets": "message_id",
-    "users": "user_id email locale timezone allowed_window",
+    "users": "user_id email locale timezone allowed_window attributes",
 }
 IMPERSONAL: Mapping[str, str] = {
     "alarms": "provider code detail cleared_by",
@@ -88,6 +88,7 @@ async def add_person(pool: Pool) -> UUID:
         device_model=MARK, retired_at=NOW, retired_reason=MARK,
     )  # fmt: skip
     known = {"email": EMAIL, "locale": MARK, "timezone": MARK, "allowed_window": MARK}
+    known["attributes"] = f'{{"plan": "{MARK}"}}'
     await rows.add_user(pool, MARK, **known)
     await pool.execute(
         "insert into preferences values ($1, jsonb_build_object($1::text, true), $2)", MARK, NOW

@@ -116,11 +116,14 @@ def _faults_of_parts(value: Any, type_: Any, path: str) -> Iterator[Fault]:
     elif isinstance(value, list) and get_origin(type_) is list and get_args(type_) != (msgspec.Raw,):
         for index, inner in enumerate(islice(value, MOST_ITEMS)):
             yield from find_faults(inner, get_args(type_)[0], f"{path}[{index}]")
+    elif isinstance(value, dict) and get_origin(type_) is dict:
+        for name, inner in islice(value.items(), MOST_ITEMS):
+            yield from find_faults(inner, get_args(type_)[1], _join(path, name))
 
 
 def _faults_of_fields(value: dict[str, Any], type_: type[msgspec.Struct], path: str) -> Iterator[Fault]:
     fields = {field.encode_name: field for field in msgspec.structs.fields(type_)}
-    checks = type_.checks if issubclass(type_, Checked) else {}
+    checks, part_checks = (type_.checks, type_.part_checks) if issubclass(type_, Checked) else ({}, {})
     for name, field in fields.items():
         inner_path = _join(path, name)
         if name not in value:
@@ -132,6 +135,8 @@ def _faults_of_fields(value: dict[str, Any], type_: type[msgspec.Struct], path: 
         yield from faults
         if not faults and name in checks and isinstance(inner, str) and (message := checks[name](inner)):
             yield Fault(field=_shown(inner_path), code="invalid", message=message)
+        if not faults and name in part_checks and inner is not None:
+            yield from (_below(inner_path, fault) for fault in part_checks[name](inner))
     if type_.__struct_config__.forbid_unknown_fields:
         for name in sorted(value.keys() - fields.keys()):
             yield Fault(
@@ -174,6 +179,12 @@ def _without_none(type_: Any, value: Any) -> Any:
         if len(others) == 1:
             return _without_none(others[0], value)
     return type_
+
+
+def _below(path: str, fault: Fault) -> Fault:
+    """Return a fault of a part of the value at a path."""
+    field = _join(path, fault.field) if fault.field else path
+    return Fault(field=_shown(field), code=fault.code, message=fault.message)
 
 
 def _join(path: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""The directory of users: e-mail, language, time zone and allowed hours."""
+"""The directory of users: e-mail, language, time zone, allowed hours and custom attributes."""
 
 from collections import Counter
 from datetime import datetime
@@ -30,6 +30,7 @@ routes = Routes(Tag.USERS)
         "locale": "en-GB",
         "timezone": "Europe/London",
         "allowed_window": "08:00-23:00",
+        "attributes": {"plan": "pro", "seats": 5, "interests": ["news", "offers"]},
     },
 )
 async def put_user(request: ApiRequest, user_id: str, body: PutUser) -> User:
@@ -85,6 +86,7 @@ def _row(user_id: str, wanted: PutUser, now: datetime) -> UserRow:
         user_id=user_id,
         locale=normalize(wanted.locale) if wanted.locale else None,
         allowed_window=_window(wanted.allowed_window) if wanted.allowed_window else None,
+        attributes=wanted.attributes or {},
         updated_at=now,
     )
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Annotated
 
+import msgspec
 import typer
 
 from tocsin.cli.access import checked, database_time, over_http, with_pool
@@ -11,6 +12,7 @@ from tocsin.cli.output import AsJson, fail, moment, print_json, print_lines
 from tocsin.client.errors import NotFoundError
 from tocsin.compose import delivery_rules, known_toggles, read_catalog
 from tocsin.domain.intent import UserId
+from tocsin.domain.people.attributes import AttributeValue
 from tocsin.engine.inspect.person import Person, read_person
 from tocsin.settings import Settings
 from tocsin.store.pool import Pool
@@ -59,6 +61,8 @@ def _lines(person: Person) -> Iterator[str]:
     else:
         suppressed = " (suppressed)" if person.address_suppressed else ""
         yield f"  e-mail {directory.email or '-'}{suppressed}, locale {directory.locale or '-'}"
+        if directory.attributes:
+            yield f"  attributes {', '.join(map(_attribute, directory.attributes.items()))}"
     now = "allowed now" if zone.open_now else "quiet now"
     yield f"  {zone.local_time:%Y-%m-%d %H:%M} in {zone.name} (from the {zone.source}); {now}"
     yield f"  hours {zone.allowed_window} (of the {zone.allowed_window_source})"
@@ -79,6 +83,12 @@ def _lines(person: Person) -> Iterator[str]:
     for each in person.outcomes:
         why = f" {each.cause}" if each.cause else ""
         yield f"  {each.count:>5} {each.state}{why}{f': {each.meaning}' if each.meaning else ''}"
+
+
+def _attribute(item: tuple[str, AttributeValue]) -> str:
+    name, value = item
+    text = msgspec.json.encode(value).decode()
+    return f"{name}={''.join(each if each.isprintable() else chr(0xFFFD) for each in text)}"
 
 
 def _device(device: Device) -> str:

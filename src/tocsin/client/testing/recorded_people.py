@@ -64,7 +64,7 @@ class RecordedPeople:
                 return None
 
     def _put_user(self, user_id: str, user: PutUser) -> User:
-        fields = msgspec.structs.asdict(user)
+        fields = msgspec.structs.asdict(user) | {"attributes": user.attributes or {}}
         self._users[user_id] = User(user_id=user_id, updated_at=datetime.now(UTC), **fields)
         return self._users[user_id]
 

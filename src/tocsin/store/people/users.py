@@ -1,12 +1,13 @@
-"""The directory of people: e-mail address, locale and time zone."""
+"""The directory of people: e-mail address, locale, time zone and custom attributes."""
 
 from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
 
+from tocsin.domain.people.attributes import AttributeValue
 from tocsin.store.pool import Connection
-from tocsin.store.rows import fetch_one, transpose
+from tocsin.store.rows import transpose
 
 
 class UserRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,13 +20,21 @@ class UserRow(msgspec.Struct, frozen=True, kw_only=True):
     gmt_offset_seconds: int | None
     allowed_window: str | None = None
     updated_at: datetime
+    attributes: dict[str, AttributeValue] = {}
 
 
 PUT = """
-insert into users (user_id, email, locale, timezone, gmt_offset_seconds, allowed_window, updated_at)
-select *
-from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::text[], $7::timestamptz[])
-    as given (user_id)
+insert into users (
+    user_id, email, locale, timezone, gmt_offset_seconds, allowed_window, updated_at, attributes
+)
+select
+    given.user_id, given.email, given.locale, given.timezone, given.gmt_offset_seconds, given.allowed_window,
+    given.updated_at, given.attributes::jsonb
+from unnest(
+    $1::text[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::text[], $7::timestamptz[], $8::text[]
+) as given (
+    user_id, email, locale, timezone, gmt_offset_seconds, allowed_window, updated_at, attributes
+)
 order by given.user_id
 on conflict (user_id) do update
 set email = excluded.email,
@@ -33,11 +42,14 @@ set email = excluded.email,
     timezone = excluded.timezone,
     gmt_offset_seconds = excluded.gmt_offset_seconds,
     allowed_window = excluded.allowed_window,
-    updated_at = excluded.updated_at
+    updated_at = excluded.updated_at,
+    attributes = excluded.attributes
 """
 
 GET = """
-select user_id, email, locale, timezone, gmt_offset_seconds, allowed_window, updated_at
+select
+    user_id, email, locale, timezone, gmt_offset_seconds, allowed_window, updated_at,
+    attributes::text as attributes
 from users
 where user_id = $1
 """
@@ -45,9 +57,18 @@ where user_id = $1
 
 async def put(connection: Connection, users: Sequence[UserRow]) -> None:
     """Insert or replace people; each user id may occur only once."""
-    await connection.execute(PUT, *transpose(users, UserRow.__struct_fields__))
+    *columns, attributes = transpose(users, UserRow.__struct_fields__)
+    await connection.execute(PUT, *columns, [_json(each) if each else None for each in attributes])
 
 
 async def get(connection: Connection, user_id: str) -> UserRow | None:
     """Load one person; None if unknown."""
-    return await fetch_one(connection, UserRow, GET, user_id)
+    row = await connection.fetchrow(GET, user_id)
+    if row is None:
+        return None
+    attributes = row["attributes"]
+    return UserRow(**{**row, "attributes": msgspec.json.decode(attributes) if attributes else {}})
+
+
+def _json(attributes: dict[str, AttributeValue]) -> str:
+    return msgspec.json.encode(attributes).decode()

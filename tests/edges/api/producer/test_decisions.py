@@ -26,7 +26,9 @@ def intent(**changes: Any) -> dict[str, Any]:
 
 
 async def person(pool: Pool, user_id: str, **fields: Any) -> None:
-    known = dict.fromkeys(("email", "locale", "timezone", "gmt_offset_seconds", "allowed_window"))
+    known: dict[str, Any] = dict.fromkeys(
+        ("email", "locale", "timezone", "gmt_offset_seconds", "allowed_window")
+    )
     row = UserRow(user_id=user_id, updated_at=datetime.now(UTC), **known | fields)
     await users.put(pool, [row])
 
