@@ -3,7 +3,7 @@ from uuid import uuid4
 
 from tocsin.domain.ids import uuid7
 from tocsin.store import keys
-from tocsin.store.keys import KeyRow
+from tocsin.store.keys import KeyRow, LiveKey
 from tocsin.store.pool import Pool
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -25,7 +25,8 @@ async def test_a_key_is_found_by_its_digest_until_it_is_revoked(pool: Pool) -> N
     made = key()
     await keys.create(pool, made, b"digest")
 
-    assert await keys.find_live(pool, b"digest") == made
+    found = await keys.find_live(pool, b"digest")
+    assert found == LiveKey(id=made.id, producer="billing", role="producer", seconds_left=None)
     assert await keys.find_live(pool, b"other") is None
     revoked = await keys.revoke(pool, made.id, NOW)
     assert revoked is not None

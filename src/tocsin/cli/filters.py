@@ -1,21 +1,18 @@
 """The options of a filter, shared by every command that selects deliveries."""
 
-import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated
 
 import msgspec
 import typer
 
 from tocsin.api.http.bodies import find_faults
+from tocsin.cli.options import find_span
 from tocsin.domain.delivery.reasons import Reason
 from tocsin.domain.delivery.states import State
 from tocsin.domain.errors import FaultsError
 from tocsin.engine.clock import utc_now
 from tocsin.wire.filters import DeliveryFilter, filter_faults
-
-_AGO = re.compile(r"(\d{1,6})([smhd])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def read_filter(
@@ -68,11 +65,11 @@ def read_filter(
 
 def _moment(text: str | None) -> str | None:
     """Return a time as it is given, or the time that lies a span such as 2h or 7d back."""
-    ago = _AGO.fullmatch(text or "")
+    ago = find_span(text or "")
     if ago is None:
         return text
     try:
-        return (utc_now() - timedelta(**{_UNITS[ago[2]]: int(ago[1])})).isoformat()
+        return (utc_now() - ago).isoformat()
     except OverflowError:
         # Before the calendar begins: the first moment of it is refused like any other that is too far away.
         return datetime.min.replace(tzinfo=UTC).isoformat()

@@ -1,8 +1,9 @@
 """Options that several commands share."""
 
 import inspect
+import re
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Concatenate, TypeVar
 
 from tocsin.domain.errors import FaultsError
@@ -10,6 +11,9 @@ from tocsin.domain.faults import Fault
 from tocsin.domain.timing.moments import moment_faults
 
 Value = TypeVar("Value")
+
+_SPAN = re.compile(r"(\d{1,6})([smhd])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def with_options_of(
@@ -45,3 +49,18 @@ def parse_moment(option: str, text: str) -> datetime:
     if faults := moment_faults(option, parsed):
         raise FaultsError("The time is invalid:", faults)
     return parsed
+
+
+def find_span(text: str) -> timedelta | None:
+    """Return a span such as 30m, 24h or 7d, or None if the text is no span."""
+    span = _SPAN.fullmatch(text)
+    return timedelta(**{_UNITS[span[2]]: int(span[1])}) if span else None
+
+
+def parse_span(option: str, text: str, longest: timedelta) -> timedelta:
+    """Parse the span of an option, 0 included; raise FaultsError if it is invalid or too long."""
+    span = timedelta() if text == "0" else find_span(text)
+    if span is None or span > longest:
+        message = f"{text[:80]!r} is not 0 or a span such as 30m, 24h or 7d, of at most {longest.days} days"
+        raise FaultsError("The span is invalid:", [Fault(field=option, code="invalid", message=message)])
+    return span

@@ -1,7 +1,7 @@
 """API keys: who holds one and what they may do; only digests are stored."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 import msgspec
@@ -13,7 +13,10 @@ LONGEST_LIST = 1_000
 
 
 class KeyRow(msgspec.Struct, frozen=True, kw_only=True):
-    """An API key; `hint` is its last characters, by which people recognize it."""
+    """An API key; `hint` is its last characters, by which people recognize it.
+
+    A key that was rotated works until `expires_at`; `replaced_by` is the id of the new one.
+    """
 
     id: UUID
     producer: str
@@ -22,6 +25,17 @@ class KeyRow(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     last_used_at: datetime | None
     revoked_at: datetime | None
+    expires_at: datetime | None = None
+    replaced_by: UUID | None = None
+
+
+class LiveKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A key that works, and for how many more seconds if it was replaced."""
+
+    id: UUID
+    producer: str
+    role: str
+    seconds_left: float | None
 
 
 CREATE = """
@@ -30,23 +44,53 @@ values ($1, $2, $3, $4, $5, $6)
 """
 
 LIVE = """
-select id, producer, role, hint, created_at, last_used_at, revoked_at
+select id, producer, role, extract(epoch from expires_at - clock_timestamp())::float8 as seconds_left
 from api_keys
-where key_hash = $1 and revoked_at is null
+where key_hash = $1 and revoked_at is null and (expires_at is null or expires_at > clock_timestamp())
 """
 
 LIST = """
-select id, producer, role, hint, created_at, last_used_at, revoked_at
+select id, producer, role, hint, created_at, last_used_at, revoked_at, expires_at, replaced_by
 from api_keys
 order by id desc
 limit $1
 """
 
+# By id or by producer; two rotations at once take turns.
+CURRENT = """
+select id, producer, role, hint, created_at, last_used_at, revoked_at, expires_at, replaced_by
+from api_keys
+where (id = $1 or producer = $2) and revoked_at is null and replaced_by is null
+order by id
+limit $3
+for update
+"""
+
+# Without an overlap it is revoked, which processes of an older version heed too.
+REPLACE = """
+update api_keys
+set replaced_by = $2,
+    expires_at = clock_timestamp() + $3::interval,
+    revoked_at = case when $3::interval = interval '0' then clock_timestamp() end
+where id = $1
+returning id, producer, role, hint, created_at, last_used_at, revoked_at, expires_at, replaced_by
+"""
+
+# A key that was made by a rotation ends together with those that it replaced.
 REVOKE = """
+with recursive ended as (
+    select id
+    from api_keys
+    where id = $1
+    union
+    select replaced.id
+    from api_keys as replaced
+    join ended on replaced.replaced_by = ended.id
+)
 update api_keys
 set revoked_at = coalesce(revoked_at, $2)
-where id = $1
-returning id, producer, role, hint, created_at, last_used_at, revoked_at
+where id in (select id from ended)
+returning id, producer, role, hint, created_at, last_used_at, revoked_at, expires_at, replaced_by
 """
 
 TOUCH = """
@@ -61,9 +105,9 @@ async def create(connection: Connection, key: KeyRow, key_hash: bytes) -> None:
     await connection.execute(CREATE, key.id, key.producer, key.role, key_hash, key.hint, key.created_at)
 
 
-async def find_live(connection: Connection, key_hash: bytes) -> KeyRow | None:
-    """Return the key with this digest, unless it was revoked."""
-    return await fetch_one(connection, KeyRow, LIVE, key_hash)
+async def find_live(connection: Connection, key_hash: bytes) -> LiveKey | None:
+    """Return the key with this digest, unless it was revoked or its overlap has ended."""
+    return await fetch_one(connection, LiveKey, LIVE, key_hash)
 
 
 async def list_all(connection: Connection) -> list[KeyRow]:
@@ -71,9 +115,22 @@ async def list_all(connection: Connection) -> list[KeyRow]:
     return await fetch_all(connection, KeyRow, LIST, LONGEST_LIST)
 
 
+async def lock_current(
+    connection: Connection, key_id: UUID | None, producer: str, limit: int
+) -> list[KeyRow]:
+    """List and lock the keys with this id or of this producer that are neither revoked nor replaced."""
+    return await fetch_all(connection, KeyRow, CURRENT, key_id, producer, limit)
+
+
+async def replace(connection: Connection, key_id: UUID, successor: UUID, overlap: timedelta) -> KeyRow | None:
+    """Replace a key by its successor; it expires after the overlap, by the database's clock."""
+    return await fetch_one(connection, KeyRow, REPLACE, key_id, successor, overlap)
+
+
 async def revoke(connection: Connection, key_id: UUID, now: datetime) -> KeyRow | None:
-    """Revoke a key; one that was revoked before keeps its time."""
-    return await fetch_one(connection, KeyRow, REVOKE, key_id, now)
+    """Revoke a key and those that it replaced; one that was revoked before keeps its time."""
+    rows = await fetch_all(connection, KeyRow, REVOKE, key_id, now)
+    return next((row for row in rows if row.id == key_id), None)
 
 
 async def touch(connection: Connection, key_ids: Sequence[UUID], now: datetime) -> None:

@@ -1,10 +1,11 @@
 import asyncio
+from datetime import datetime, timedelta
 from uuid import uuid4
 
 import pytest
 
 from tests.edges.edge import Edge, faults, person
-from tocsin.api.auth.api_keys import REMEMBERED_SECONDS, TOUCHED_SECONDS, KeyRing, create_key
+from tocsin.api.auth.api_keys import REMEMBERED_SECONDS, TOUCHED_SECONDS, KeyRing, create_key, rotate_key
 from tocsin.api.auth.roles import RIGHTS, Right, Role
 from tocsin.engine.clock import utc_now
 from tocsin.store import keys
@@ -23,6 +24,7 @@ CALLS: dict[tuple[str, str], Right] = {
     ("GET", "/v1/admin/refused"): Right.SEE_REFUSED,
     ("GET", "/v1/admin/keys"): Right.KEYS,
     ("POST", "/v1/admin/keys"): Right.KEYS,
+    ("POST", f"/v1/admin/keys/{uuid4()}/rotate"): Right.KEYS,
     ("DELETE", f"/v1/admin/keys/{uuid4()}"): Right.KEYS,
 }
 
@@ -90,6 +92,126 @@ async def test_an_admin_makes_lists_and_revokes_keys(edge: Edge) -> None:
     assert revoked.json()["revoked_at"] is not None
     unused = await edge.http.get("/v1/users/ada", headers={"Authorization": f"Bearer {secret}"})
     assert unused.status_code == 401
+
+
+async def test_a_rotated_key_works_until_its_overlap_ends_and_is_revoked_with_the_new_one(edge: Edge) -> None:
+    admin = await edge.key(Role.ADMIN, "ops")
+    old = await edge.key(Role.PRODUCER)
+    asked = await edge.pool.fetchval("select clock_timestamp()")
+
+    rotated = await edge.http.post(
+        "/v1/admin/keys/billing/rotate", json={"overlap_seconds": 3_600}, headers=admin
+    )
+
+    assert rotated.status_code == 201
+    created, replaced = rotated.json()["created"], rotated.json()["replaced"]
+    new = {"Authorization": f"Bearer {created['key']}"}
+    assert (created["producer"], created["role"]) == ("billing", "producer")
+    assert replaced["replaced_by"] == created["key_id"]
+    assert 3_600 <= (datetime.fromisoformat(replaced["expires_at"]) - asked).total_seconds() < 3_660
+    assert "key" not in replaced
+    for headers in (old, new):
+        assert (await edge.http.get("/v1/users/ada", headers=headers)).status_code == 404
+    listed = (await edge.http.get("/v1/admin/keys", headers=admin)).json()["keys"]
+    ends = {key["key_id"]: key.get("expires_at") for key in listed}
+    assert (ends[created["key_id"]], ends[replaced["key_id"]]) == (None, replaced["expires_at"])
+
+    revoked = await edge.http.delete(f"/v1/admin/keys/{created['key_id']}", headers=admin)
+    assert revoked.status_code == 200
+    dead = await edge.pool.fetchval("select count(*) from api_keys where revoked_at is not null")
+    assert dead == 2
+    recorded = (await edge.http.get("/v1/admin/audit?subject=key:billing", headers=admin)).json()["entries"]
+    assert [entry["action"] for entry in recorded] == ["key.revoke", "key.rotate"]
+    assert recorded[1]["actor"].startswith("ops (key ")
+    assert recorded[1]["details"]["replaces"] == replaced["key_id"]
+    assert created["key"] not in str(recorded)
+
+
+async def test_a_key_is_rotated_by_its_id_where_a_producer_has_several(edge: Edge) -> None:
+    admin = await edge.key(Role.ADMIN)
+    await edge.key(Role.PRODUCER)
+
+    ambiguous = await edge.http.post("/v1/admin/keys/billing/rotate", headers=admin)
+    [viewer, admins] = (await edge.http.get("/v1/admin/keys", headers=admin)).json()["keys"]
+    by_id = await edge.http.post(f"/v1/admin/keys/{viewer['key_id']}/rotate", headers=admin)
+    again = await edge.http.post(f"/v1/admin/keys/{viewer['key_id']}/rotate", headers=admin)
+
+    assert faults(ambiguous) == {"key": "ambiguous"}
+    assert viewer["key_id"] in ambiguous.json()["detail"]
+    assert admins["key_id"] in ambiguous.json()["detail"]
+    assert by_id.status_code == 201
+    # It has been replaced: rotating it again would make a third key beside the second.
+    assert again.status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "status"),
+    [
+        ("nobody", {}, 404),
+        ("a%20b", {}, 404),
+        ("billing", {"overlap_seconds": -1}, 422),
+        ("billing", {"overlap_seconds": 366 * 86_400}, 422),
+        ("billing", {"overlap": 1}, 422),
+    ],
+)
+async def test_what_cannot_be_rotated_changes_nothing(
+    edge: Edge, name: str, body: dict[str, int], status: int
+) -> None:
+    admin = await edge.key(Role.ADMIN)
+
+    answer = await edge.http.post(f"/v1/admin/keys/{name}/rotate", json=body, headers=admin)
+
+    assert answer.status_code == status
+    assert await edge.pool.fetchval("select count(*) from api_keys") == 1
+
+
+async def test_a_cached_key_ends_with_its_overlap_by_the_clock_of_the_database(pool: Pool) -> None:
+    time = Time()
+    ring = KeyRing(pool, utc_now, time)
+    made = await create_key(pool, "billing", Role.PRODUCER, utc_now())
+    async with pool.acquire() as connection:
+        rotated = await rotate_key(connection, "billing", timedelta(hours=1), utc_now(), actor="test")
+    assert rotated is not None
+    await pool.execute(
+        "update api_keys set expires_at = clock_timestamp() + interval '1 s' where replaced_by is not null"
+    )
+    assert await ring.holder(made.secret)
+    await pool.execute("update api_keys set expires_at = clock_timestamp() where replaced_by is not null")
+
+    time.now += 1
+    assert await ring.holder(made.secret) is None
+    assert await ring.holder(rotated.made.secret)
+    await ring.aclose()
+
+
+async def test_without_an_overlap_the_old_key_ends_at_once(pool: Pool) -> None:
+    made = await create_key(pool, "billing", Role.PRODUCER, utc_now())
+    async with pool.acquire() as connection:
+        rotated = await rotate_key(connection, str(made.row.id), timedelta(), utc_now(), actor="test")
+
+    ring = KeyRing(pool, utc_now)
+    assert rotated is not None
+    assert rotated.replaced.revoked_at is not None
+    assert await ring.holder(made.secret) is None
+    assert await ring.holder(rotated.made.secret)
+    await ring.aclose()
+
+
+async def test_rotations_at_the_same_time_make_one_key_each_from_the_current_one(pool: Pool) -> None:
+    await create_key(pool, "billing", Role.PRODUCER, utc_now())
+
+    async def rotate() -> bool:
+        async with pool.acquire() as connection:
+            return (
+                await rotate_key(connection, "billing", timedelta(hours=1), utc_now(), actor="test")
+                is not None
+            )
+
+    done = await asyncio.gather(*(rotate() for _ in range(4)))
+
+    current = "select count(*) from api_keys where replaced_by is null"
+    assert await pool.fetchval(current) == 1
+    assert await pool.fetchval("select count(*) from api_keys") == 1 + sum(done)
 
 
 async def test_unknown_keys_cannot_be_revoked(edge: Edge) -> None:

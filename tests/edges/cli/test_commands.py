@@ -192,6 +192,28 @@ async def test_a_key_is_made_listed_and_taken_back(tocsin: Tocsin) -> None:
     assert max(map(len, as_text.out.splitlines())) <= WIDTH
 
 
+async def test_a_key_is_rotated_with_an_overlap(tocsin: Tocsin) -> None:
+    made = (await tocsin("keys", "create", "billing", "--role", "viewer", "--json")).json
+    rotated = (await tocsin("keys", "rotate", "billing", "--overlap", "2h", "--by", "ada", "--json")).json
+    as_text = await tocsin("keys", "list")
+    at_once = await tocsin("keys", "rotate", rotated["id"], "--overlap", "0")
+    unknown = await tocsin("keys", "rotate", "nobody")
+    odd = await tocsin("keys", "rotate", "billing", "--overlap", "soon")
+    audited = await tocsin("audit", "--action", "key.rotate", "--actor", "ada", "--json")
+
+    assert (rotated["producer"], rotated["role"], rotated["replaces"]) == ("billing", "viewer", made["id"])
+    assert rotated["key"] != made["key"]
+    assert "replaced, until" in " ".join(as_text.out.split())
+    assert max(map(len, as_text.out.splitlines())) <= WIDTH
+    assert f"The key that ends in {rotated['key'][-4:]} no longer works." in at_once.out
+    assert (unknown.code, unknown.said) == (
+        1,
+        "error: There is no key of nobody to rotate: tocsin keys list",
+    )
+    assert (odd.code, "--overlap" in odd.said) == (2, True)
+    assert [entry["details"]["overlap_seconds"] for entry in audited.json] == [7_200]
+
+
 async def test_an_unknown_role_is_refused_with_those_there_are(tocsin: Tocsin) -> None:
     ran = await tocsin("keys", "create", "shop", "--role", "king")
 

@@ -155,7 +155,9 @@ async def test_changes_over_http_are_those_of_the_key(remote: OverHttp, pool: Po
     by = await remote("toggle", "on", "channel:push", "--by", "ada")
     producer = await remote(*SEND, "--producer", "shop")
     made = await remote("keys", "create", "shop", "--json")
-    revoked = await remote("keys", "revoke", made.json["id"])
+    rotated = await remote("keys", "rotate", "shop", "--overlap", "30m", "--json")
+    revoked = await remote("keys", "revoke", rotated.json["id"])
+    no_key = await remote("keys", "rotate", "shop")
     async with pool.acquire() as connection:
         await provider_health.raise_alarms(connection, {ALARM: 1}, utc_now())
         alarm_id = await connection.fetchval("select id from alarms")
@@ -175,7 +177,9 @@ async def test_changes_over_http_are_those_of_the_key(remote: OverHttp, pool: Po
     assert switched.json["updated_by"].startswith("billing (key ")
     assert (by.code, "--by cannot be given over HTTP" in by.said) == (2, True)
     assert (producer.code, "--producer cannot be given over HTTP" in producer.said) == (2, True)
+    assert rotated.json["replaces"] == made.json["id"]
     assert revoked.out.startswith("Revoked the key of shop")
+    assert (no_key.code, "no key of shop to rotate" in no_key.said) == (1, True)
     assert cleared.out == "Cleared auth of fcm.\n"
     assert paused.out.startswith("provider:fcm is off.")
     assert tried.out == "No circuit of fcm is open.\n"

@@ -5,8 +5,8 @@ import hashlib
 import re
 import secrets
 import time
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from uuid import UUID
 
 import asyncpg
@@ -14,9 +14,10 @@ import msgspec
 import structlog
 
 from tocsin.api.auth.roles import RIGHTS, Right, Role
+from tocsin.domain.errors import TocsinError
 from tocsin.domain.ids import uuid7
 from tocsin.engine.clock import Clock
-from tocsin.store import keys
+from tocsin.store import audit, keys
 from tocsin.store.keys import KeyRow
 from tocsin.store.pool import Connection, Pool
 
@@ -24,9 +25,11 @@ PREFIX = "tocsin_"
 REMEMBERED_SECONDS = 3.0
 TOUCHED_SECONDS = 60.0
 MOST_REMEMBERED = 10_000
+LONGEST_OVERLAP = timedelta(days=365)
 
 _SECRET = re.compile(r"tocsin_[A-Za-z0-9_-]{43}")
 _HINT = 4
+_LISTED = 10
 _log = structlog.stdlib.get_logger(__name__)
 
 
@@ -57,13 +60,31 @@ class NewKey(msgspec.Struct, frozen=True):
         return f"NewKey({self.row!r})"
 
 
+class RotatedKey(msgspec.Struct, frozen=True):
+    """A new key and the one that it replaces."""
+
+    made: NewKey
+    replaced: KeyRow
+
+
+class AmbiguousKeyError(TocsinError):
+    """A producer has several keys, and the call does not say which one is meant."""
+
+    def __init__(self, producer: str, several: Sequence[KeyRow]) -> None:
+        shown = ", ".join(f"{row.id} ({row.role}, ends in {row.hint})" for row in several[:_LISTED])
+        more = " and more" if len(several) > _LISTED else ""
+        super().__init__(f"{producer} has several keys; choose one by its id: {shown}{more}.")
+
+
 def is_api_key(text: str) -> bool:
     """Return whether a text has the form of an API key."""
     return _SECRET.fullmatch(text) is not None
 
 
-async def create_key(connection: Connection, producer: str, role: Role, now: datetime) -> NewKey:
-    """Create a key for a producer and store its hash."""
+async def create_key(
+    connection: Connection, producer: str, role: Role, now: datetime, *, actor: str | None = None
+) -> NewKey:
+    """Create a key for a producer and store its hash; with an actor, record it in the audit."""
     secret = PREFIX + secrets.token_urlsafe(32)
     row = KeyRow(
         id=uuid7(),
@@ -75,7 +96,56 @@ async def create_key(connection: Connection, producer: str, role: Role, now: dat
         revoked_at=None,
     )
     await keys.create(connection, row, _digest(secret))
+    if actor is not None:
+        await _record(connection, actor, "key.create", row)
     return NewKey(row, secret)
+
+
+async def rotate_key(
+    connection: Connection, name: str, overlap: timedelta, now: datetime, *, actor: str
+) -> RotatedKey | None:
+    """Create a key for the same producer and role as the current one, which works until the overlap ends.
+
+    `name` is the id of a key or its producer. Return None if there is no such key; raise AmbiguousKeyError if
+    the producer has several.
+    """
+    async with connection.transaction():
+        found = await keys.lock_current(connection, _parse_id(name), name, _LISTED + 1)
+        if not found:
+            return None
+        if len(found) > 1:
+            raise AmbiguousKeyError(name, found)
+        [old] = found
+        made = await create_key(connection, old.producer, Role(old.role), now)
+        replaced = await keys.replace(connection, old.id, made.row.id, overlap)
+        if replaced is None:
+            raise LookupError(f"the key {old.id} vanished while it was locked")
+        details = {"replaces": old.id, "overlap_seconds": overlap.total_seconds()}
+        await _record(connection, actor, "key.rotate", made.row, details)
+    return RotatedKey(made, replaced)
+
+
+async def revoke_key(connection: Connection, key_id: UUID, now: datetime, *, actor: str) -> KeyRow | None:
+    """Revoke a key and those that it replaced; return None if there is no such key."""
+    async with connection.transaction():
+        row = await keys.revoke(connection, key_id, now)
+        if row is not None:
+            await _record(connection, actor, "key.revoke", row)
+    return row
+
+
+async def _record(
+    connection: Connection, actor: str, action: str, row: KeyRow, details: Mapping[str, object] | None = None
+) -> None:
+    shown = {"key_id": row.id, "role": row.role, **(details or {})}
+    await audit.record(connection, actor=actor, action=action, subject=f"key:{row.producer}", details=shown)
+
+
+def _parse_id(name: str) -> UUID | None:
+    try:
+        return UUID(name)
+    except ValueError:
+        return None
 
 
 class KeyRing:
@@ -94,7 +164,7 @@ class KeyRing:
         self._touches: set[asyncio.Task[None]] = set()
 
     async def holder(self, secret: str) -> KeyHolder | None:
-        """Return the holder of a key, or None if it is unknown or revoked."""
+        """Return the holder of a key, or None if it is unknown, expired or revoked."""
         if not is_api_key(secret):
             return None
         key_hash = _digest(secret)
@@ -119,13 +189,17 @@ class KeyRing:
 
     async def _look_up(self, key_hash: bytes) -> KeyHolder | None:
         # Counted from before the question: an answer must not outlive a revocation by more.
-        until = self._monotonic() + REMEMBERED_SECONDS
+        asked = self._monotonic()
         row = await keys.find_live(self._pool, key_hash)
+        left = REMEMBERED_SECONDS
+        if row and row.seconds_left is not None:
+            # The overlap of a replaced key ends by the database's clock.
+            left = min(left, row.seconds_left)
         holder = KeyHolder(row.id, row.producer, Role(row.role)) if row else None
         self._known.pop(key_hash, None)
         while len(self._known) >= MOST_REMEMBERED:
             self._known.pop(next(iter(self._known)))
-        self._known[key_hash] = until, holder
+        self._known[key_hash] = asked + left, holder
         return holder
 
     def _touch(self, key_id: UUID) -> None:

@@ -30,7 +30,7 @@ class Right(StrEnum):
     CHANGE_SUPPRESSIONS = "suppress addresses and remove suppressions"
     RECOVER = "replay dead letters and cancel by query"
     SEE_AUDIT = "see who did what"
-    KEYS = "make, list and revoke API keys"
+    KEYS = "create, list, rotate and revoke API keys"
 
 
 _VIEWER = frozenset({Right.SEE_OWN, Right.SEE_ALL, Right.SEE_REFUSED, Right.SEE_TOGGLES})

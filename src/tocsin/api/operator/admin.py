@@ -1,15 +1,16 @@
 """The operator's calls about refused intents and API keys."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated
 from uuid import UUID
 
 import msgspec
 
-from tocsin.api.auth.api_keys import create_key
+from tocsin.api.auth import api_keys
+from tocsin.api.auth.api_keys import LONGEST_OVERLAP, AmbiguousKeyError, create_key
 from tocsin.api.auth.roles import Right, Role
 from tocsin.api.http.conversion import copy_fields
-from tocsin.api.http.problems import NOT_FOUND, ProblemError
+from tocsin.api.http.problems import NOT_FOUND, ProblemError, fault_problem
 from tocsin.api.http.queries import Page, next_cursor
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.routes import Routes, Tag
@@ -50,8 +51,20 @@ class CreateKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     role: Role
 
 
+class RotateKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long the key that is replaced keeps working; 0 ends it at once."""
+
+    overlap_seconds: Annotated[int, msgspec.Meta(ge=0, le=int(LONGEST_OVERLAP.total_seconds()))] = 86_400
+
+
+_A_DAY = RotateKey()
+
+
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An API key; `key` itself is only in the answer to its creation."""
+    """An API key; `key` itself is only in the answer to its creation.
+
+    A key that was rotated works until `expires_at`; `replaced_by` is the new one.
+    """
 
     key_id: UUID
     producer: str
@@ -60,7 +73,16 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     created_at: datetime
     last_used_at: datetime | None
     revoked_at: datetime | None
+    expires_at: datetime | None = None
+    replaced_by: UUID | None = None
     key: str | None = None
+
+
+class RotatedApiKey(msgspec.Struct, frozen=True, kw_only=True):
+    """The new key, shown this once, and the one that it replaces."""
+
+    created: ApiKey
+    replaced: ApiKey
 
 
 class ApiKeyList(msgspec.Struct, frozen=True):
@@ -96,19 +118,55 @@ async def list_keys(request: ApiRequest) -> ApiKeyList:
 )
 async def make_key(request: ApiRequest, body: CreateKey) -> ApiKey:
     """Create a key."""
-    made = await create_key(request.pool, body.producer, body.role, request.now())
+    async with request.pool.acquire() as connection, connection.transaction():
+        made = await create_key(connection, body.producer, body.role, request.now(), actor=request.actor)
     return _api_key(made.row, made.secret)
 
 
 @routes(
-    "DELETE /v1/admin/keys/{key_id}", "Revoke an API key; it stops working within five seconds", Right.KEYS
+    "POST /v1/admin/keys/{key}/rotate",
+    "Replace an API key, by its id or its producer; the old one works until the overlap ends",
+    Right.KEYS,
+    status=201,
+    problems=(NOT_FOUND,),
+    example={"overlap_seconds": 86_400},
+)
+async def rotate_key(request: ApiRequest, key: str, body: RotateKey = _A_DAY) -> RotatedApiKey:
+    """Rotate a key."""
+    overlap = timedelta(seconds=body.overlap_seconds)
+    try:
+        async with request.pool.acquire() as connection:
+            rotated = await api_keys.rotate_key(
+                connection, _checked_name(key), overlap, request.now(), actor=request.actor
+            )
+    except AmbiguousKeyError as error:
+        raise fault_problem("key", "ambiguous", str(error)) from None
+    if rotated is None:
+        raise ProblemError(NOT_FOUND, "There is no such API key, or it was revoked or replaced.")
+    return RotatedApiKey(
+        created=_api_key(rotated.made.row, rotated.made.secret), replaced=_api_key(rotated.replaced)
+    )
+
+
+@routes(
+    "DELETE /v1/admin/keys/{key_id}",
+    "Revoke an API key and those that it replaced; they stop working within five seconds",
+    Right.KEYS,
 )
 async def revoke_key(request: ApiRequest, key_id: UUID) -> ApiKey:
     """Revoke a key."""
-    row = await keys.revoke(request.pool, key_id, request.now())
+    async with request.pool.acquire() as connection:
+        row = await api_keys.revoke_key(connection, key_id, request.now(), actor=request.actor)
     if row is None:
         raise ProblemError(NOT_FOUND, "There is no such API key.")
     return _api_key(row)
+
+
+def _checked_name(name: str) -> str:
+    try:
+        return msgspec.convert(name, ProducerName)
+    except msgspec.ValidationError:
+        raise ProblemError(NOT_FOUND, "No API key has such an id or producer.") from None
 
 
 def _api_key(row: keys.KeyRow, secret: str | None = None) -> ApiKey:

@@ -1,20 +1,32 @@
 """`tocsin keys`."""
 
-from typing import Annotated
+from datetime import datetime
+from typing import Annotated, TypeVar
 from uuid import UUID
 
 import typer
 
-from tocsin.api.auth.api_keys import create_key
+from tocsin.api.auth.api_keys import (
+    LONGEST_OVERLAP,
+    AmbiguousKeyError,
+    NewKey,
+    create_key,
+    revoke_key,
+    rotate_key,
+)
 from tocsin.api.auth.roles import Role
 from tocsin.api.http.conversion import copy_fields
-from tocsin.api.operator.admin import ApiKey, ApiKeyList, CreateKey, ProducerName
-from tocsin.cli.access import at_database_time, checked, over_http, with_connection
+from tocsin.api.operator.admin import ApiKey, ApiKeyList, CreateKey, ProducerName, RotatedApiKey, RotateKey
+from tocsin.cli.access import By, at_database_time, checked, operator, over_http, with_connection
+from tocsin.cli.options import parse_span
 from tocsin.cli.output import AsJson, fail, moment, print_result, print_rows
 from tocsin.cli.server import NoAnswerError, Remote
 from tocsin.client.errors import NotFoundError
 from tocsin.store import keys
 from tocsin.store.keys import KeyRow
+from tocsin.store.pool import Connection
+
+Answer = TypeVar("Answer")
 
 app = typer.Typer(name="keys", help="API keys for producers and operators.", no_args_is_help=True)
 
@@ -23,22 +35,74 @@ app = typer.Typer(name="keys", help="API keys for producers and operators.", no_
 def create(
     producer: Annotated[str, typer.Argument(help="Who will use it, e.g. billing.")],
     role: Annotated[Role, typer.Option(help="What it may do.")] = Role.PRODUCER,
+    by: By = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a key and show it, this once."""
-    allowed = "letters, digits, dots, dashes and underscores"
-    producer = checked(producer, ProducerName, f"{producer[:80]!r} is no name for a producer: {allowed}.")
+    producer, who = _checked_name(producer), operator(by)
     if remote := over_http():
-        created = _create_over_http(remote, CreateKey(producer=producer, role=role))
+        created = _call_once(remote, ApiKey, "admin", "keys", body=CreateKey(producer=producer, role=role))
         key_id, secret = created.key_id, str(created.key)
     else:
-        made = at_database_time(lambda connection, now: create_key(connection, producer, role, now))
+
+        async def create_one(connection: Connection, now: datetime) -> NewKey:
+            async with connection.transaction():
+                return await create_key(connection, producer, role, now, actor=who)
+
+        made = at_database_time(create_one)
         key_id, secret = made.row.id, made.secret
     print_result(
         {"id": key_id, "producer": producer, "role": role, "key": secret},
         as_json,
         f"Key for {producer} ({role}), shown only now:",
         secret,
+    )
+
+
+@app.command()
+def rotate(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The producer of the key, or its id.")],
+    overlap: Annotated[
+        str,
+        typer.Option(
+            metavar="SPAN", help="How long the old key works, e.g. 30m, 24h, 7d; 0 ends it at once."
+        ),
+    ] = "24h",
+    by: By = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create a key in place of another, which works until the overlap ends, and show it, this once."""
+    name, span, who = _checked_name(name), parse_span("--overlap", overlap, LONGEST_OVERLAP), operator(by)
+    try:
+        if remote := over_http():
+            wanted = RotateKey(overlap_seconds=int(span.total_seconds()))
+            answer = _call_once(remote, RotatedApiKey, "admin", "keys", name, "rotate", body=wanted)
+            made, secret, replaced = _row(answer.created), answer.created.key, _row(answer.replaced)
+        else:
+            rotated = at_database_time(
+                lambda connection, now: rotate_key(connection, name, span, now, actor=who)
+            )
+            if rotated is None:
+                fail(f"There is no key of {name} to rotate: tocsin keys list")
+            made, secret, replaced = rotated.made.row, rotated.made.secret, rotated.replaced
+    except NotFoundError:
+        fail(f"There is no key of {name} to rotate: tocsin keys list")
+    except AmbiguousKeyError as error:
+        fail(str(error))
+    print_result(
+        {
+            "id": made.id,
+            "producer": made.producer,
+            "role": made.role,
+            "key": secret,
+            "replaces": replaced.id,
+            "replaced_works_until": replaced.expires_at,
+        },
+        as_json,
+        f"New key for {made.producer} ({made.role}), shown only now:",
+        str(secret),
+        f"The key that ends in {replaced.hint} "
+        + (f"works until {moment(replaced.expires_at)}." if span else "no longer works."),
     )
 
 
@@ -58,14 +122,16 @@ def list_keys(as_json: AsJson = False) -> None:
 @app.command()
 def revoke(
     key_id: Annotated[UUID, typer.Argument(help="The id that `tocsin keys list` shows.")],
+    by: By = None,
     as_json: AsJson = False,
 ) -> None:
-    """Revoke a key; it stops working within five seconds."""
+    """Revoke a key and those that it replaced; they stop working within five seconds."""
+    who = operator(by)
     try:
         row = (
             _row(remote.call(ApiKey, "DELETE", "admin", "keys", key_id))
             if (remote := over_http())
-            else at_database_time(lambda connection, now: keys.revoke(connection, key_id, now))
+            else at_database_time(lambda connection, now: revoke_key(connection, key_id, now, actor=who))
         )
     except NotFoundError:
         row = None
@@ -74,10 +140,15 @@ def revoke(
     print_result(row, as_json, f"Revoked the key of {row.producer} that ends in {row.hint}.")
 
 
-def _create_over_http(remote: Remote, wanted: CreateKey) -> ApiKey:
+def _checked_name(name: str) -> str:
+    allowed = "letters, digits, dots, dashes and underscores"
+    return checked(name, ProducerName, f"{name[:80]!r} is no name for a producer: {allowed}.")
+
+
+def _call_once(remote: Remote, answer: type[Answer], *path: object, body: object) -> Answer:
     """Create a key by one request: a repeated one would create a second key."""
     try:
-        return remote.call_once(ApiKey, "POST", "admin", "keys", body=wanted)
+        return remote.call_once(answer, "POST", *path, body=body)
     except NoAnswerError as error:
         raise NoAnswerError(
             f"{error} A key may have been created all the same, without being shown: look for it by "
@@ -90,5 +161,9 @@ def _row(key: ApiKey) -> KeyRow:
 
 
 def _cells(row: KeyRow) -> dict[str, object]:
-    state = f"revoked {moment(row.revoked_at)}" if row.revoked_at else "live"
+    state = "live"
+    if row.revoked_at:
+        state = f"revoked {moment(row.revoked_at)}"
+    elif row.expires_at:
+        state = f"replaced, until {moment(row.expires_at)}"
     return {"id": row.id, "producer": row.producer, "role": row.role, "ends in": row.hint, "state": state}
