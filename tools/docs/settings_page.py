@@ -67,6 +67,8 @@ MEANING: dict[str, str] = {
     "metrics.port": "The port for it, see [Metrics and traces](../guides/metrics.md); 0 chooses a free one. "
     "With `tocsin serve`, this one port shows every process.",
     "auth.jwt_secret": "Accepts HS256 tokens signed with this secret, at least 32 bytes.",
+    "auth.jwt_secret_previous": "The secret before it, accepted as well during a "
+    "[rotation](../guides/keys.md#the-jwt-secret).",
     "auth.jwks_url": "Accepts RS256 and ES256 tokens signed by a key of this key set.",
     "auth.issuer": "The `iss` that tokens must have.",
     "auth.audience": "The `aud` that tokens must have.",

@@ -48,10 +48,12 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """How people's tokens are verified.
 
     `jwt_secret` accepts HS256 tokens, `jwks_url` RS256 and ES256 ones; without either, no token is accepted.
+    `jwt_secret_previous` is accepted beside `jwt_secret` while the secret is being rotated.
     `user_claim` is the claim that holds the user id.
     """
 
     jwt_secret: str | None = None
+    jwt_secret_previous: str | None = None
     jwks_url: str | None = None
     issuer: str | None = None
     audience: str | None = None
@@ -67,11 +69,19 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 def auth_settings_faults(settings: AuthSettings) -> Iterator[Fault]:
     """Check the settings for people's tokens."""
-    if settings.jwt_secret is not None and len(settings.jwt_secret.encode()) < SHORTEST_SECRET:
+    secrets = {"jwt_secret": settings.jwt_secret, "jwt_secret_previous": settings.jwt_secret_previous}
+    for name, secret in secrets.items():
+        if secret is not None and len(secret.encode()) < SHORTEST_SECRET:
+            yield Fault(
+                field=f"auth.{name}",
+                code="too_short",
+                message=f"must be at least {SHORTEST_SECRET} bytes, or HS256 can be broken by guessing",
+            )
+    if settings.jwt_secret_previous is not None and settings.jwt_secret is None:
         yield Fault(
-            field="auth.jwt_secret",
-            code="too_short",
-            message=f"must be at least {SHORTEST_SECRET} bytes, or HS256 can be broken by guessing",
+            field="auth.jwt_secret_previous",
+            code="alone",
+            message="is the secret before auth.jwt_secret, which must be set",
         )
     if settings.jwks_url is not None and not _is_http(settings.jwks_url):
         yield Fault(field="auth.jwks_url", code="invalid", message="must be an http:// or https:// address")

@@ -145,6 +145,17 @@ async def test_leeway_forgives_a_slow_clock(pool: Pool) -> None:
         assert await status(edge, expired) == 401
 
 
+async def test_two_secrets_are_accepted_while_one_replaces_the_other(pool: Pool) -> None:
+    old, other = "the secret that was used before, 32 bytes", "a secret that nobody has ever used before"
+    rotating = AuthSettings(jwt_secret=SECRET, jwt_secret_previous=old)
+    async with running(services(pool, auth=rotating)) as edge:
+        for secret, expected in ((SECRET, 200), (old, 200), (other, 401)):
+            assert await status(edge, signed({"sub": "ada", "exp": later()}, secret)) == expected
+        assert await status(edge, signed({"sub": "ada", "exp": later(-60)}, old)) == 401
+        refused = await edge.http.get("/v1/devices", headers=signed({"sub": "ada", "exp": 1}, old))
+        assert refused.json()["detail"] == "The token has expired."
+
+
 async def test_without_settings_nobody_is_known(pool: Pool) -> None:
     async with running(services(pool, auth=AuthSettings())) as edge:
         assert await status(edge, person("ada")) == 401
@@ -155,6 +166,11 @@ def test_settings_faults_are_named() -> None:
 
     assert [fault.field for fault in auth_settings_faults(settings)] == ["auth.jwt_secret", "auth.jwks_url"]
     assert list(auth_settings_faults(AuthSettings(jwt_secret=SECRET))) == []
+    lone = list(auth_settings_faults(AuthSettings(jwt_secret_previous="short")))
+    assert [(fault.field, fault.code) for fault in lone] == [
+        ("auth.jwt_secret_previous", "too_short"),
+        ("auth.jwt_secret_previous", "alone"),
+    ]
 
 
 def test_a_value_out_of_bounds_is_named() -> None:
@@ -171,4 +187,4 @@ def test_a_value_out_of_bounds_is_named() -> None:
 
 
 def test_the_secret_does_not_show() -> None:
-    assert SECRET not in repr(AuthSettings(jwt_secret=SECRET))
+    assert SECRET not in repr(AuthSettings(jwt_secret=SECRET, jwt_secret_previous=SECRET))

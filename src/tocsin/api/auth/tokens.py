@@ -1,5 +1,6 @@
 """JWTs of people, signed with a shared secret or by an identity provider's keys."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -36,8 +37,7 @@ class PersonTokens:
         except jwt.PyJWTError:
             raise TokenRefusedError("The token is not a JWT.") from None
         algorithm = str(header.get("alg"))
-        key = await self._key(algorithm, header.get("kid"))
-        claims = self._claims(token, algorithm, key)
+        claims = self._verify(token, algorithm, await self._keys(algorithm, header.get("kid")))
         try:
             named = msgspec.convert(claims.get(self._settings.user_claim), UserId | NumericUserId)
         except msgspec.ValidationError:
@@ -51,35 +51,44 @@ class PersonTokens:
         if self._key_set:
             await self._key_set.aclose()
 
-    async def _key(self, algorithm: str, kid: str | None) -> Any:
-        """Return the configured key for an algorithm; an algorithm without a key is refused."""
+    async def _keys(self, algorithm: str, kid: str | None) -> Sequence[Any]:
+        """List the configured keys for an algorithm; an algorithm without a key is refused."""
         if algorithm == "HS256" and self._settings.jwt_secret is not None:
-            return self._settings.jwt_secret
+            previous = self._settings.jwt_secret_previous
+            return [self._settings.jwt_secret] if previous is None else [self._settings.jwt_secret, previous]
         if algorithm in {"RS256", "ES256"} and self._key_set is not None:
             found = await self._key_set.find(kid, algorithm)
             if found is None:
                 raise TokenRefusedError("The token is signed by a key that is not in the key set.")
-            return found.key
+            return [found.key]
         raise TokenRefusedError("The token is signed with an algorithm that is not accepted here.")
+
+    def _verify(self, token: str, algorithm: str, keys: Sequence[Any]) -> dict[str, Any]:
+        """Return the claims of a token that one of the keys signed."""
+        for key in keys:
+            try:
+                return self._claims(token, algorithm, key)
+            except jwt.InvalidSignatureError:
+                continue
+            except jwt.ExpiredSignatureError:
+                raise TokenRefusedError("The token has expired.") from None
+            except jwt.PyJWTError as error:
+                raise TokenRefusedError(f"The token is not valid: {error}.") from None
+        raise TokenRefusedError("The token is not valid: Signature verification failed.")
 
     def _claims(self, token: str, algorithm: str, key: Any) -> dict[str, Any]:
         settings = self._settings
-        try:
-            return jwt.decode(
-                token,
-                key=key,
-                algorithms=[algorithm],
-                issuer=settings.issuer,
-                audience=settings.audience,
-                leeway=settings.leeway_seconds,
-                options={
-                    "require": ["exp"],
-                    "verify_aud": settings.audience is not None,
-                    # Some applications put a number there; the user claim is checked by the caller.
-                    "verify_sub": False,
-                },
-            )
-        except jwt.ExpiredSignatureError:
-            raise TokenRefusedError("The token has expired.") from None
-        except jwt.PyJWTError as error:
-            raise TokenRefusedError(f"The token is not valid: {error}.") from None
+        return jwt.decode(
+            token,
+            key=key,
+            algorithms=[algorithm],
+            issuer=settings.issuer,
+            audience=settings.audience,
+            leeway=settings.leeway_seconds,
+            options={
+                "require": ["exp"],
+                "verify_aud": settings.audience is not None,
+                # Some applications put a number there; the user claim is checked by the caller.
+                "verify_sub": False,
+            },
+        )
