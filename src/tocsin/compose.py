@@ -12,6 +12,8 @@ from tocsin.catalog.catalog import Catalog
 from tocsin.catalog.load import load_catalog, shipped_catalog
 from tocsin.domain.delivery.backoff import Exponential
 from tocsin.domain.delivery.message import Provider
+from tocsin.domain.errors import SettingsError
+from tocsin.domain.faults import Fault
 from tocsin.domain.timing.quiet_hours import QuietHours
 from tocsin.engine.accept.acceptor import Acceptor
 from tocsin.engine.accept.planner import Planner
@@ -29,11 +31,12 @@ from tocsin.engine.wake import Wake
 from tocsin.engine.worker import Worker, WorkerSettings
 from tocsin.ingress.outbox.accept import RowAcceptor
 from tocsin.ingress.outbox.relay import Relay
+from tocsin.ingress.source import IntentSource
 from tocsin.providers.registry import device_rules
 from tocsin.providers.webhook.settings import WebhookSettings
 from tocsin.providers.webpush.crypto import public_key_of
 from tocsin.providers.webpush.settings import WebPushSettings
-from tocsin.settings import Settings, default_data_dir, providers_in_use
+from tocsin.settings import Settings, default_data_dir, providers_in_use, setting_name
 from tocsin.store.kept_secrets import get_or_make
 from tocsin.store.migrate import check_schema
 from tocsin.store.pool import Pool, first_connection, open_pool
@@ -263,12 +266,13 @@ async def open_worker(
 
 
 @asynccontextmanager
-async def open_relays(settings: Settings, url: str, catalog: Catalog) -> AsyncIterator[list[Relay]]:
-    """Build the relays that carry what applications put into their outboxes."""
+async def open_relays(settings: Settings, url: str, catalog: Catalog) -> AsyncIterator[list[IntentSource]]:
+    """Build what carries intents from the outboxes and streams of applications."""
     async with checked_pool(settings, url) as pool, known_toggles(settings, pool) as toggles:
         clock = await database_clock(pool)
-        acceptor = Acceptor(pool, planner(settings, catalog, toggles), clock)
-        relays = [
+        plans = planner(settings, catalog, toggles)
+        acceptor = Acceptor(pool, plans, clock)
+        relays: list[IntentSource] = [
             Relay(
                 name,
                 outbox,
@@ -278,9 +282,25 @@ async def open_relays(settings: Settings, url: str, catalog: Catalog) -> AsyncIt
             )
             for name, outbox in settings.outboxes.items()
         ]
+        if settings.streams:
+            relays += open_streams(settings, pool, plans, clock)
         watch = ToggleWatch(toggles, url, settings.schema, settings.pool)
         async with duties_running(watch, clock, catalog_watch(settings, catalog, pool, "relay", clock)):
             yield relays
+
+
+def open_streams(settings: Settings, pool: Pool, plans: Planner, clock: Clock) -> list[IntentSource]:
+    """Build the consumers of streams; only they need the client of Redis."""
+    try:
+        from tocsin.ingress.redis_streams.consumer import StreamConsumer  # noqa: PLC0415 - an extra of its own
+    except ModuleNotFoundError as error:
+        message = "needs the client of Redis: pip install 'tocsin[redis]'"
+        fault = Fault(field=setting_name(("streams",)), code="missing", message=message)
+        raise SettingsError("The settings cannot be used:", [fault]) from error
+    return [
+        StreamConsumer(name, stream, settings.redis, pool=pool, planner=plans, clock=clock)
+        for name, stream in settings.streams.items()
+    ]
 
 
 def tune_gc() -> None:

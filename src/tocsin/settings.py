@@ -27,6 +27,7 @@ from tocsin.engine.health.rate_limits import RatesSettings, rates_type
 from tocsin.engine.periodic.load import PeriodicSettings, periodic_settings_faults
 from tocsin.engine.toggles.flags import TogglesSettings, toggles_settings_faults
 from tocsin.ingress.outbox.settings import OutboxSettings, outbox_settings_faults
+from tocsin.ingress.redis_streams.settings import RedisSettings, StreamSettings, stream_settings_faults
 from tocsin.logs import LogSettings
 from tocsin.providers.registry import ProviderEntry, Registry, load_registry
 from tocsin.providers.settings import ProviderSettings
@@ -72,6 +73,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     unsubscribe: UnsubscribeSettings = UnsubscribeSettings()
     log: LogSettings = LogSettings()
     outboxes: dict[str, OutboxSettings] = {}
+    redis: RedisSettings = RedisSettings()
+    streams: dict[str, StreamSettings] = {}
 
     def __repr__(self) -> str:
         """Show nothing: an address may hold a password."""
@@ -245,6 +248,7 @@ def _contradictions(settings: Settings) -> Iterator[Fault]:
         *retention_settings_faults(settings.retention),
         *chain.from_iterable(settings.provider(entry.settings).faults() for entry in entries),
         *outbox_settings_faults(settings.outboxes),
+        *stream_settings_faults(settings.redis, settings.streams),
     ):
         named = setting_name(tuple(fault.field.split(".")))
         yield Fault(field=named, code=fault.code, message=fault.message)

@@ -119,7 +119,7 @@ PATHS: Mapping[str, tuple[str, tuple[Call, ...]]] = {
                 "engine/periodic/run.py:Run._write",
                 "accepts a batch and moves the checkpoint together",
             ),
-            Call(f"{ACCEPTOR}:accept_within", "accepts within that transaction"),
+            Call("engine/accept/write.py:accept_within", "accepts within that transaction"),
             Call("engine/periodic/run.py:Run._succeed", "schedules the next run"),
         ),
     ),

@@ -38,6 +38,8 @@ SECTIONS: Mapping[str, str] = {
     "periodic": "Periodic producers",
     "outboxes.NAME": "Outboxes",
     "outboxes.NAME.columns": "The columns of an outbox",
+    "redis": "Redis",
+    "streams.NAME": "Redis Streams",
 }
 
 RATE = "The most messages per second from all workers together; 0 means no limit."
@@ -165,6 +167,13 @@ MEANING: dict[str, str] = {
     "outboxes.NAME.columns.failed_attempts": "How often that failed.",
     "outboxes.NAME.columns.next_retry_at": "The time of the next attempt.",
     "outboxes.NAME.columns.last_error": "Why it failed.",
+    "redis.url": "The server of the streams: `redis://…`, `rediss://…` or `unix://…`.",
+    "redis.timeout": "Seconds to wait for a connection to Redis, or for its answer.",
+    "streams.NAME.url": "The server of this stream. Left out: that of `redis.url`.",
+    "streams.NAME.stream": "The key of the stream.",
+    "streams.NAME.batch": "How many entries are read at once.",
+    "streams.NAME.block_seconds": "Seconds that one read waits for entries.",
+    "streams.NAME.lease_seconds": "Seconds for which a reader that died keeps others from reading.",
 }
 
 

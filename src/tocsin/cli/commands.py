@@ -28,12 +28,12 @@ class CommandSource(NamedTuple):
 COMMANDS = {
     "serve": CommandSource(
         "run.serve",
-        "Run everything: database (unless one is set), API, workers, and a relay if outboxes are set.",
+        "Run everything: database (unless one is set), API, workers, and a relay if it has sources.",
     ),
     "api": CommandSource("run.api", "Run the HTTP API alone."),
     "worker": CommandSource("run.serve", "Run one worker alone."),
     "migrate": CommandSource("run.serve", "Bring the database schema up to date."),
-    "relay": CommandSource("run.relay", "Relay the outboxes of applications into Tocsin."),
+    "relay": CommandSource("run.relay", "Relay the outboxes and streams of applications into Tocsin."),
     "send": CommandSource(
         "notifications.send",
         "Hand in one notification; if it waits, for quiet hours for example, tell until when.",

@@ -49,6 +49,7 @@ class NewNotification(_Notification, frozen=True, kw_only=True):
     """A checked intent with its planned deliveries."""
 
     fingerprint: bytes
+    external_id: str | None = None
     audience: bytes
     payload: bytes
     deliveries: Sequence[PlannedDelivery]
@@ -57,6 +58,7 @@ class NewNotification(_Notification, frozen=True, kw_only=True):
 class NotificationRow(_Notification, frozen=True, kw_only=True):
     """A notification as it is stored."""
 
+    external_id: str | None
     audience: msgspec.Raw
     payload: msgspec.Raw
     cancelled_at: datetime | None
@@ -70,13 +72,13 @@ ACCEPT = """
 with accepted as (
     insert into notifications (
         id, producer, idempotency_key, type, version, collapse_key, request_id, trace_id, occurred_at,
-        send_at, send_at_local, expires_at, accepted_at, fingerprint, audience, payload
+        send_at, send_at_local, expires_at, accepted_at, fingerprint, external_id, audience, payload
     )
     select *
     from unnest(
         $1::uuid[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::text[], $7::text[], $8::text[],
         $9::timestamptz[], $10::timestamptz[], $11::timestamp[], $12::timestamptz[], $13::timestamptz[],
-        $14::bytea[], $15::jsonb[], $16::jsonb[]
+        $14::bytea[], $15::text[], $16::jsonb[], $17::jsonb[]
     )
     on conflict (producer, idempotency_key) do nothing
     returning id
@@ -84,8 +86,8 @@ with accepted as (
 given as materialized (
     select *
     from unnest(
-        $17::uuid[], $18::uuid[], $19::text[], $20::text[], $21::text[], $22::text[], $23::text[],
-        $24::text[], $25::timestamptz[], $26::text[], $27::text[], $28::text[], $29::text[]
+        $18::uuid[], $19::uuid[], $20::text[], $21::text[], $22::text[], $23::text[], $24::text[],
+        $25::text[], $26::timestamptz[], $27::text[], $28::text[], $29::text[], $30::text[]
     ) as given (
         id, notification_id, channel, user_id, address, lane, state, reason, due_at, held_by, ordering_key,
         collapse_key, fallback_for
@@ -110,7 +112,7 @@ planned as (
                     select devices.provider
                     from devices
                     where devices.user_id = given.user_id
-                        and devices.provider = any($30::text[])
+                        and devices.provider = any($31::text[])
                         and devices.retired_at is null
                         and devices.push_enabled
                     limit 100
@@ -125,7 +127,7 @@ planned as (
             when given.state = 'pending' then least(given.due_at, clock_timestamp())
             else given.due_at
         end,
-        given.held_by, $31::timestamptz, case when given.state = 'skipped' then $31 end,
+        given.held_by, $32::timestamptz, case when given.state = 'skipped' then $32 end,
         given.ordering_key, given.collapse_key, given.fallback_for,
         case
             when given.ordering_key is not null or given.collapse_key is not null then nextval('accept_order')

@@ -121,6 +121,15 @@ relay_lag = Gauge(
     ("outbox",),
     largest=True,
 )
+stream_entries = Counter(
+    "tocsin_stream_entries_total", "Entries of streams that were accepted or refused.", ("stream",)
+)
+stream_lag = Gauge(
+    "tocsin_stream_lag_seconds",
+    "Age of the oldest entry of a stream that was neither accepted nor refused; 0 if none waits.",
+    ("stream",),
+    largest=True,
+)
 pool_connections = Gauge(
     "tocsin_pool_connections", "Connections to the database, by state: used or idle.", ("state",)
 )

@@ -79,9 +79,11 @@ class NotificationSummary(msgspec.Struct, frozen=True, kw_only=True):
 class Notification(NotificationSummary, frozen=True, kw_only=True):
     """A notification with its deliveries; `truncated` if it has more than are listed.
 
-    Since `pruned_at` its content is gone: only its idempotency key is still kept.
+    Since `pruned_at` its content is gone: only its idempotency key is still kept. `external_id` is the id of
+    the stream entry that it came from.
     """
 
+    external_id: str | None = None
     audience: dict[str, Any]
     payload: dict[str, Any]
     collapse_key: str | None

@@ -17,6 +17,7 @@ from tests.databases import SCHEMA
 from tests.edges.edge import SECRET
 from tests.engine.conftest import BY_SEVERAL, TEXTS_OF, add_type
 from tests.ingress.outbox.outboxes import Shop
+from tests.redis_servers import running_redis
 from tests.waiting import found
 from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
@@ -138,6 +139,7 @@ async def running_site(database_url: str, shop_url: str, folder: Path, **more: s
     await install(shop, "public", "tocsin_outbox")
     async with (
         Sandbox(SandboxSettings(folder=folder / "sandbox")) as sandbox,
+        running_redis(folder) as redis,
         open_pool(database_url, SCHEMA, PoolSettings(size=2)) as pool,
         processes_in(folder) as processes,
     ):
@@ -151,6 +153,8 @@ async def running_site(database_url: str, shop_url: str, folder: Path, **more: s
             "TOCSIN_AUTH__JWT_SECRET": SECRET,
             "TOCSIN_QUIET_HOURS__ENABLED": "false",
             "TOCSIN_OUTBOXES__SHOP__URL": shop_url,
+            "TOCSIN_REDIS__URL": redis.url,
+            "TOCSIN_STREAMS__SHOP__STREAM": "shop:intents",
             "TOCSIN_LOG__LEVEL": "debug",
             **more,
         }
@@ -159,6 +163,7 @@ async def running_site(database_url: str, shop_url: str, folder: Path, **more: s
         for event in ("metrics started", "api started", "worker started", "relay started"):
             await process.logged(event)
         await Shop(shop_url, shop).publish()
+        await redis.append("shop:intents", key="of-a-stream")
         await shop.close()
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as http:
             producer = Producer(process, http, key.secret)

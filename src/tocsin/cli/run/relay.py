@@ -20,11 +20,13 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 def relay(tied: Tied = False) -> None:
-    """Relay the outboxes of applications into Tocsin."""
+    """Relay the outboxes and streams of applications into Tocsin."""
     settings = prepared_settings()
-    if not settings.outboxes:
+    if not settings.outboxes and not settings.streams:
         example = setting_name(("outboxes", "shop", "url"))
-        fault = Fault(field="outboxes", code="missing", message=f"none is set; set {example}, for example")
+        fault = Fault(
+            field="outboxes or streams", code="missing", message=f"none is set; set {example}, for example"
+        )
         raise SettingsError("There is nothing to relay:", [fault])
     url = running_database(settings)
     run_until_stopped(lambda stop: _run_relays(settings, url, stop, tied=tied), tied=tied)
@@ -48,6 +50,7 @@ async def _run_relays(settings: Settings, url: str, stop: asyncio.Event, *, tied
         _log.info(
             "relay started",
             outboxes=sorted(settings.outboxes),
+            streams=sorted(settings.streams),
             database=database_label(settings, url),
             catalog=str(catalog_folder(settings)),
         )

@@ -44,7 +44,7 @@ Tied = Annotated[bool, typer.Option("--tied", hidden=True)]
 
 
 def serve() -> None:
-    """Run everything: database (unless one is set), API, workers, and a relay if outboxes are set."""
+    """Run everything: database (unless one is set), API, workers, and a relay if it has sources."""
     settings = prepared_settings()
     run_until_stopped(lambda stop: _serve(settings, stop), owner=True)
 
@@ -75,7 +75,7 @@ def server_children(settings: Settings, url: str, **environment: str) -> list[Ch
     """List the processes of a server."""
     environment = {"TOCSIN_DATABASE_URL": url, **environment}
     names = [f"worker-{number + 1}" for number in range(settings.workers)]
-    others = [*names, "relay"] if settings.outboxes else names
+    others = [*names, "relay"] if settings.outboxes or settings.streams else names
     return [
         Child("api", ["api"], environment),
         *(

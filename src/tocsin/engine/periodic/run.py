@@ -16,9 +16,10 @@ import structlog
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
 from tocsin.domain.timing.schedule import pause_after
-from tocsin.engine.accept.acceptor import LARGEST_WRITE, accept_within
+from tocsin.engine.accept.acceptor import LARGEST_WRITE
 from tocsin.engine.accept.answers import Accepted, Answer, Duplicate, Unreadable
 from tocsin.engine.accept.planner import Planner
+from tocsin.engine.accept.write import accept_within
 from tocsin.engine.clock import Clock
 from tocsin.engine.duty import repeat
 from tocsin.engine.periodic.claim import ClaimedRun

@@ -1,0 +1,272 @@
+"""Stores the intents of requests: what is good with its plan, the rest as refused."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from tocsin.domain.ids import NotificationId, new_delivery_id, uuid7
+from tocsin.domain.intent import Intent, repeated_recipients
+from tocsin.engine.accept.answers import (
+    Accepted,
+    Answer,
+    Conflict,
+    Duplicate,
+    Invalid,
+    Unreadable,
+    accepted_answer,
+)
+from tocsin.engine.accept.planner import Planner
+from tocsin.engine.accept.report import CONFLICT, INVALID, report_answers, storable
+from tocsin.engine.time_slice import TimeSlice
+from tocsin.store import notifications, refused
+from tocsin.store.deliveries import digests
+from tocsin.store.deliveries.digests import NewMember
+from tocsin.store.notifications import NewNotification
+from tocsin.store.pool import Connection
+from tocsin.store.refused import LONGEST_CONTENT, RefusedIntent
+
+STORE_TRIES = 3
+"""How often an intent is stored if what held its key is pruned each time before it was read."""
+
+_encoder = msgspec.json.Encoder()
+
+_Key: TypeAlias = tuple[str, str]
+
+
+class Sourced(msgspec.Struct, frozen=True, kw_only=True):
+    """An intent of a source that has its own id for it, with what it was decoded from."""
+
+    producer: str
+    intent: Intent | Unreadable
+    external_id: str
+    content: str
+
+
+class Request:
+    """The intents of one caller and their answers."""
+
+    def __init__(
+        self,
+        producer: str,
+        source: str,
+        intents: Sequence[Intent | Unreadable],
+        origins: Sequence[Sourced] = (),
+    ) -> None:
+        self.producer = producer
+        self.source = source
+        self.intents = intents
+        self.origins = origins
+        self.answers: list[Answer | None] = [None] * len(intents)
+        self.good: list[tuple[int, NewNotification]] = []
+
+    async def check(self, planner: Planner, now: datetime) -> None:
+        """Plan the valid intents and answer the others."""
+        slice_ = TimeSlice()
+        for position, intent in enumerate(self.intents):
+            await slice_.pause()
+            match intent:
+                case Unreadable(faults=faults):
+                    self.answers[position] = Invalid(faults)
+                case Intent():
+                    checked = planner.check(self.producer, intent, now)
+                    if isinstance(checked, NewNotification):
+                        if self.origins:
+                            external_id = self.origins[position].external_id
+                            checked = msgspec.structs.replace(checked, external_id=external_id)
+                        self.good.append((position, checked))
+                    else:
+                        self.answers[position] = Invalid(checked)
+
+    def answered(self) -> list[Answer]:
+        """Return the answers, once all are known."""
+        return [answer for answer in self.answers if answer is not None]
+
+
+async def accept_within(
+    connection: Connection,
+    planner: Planner,
+    producer: str,
+    intents: Sequence[Intent | Unreadable],
+    now: datetime,
+    *,
+    source: str,
+) -> list[Answer]:
+    """Answer each intent, in order; all of it is durable when the caller's transaction is."""
+    request = Request(producer, source, intents)
+    await request.check(planner, now)
+    await write_all(connection, planner, [request], now)
+    report(request, planner)
+    return request.answered()
+
+
+async def accept_sourced_within(
+    connection: Connection, planner: Planner, sourced: Sequence[Sourced], now: datetime, *, source: str
+) -> list[Answer]:
+    """Answer the intents of several producers, in order; durable when the caller's transaction is."""
+    positions: dict[str, list[int]] = {}
+    for position, each in enumerate(sourced):
+        positions.setdefault(each.producer, []).append(position)
+    requests = []
+    for producer, own in positions.items():
+        origins = [sourced[position] for position in own]
+        requests.append(Request(producer, source, [each.intent for each in origins], origins))
+    for request in requests:
+        await request.check(planner, now)
+    await write_all(connection, planner, requests, now)
+    answers: dict[int, Answer] = {}
+    for request, own in zip(requests, positions.values(), strict=True):
+        report(request, planner)
+        answers.update(zip(own, request.answered(), strict=True))
+    return [answers[position] for position in range(len(sourced))]
+
+
+async def write_all(
+    connection: Connection, planner: Planner, requests: Sequence[Request], now: datetime
+) -> None:
+    """Store what is good, record the rest, and fill in the answers."""
+    firsts = list(_first_of_each_key(requests).values())
+    stored = await _store(connection, firsts, planner.providers.get("push", ()), now)
+    for request in requests:
+        for position, notification in request.good:
+            request.answers[position] = _answer(request.intents[position], notification, stored)
+    if refusals := [refusal for request in requests for refusal in _refusals(request, now)]:
+        await refused.record(connection, refusals)
+
+
+def _key(notification: NewNotification) -> _Key:
+    return notification.producer, notification.idempotency_key
+
+
+def _first_of_each_key(requests: Sequence[Request]) -> dict[_Key, NewNotification]:
+    firsts: dict[_Key, NewNotification] = {}
+    for request in requests:
+        for _, notification in request.good:
+            firsts.setdefault(_key(notification), notification)
+    return {key: firsts[key] for key in sorted(firsts)}
+
+
+async def _store(
+    connection: Connection,
+    firsts: Sequence[NewNotification],
+    push_providers: Sequence[str],
+    now: datetime,
+) -> dict[_Key, tuple[NotificationId, bytes]]:
+    """Store what is new; return, for every key, the notification that holds it and its fingerprint."""
+    stored: dict[_Key, tuple[NotificationId, bytes]] = {}
+    remaining = list(firsts)
+    for _ in range(STORE_TRIES):
+        if not remaining:
+            break
+        accepted = await _accept_new(connection, remaining, push_providers, now)
+        stored |= {
+            _key(notification): (notification.id, notification.fingerprint)
+            for notification in remaining
+            if notification.id in accepted
+        }
+        known = [_key(each) for each in remaining if each.id not in accepted]
+        found = await notifications.existing(connection, known) if known else {}
+        stored |= {known[position]: holder for position, holder in found.items()}
+        # What held the key was pruned in between: the key is free now.
+        remaining = [each for each in remaining if _key(each) not in stored]
+    return stored
+
+
+async def _accept_new(
+    connection: Connection,
+    firsts: Sequence[NewNotification],
+    push_providers: Sequence[str],
+    now: datetime,
+) -> set[UUID]:
+    """Store the notifications whose keys are new; return their ids."""
+    members = [each for notification in firsts for each in _members(notification)]
+    if not members:
+        return await notifications.accept(connection, firsts, push_providers, now)
+    # A delivery and its membership in a digest are one transaction.
+    async with connection.transaction():
+        accepted = await notifications.accept(connection, firsts, push_providers, now)
+        joining = [member for notification_id, member in members if notification_id in accepted]
+        if joining:
+            await digests.join(connection, joining, now)
+    return accepted
+
+
+def _members(notification: NewNotification) -> Iterator[tuple[NotificationId, NewMember]]:
+    """List the deliveries of a notification that become members of a digest."""
+    for delivery in notification.deliveries:
+        if delivery.digest_key is not None:
+            yield (
+                notification.id,
+                NewMember(
+                    delivery_id=delivery.id,
+                    key=delivery.digest_key,
+                    type=notification.type,
+                    version=notification.version,
+                    channel=delivery.channel,
+                    user_id=delivery.user_id,
+                    address=delivery.address,
+                    lane=delivery.lane,
+                    due_at=delivery.due_at,
+                    digest_id=uuid7(),
+                    carrier_id=new_delivery_id(),
+                ),
+            )
+
+
+def _answer(
+    intent: Intent | Unreadable,
+    notification: NewNotification,
+    stored: dict[_Key, tuple[NotificationId, bytes]],
+) -> Answer:
+    holder, fingerprint = stored[_key(notification)]
+    if holder == notification.id:
+        repeated = repeated_recipients(intent.audience) if isinstance(intent, Intent) else 0
+        return accepted_answer(notification, repeated)
+    return Duplicate(holder) if fingerprint == notification.fingerprint else Conflict(holder)
+
+
+def _refusals(request: Request, now: datetime) -> list[RefusedIntent]:
+    refusals = []
+    for position, (intent, answer) in enumerate(zip(request.intents, request.answers, strict=True)):
+        if isinstance(answer, Invalid):
+            code, faults = INVALID, _encoder.encode(answer.errors)
+        elif isinstance(answer, Conflict):
+            code = CONFLICT
+            faults = _encoder.encode([{"notification_id": answer.notification_id}])
+        else:
+            continue
+        if request.origins:
+            content = request.origins[position].content
+        else:
+            content = intent.content if isinstance(intent, Unreadable) else _written(intent)
+        refusals.append(
+            RefusedIntent(
+                id=uuid7(),
+                producer=request.producer,
+                source=request.source,
+                code=code,
+                type=storable(intent.type),
+                idempotency_key=storable(intent.idempotency_key),
+                faults=faults.decode().replace("\\u0000", "\\ufffd"),
+                content=content[:LONGEST_CONTENT].replace("\x00", "\ufffd"),
+                refused_at=now,
+            )
+        )
+    return refusals
+
+
+def _written(intent: Intent) -> str:
+    try:
+        return _encoder.encode(intent).decode()
+    except UnicodeEncodeError:
+        return repr(msgspec.to_builtins(intent)).encode(errors="replace").decode()
+
+
+def report(request: Request, planner: Planner) -> None:
+    """Count and log the answers of a request."""
+    accepted = [each for position, each in request.good if isinstance(request.answers[position], Accepted)]
+    report_answers(
+        request.producer, request.source, request.intents, request.answers, accepted, planner.catalog
+    )

@@ -1,0 +1,197 @@
+"""Accepts the intents of one stream."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+import structlog
+from redis.exceptions import RedisError
+
+from tocsin.domain.delivery.backoff import parse_backoff
+from tocsin.domain.faults import Fault
+from tocsin.domain.ids import new_lease_id
+from tocsin.engine.accept.acceptor import delivery_counts, split
+from tocsin.engine.accept.answers import Unreadable
+from tocsin.engine.accept.planner import Planner
+from tocsin.engine.accept.write import Sourced, accept_sourced_within
+from tocsin.engine.clock import Clock
+from tocsin.engine.duty import RETRIED_FAULTS, repeat
+from tocsin.ingress.redis_streams.envelopes import read_entry
+from tocsin.ingress.redis_streams.reader import START, Gap, Look, StreamReader
+from tocsin.ingress.redis_streams.settings import RedisSettings, StreamSettings
+from tocsin.store import stream_offsets
+from tocsin.store.health.provider_health import Alarm, raise_alarms
+from tocsin.store.pool import Connection, Pool, is_transient
+from tocsin.store.progress import clear_alarms
+from tocsin.store.stream_offsets import Offset
+from tocsin.telemetry import metrics
+
+BACKOFF = parse_backoff("exponential(250ms, 5s, 2, 0)")
+LEASE_EVERY = 1.0
+"""Seconds between two looks at a stream that another reader holds."""
+ALARM_AFTER = 3
+"""Failures of Redis in a row that raise an alarm."""
+SOURCE = "redis_streams"
+UNREACHABLE = "redis_unreachable"
+ENTRIES_LOST = "entries_lost"
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+class LeaseLostError(Exception):
+    """Another reader took the stream over."""
+
+
+class StreamConsumer:
+    """Reads a stream until stopped; of several readers of a stream one reads, by lease.
+
+    The offset moves in the transaction that accepts or refuses an entry, so that a crash at any moment
+    neither loses an entry nor accepts it twice.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: StreamSettings,
+        redis: RedisSettings,
+        *,
+        pool: Pool,
+        planner: Planner,
+        clock: Clock,
+    ) -> None:
+        self._name = name
+        self._settings = settings
+        self._reader = StreamReader(settings, redis)
+        self._pool = pool
+        self._planner = planner
+        self._clock = clock
+        self._lease = new_lease_id()
+        self._failures = 0
+        self._reported: Gap | None = None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Read until `stop` is set, then let another reader continue."""
+        try:
+            await repeat(
+                self._step,
+                name="stream consumer",
+                subject=self._name,
+                every=LEASE_EVERY,
+                stop=stop,
+                backoff=BACKOFF,
+                faults=(RedisError, OSError, *RETRIED_FAULTS),
+            )
+            async with self._pool.acquire() as connection:
+                await stream_offsets.release(connection, self._name, self._lease)
+        finally:
+            await self._reader.aclose()
+
+    async def _step(self) -> bool:
+        """Accept what the stream has, or wait for more; return False while another reader holds it."""
+        async with self._pool.acquire() as connection:
+            offset = await stream_offsets.hold(
+                connection, self._name, self._lease, self._settings.lease_seconds
+            )
+        if offset is None:
+            metrics.stream_lag.set((self._name,), 0.0)
+            return False
+        try:
+            await self._advance(offset)
+        except LeaseLostError:
+            _log.warning("stream lease lost", stream=self._name)
+            return False
+        return True
+
+    async def _advance(self, offset: Offset) -> None:
+        look = await self._look(offset)
+        metrics.stream_lag.set((self._name,), look.oldest_age)
+        if look.gap is not None:
+            await self._report_gap(look.gap)
+        elif not look.entries:
+            await self._reader.wait(offset)
+        if look.entries:
+            await self._accept(look, offset)
+
+    async def _look(self, offset: Offset) -> Look:
+        try:
+            look = await self._reader.look(offset)
+        except (RedisError, OSError) as error:
+            self._failures += 1
+            if self._failures >= ALARM_AFTER:
+                detail = f"{self._failures} tries in a row failed: {type(error).__name__}"
+                await self._raise_alarm(UNREACHABLE, detail)
+            raise
+        if self._failures >= ALARM_AFTER:
+            async with self._pool.acquire() as connection:
+                await clear_alarms(connection, [self._subject], [UNREACHABLE], self._clock())
+        self._failures = 0
+        return look
+
+    async def _accept(self, look: Look, offset: Offset) -> None:
+        """Accept entries in parts that are each one transaction; a part ends with the offset behind it."""
+        unknown = f"stream:{self._name}"
+        sourced = [read_entry(entry.id, entry.fields, unknown) for entry in look.entries]
+        read = offset.entries_read if offset.entry_id != START else 0
+        if read is not None and look.gap is not None:
+            read += look.gap.entries or 0
+        if len(look.entries) < self._settings.batch and look.added is not None:
+            # All of the stream is here, so what was ever added ends with these.
+            read = look.added - len(look.entries)
+        sizes = await delivery_counts(self._planner, [each.intent for each in sourced])
+        for start, end in split(sizes):
+            await self._accept_part(sourced[start:end], None if read is None else read + start)
+
+    async def _accept_part(self, part: Sequence[Sourced], read: int | None) -> None:
+        """Accept or refuse entries and move the offset behind them, in one transaction."""
+        behind = Offset(part[-1].external_id, None if read is None else read + len(part))
+        try:
+            async with self._pool.acquire() as connection, connection.transaction():
+                await self._move(connection, behind)
+                await accept_sourced_within(connection, self._planner, part, self._clock(), source=SOURCE)
+        except Exception as error:
+            if isinstance(error, LeaseLostError) or is_transient(error) or _is_not_storable(part[0]):
+                raise
+        else:
+            metrics.stream_entries.add((self._name,), len(part))
+            return
+        # One odd entry must not keep the others from being accepted: it is refused, alone.
+        if len(part) == 1:
+            await self._accept_part([_not_storable(part[0])], read)
+            return
+        half = len(part) // 2
+        await self._accept_part(part[:half], read)
+        await self._accept_part(part[half:], None if read is None else read + half)
+
+    async def _report_gap(self, gap: Gap) -> None:
+        """Raise an alarm about entries that are gone, once, and continue where the stream is."""
+        if gap != self._reported:
+            self._reported = gap
+            count = "an unknown number of" if gap.entries is None else f"{gap.entries:,}"
+            await self._raise_alarm(ENTRIES_LOST, f"lost {count} entries: {gap.detail}")
+        if gap.continue_at is not None:
+            async with self._pool.acquire() as connection:
+                await self._move(connection, gap.continue_at)
+
+    async def _move(self, connection: Connection, offset: Offset) -> None:
+        seconds = self._settings.lease_seconds
+        if not await stream_offsets.move(connection, self._name, self._lease, offset, seconds):
+            raise LeaseLostError
+
+    @property
+    def _subject(self) -> str:
+        return f"stream:{self._name}"
+
+    async def _raise_alarm(self, code: str, detail: str) -> None:
+        _log.error("stream alarm raised", stream=self._name, code=code, detail=detail, alarm=True)
+        async with self._pool.acquire() as connection:
+            await raise_alarms(connection, Counter([Alarm(self._subject, code, detail)]), self._clock())
+
+
+def _is_not_storable(sourced: Sourced) -> bool:
+    return isinstance(sourced.intent, Unreadable) and sourced.intent.faults[0].code == "not_storable"
+
+
+def _not_storable(sourced: Sourced) -> Sourced:
+    fault = Fault(field="$", code="not_storable", message="cannot be stored")
+    return msgspec.structs.replace(sourced, intent=Unreadable(faults=[fault], content=sourced.content))

@@ -1,0 +1,75 @@
+"""The settings of Redis and of each stream of intents."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Meta
+
+from tocsin.domain.faults import Fault
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+_SCHEMES = ("redis", "rediss", "unix")
+
+
+class RedisSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The Redis server that streams are on, unless they name their own."""
+
+    url: str = ""
+    timeout: Annotated[float, Meta(gt=0, le=60)] = 2.0
+
+    def __repr__(self) -> str:
+        """Show no address: it may hold a password."""
+        return "RedisSettings(…)"
+
+
+class StreamSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One stream of intents: its key, and how it is read.
+
+    A reader that dies is replaced once its lease, `lease_seconds`, has expired.
+    """
+
+    url: str = ""
+    stream: Annotated[str, Meta(min_length=1, max_length=512, pattern=r"^[^\x00]+\Z")] = (
+        "notification:intents"
+    )
+    batch: Annotated[int, Meta(ge=1, le=1_000)] = 200
+    block_seconds: Annotated[float, Meta(ge=0.05, le=10)] = 2.0
+    lease_seconds: Annotated[float, Meta(ge=3, le=300)] = 10.0
+
+    def __repr__(self) -> str:
+        """Show no address: it may hold a password."""
+        return f"StreamSettings({self.stream})"
+
+
+def stream_settings_faults(redis: RedisSettings, streams: Mapping[str, StreamSettings]) -> Iterator[Fault]:
+    """Check names and addresses of the streams."""
+    holders: dict[tuple[str, str], str] = {}
+    if redis.url and (message := _url_fault(redis.url)):
+        yield Fault(field="redis.url", code="invalid", message=message)
+    for name, settings in streams.items():
+        where = f"streams.{name}"
+        if not _NAME.fullmatch(name):
+            message = "must be named by lower-case letters, digits, underscores and dashes, at most 40"
+            yield Fault(field=where, code="invalid", message=message)
+        url = settings.url or redis.url
+        if not url:
+            yield Fault(field=f"{where}.url", code="missing", message="or redis.url, must be set: redis://…")
+        elif settings.url and (message := _url_fault(url)):
+            yield Fault(field=f"{where}.url", code="invalid", message=message)
+        if settings.block_seconds * 1.5 > settings.lease_seconds:
+            message = f"must be at least one and a half times block_seconds ({settings.block_seconds:g})"
+            yield Fault(field=f"{where}.lease_seconds", code="contradiction", message=message)
+        if (holder := holders.setdefault((url, settings.stream), name)) != name:
+            message = f"{settings.stream} is read by streams.{holder} already"
+            yield Fault(field=f"{where}.stream", code="contradiction", message=message)
+
+
+def _url_fault(url: str) -> str | None:
+    try:
+        scheme = urlsplit(url).scheme
+    except ValueError:
+        scheme = ""
+    return None if scheme in _SCHEMES else "must be an address of Redis: redis://, rediss:// or unix://"

@@ -1,0 +1,178 @@
+import asyncio
+from unittest import mock
+
+import asyncpg
+import pytest
+
+from tests.ingress.redis_streams.conftest import QUICK, STREAM, Galaxy
+from tests.waiting import found
+from tocsin.ingress.redis_streams import consumer as module
+from tocsin.store import notifications, stream_offsets
+from tocsin.store.stream_offsets import move
+
+
+async def test_entries_become_notifications_known_by_their_entry_id(galaxy: Galaxy) -> None:
+    first = await galaxy.append("ada", "bob", key="1", request_id="r-1", trace_id="")
+    async with galaxy.consuming():
+        await galaxy.reaches(first)
+        second = await galaxy.append("ada", key="2", producer="game_master")
+        await galaxy.reaches(second)
+
+    assert [(row["external_id"], row["producer"]) for row in await galaxy.notifications()] == [
+        (first, "game_lobby"),
+        (second, "game_master"),
+    ]
+    assert await galaxy.pool.fetchval("select count(*) from deliveries where user_id = 'ada'") == 2
+    stored = await galaxy.pool.fetchrow("select request_id, trace_id from notifications order by id limit 1")
+    assert tuple(stored) == ("r-1", None)
+
+
+async def test_reading_continues_after_the_stored_offset(galaxy: Galaxy) -> None:
+    async with galaxy.consuming():
+        await galaxy.reaches(await galaxy.append(key="1"))
+    last = await galaxy.append(key="2")
+    async with galaxy.consuming():
+        await galaxy.reaches(last)
+
+    assert [row["idempotency_key"] for row in await galaxy.notifications()] == ["1", "2"]
+    assert not await galaxy.refused()
+
+
+async def test_a_duplicate_is_accepted_once_and_a_conflict_refused(galaxy: Galaxy) -> None:
+    first = await galaxy.append("ada", "bob", payload_json='{"customer_name":"Ali","customer_id":"7"}')
+    await galaxy.append(
+        "bob", "ada", payload_json='{ "customer_id" : "7", "customer_name" : "Ali" }', request_id="other"
+    )
+    conflicting = await galaxy.append("ada", payload_json='{"customer_name":"Veli"}')
+    async with galaxy.consuming():
+        await galaxy.reaches(conflicting)
+
+    (stored,) = await galaxy.notifications()
+    (refusal,) = await galaxy.refused()
+    assert stored["external_id"] == first
+    assert (refusal["code"], refusal["producer"]) == ("idempotency_conflict", "game_lobby")
+    assert refusal["content"]["stream_entry_id"] == conflicting
+    assert refusal["content"]["fields"]["payload_json"] == '{"customer_name":"Veli"}'
+
+
+async def test_an_entry_that_cannot_be_stored_is_refused_alone(
+    galaxy: Galaxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept = notifications.accept
+
+    async def failing(connection, new, *others):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN202
+        if any(each.idempotency_key == "odd" for each in new):
+            raise asyncpg.DataError("a value that Postgres does not take")
+        return await accept(connection, new, *others)
+
+    monkeypatch.setattr(notifications, "accept", failing)
+    for key in ("1", "2", "odd", "3"):
+        last = await galaxy.append(key=key)
+    async with galaxy.consuming():
+        await galaxy.reaches(last)
+
+    assert [row["idempotency_key"] for row in await galaxy.notifications()] == ["1", "2", "3"]
+    (refusal,) = await galaxy.refused()
+    assert refusal["faults"][0]["code"] == "not_storable"
+    assert refusal["content"]["fields"]["idempotency_key"] == "odd"
+
+
+async def test_neither_a_crash_before_nor_after_the_write_loses_or_repeats(galaxy: Galaxy) -> None:
+    """The offset moves with what it stands for, or not at all."""
+    last = await galaxy.append(key="1")
+    with (
+        mock.patch.object(module, "accept_sourced_within", side_effect=KeyError("bug")),
+        pytest.raises(KeyError),
+    ):
+        async with galaxy.consuming() as task:
+            await asyncio.wait([task])
+    assert await galaxy.offset() == "0-0"
+
+    await galaxy.pool.execute("update stream_offsets set lease = null")
+    async with galaxy.consuming():
+        await galaxy.reaches(last)
+    assert len(await galaxy.notifications()) == 1
+
+
+async def test_one_of_several_readers_reads_and_another_takes_over(galaxy: Galaxy) -> None:
+    async with galaxy.consuming() as first, galaxy.consuming():
+        await galaxy.reaches(await galaxy.append(key="1"))
+        first.cancel()
+        await asyncio.wait([first])
+        await galaxy.reaches(await galaxy.append(key="2"))
+
+    assert len(await galaxy.notifications()) == 2
+    assert not await galaxy.refused()
+
+
+async def test_a_reader_that_lost_its_lease_writes_nothing(galaxy: Galaxy) -> None:
+    await galaxy.append(key="1")
+    moved = asyncio.Event()
+
+    async def steal(connection, name, lease, *others):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN202
+        if not moved.is_set():
+            moved.set()
+            stolen = "set lease = gen_random_uuid(), leased_until = now() + interval '1 hour'"
+            await galaxy.pool.execute(f"update stream_offsets {stolen}")
+        return await move(connection, name, lease, *others)
+
+    with mock.patch.object(stream_offsets, "move", steal):
+        async with galaxy.consuming():
+            await moved.wait()
+            await asyncio.sleep(0.2)
+            assert await galaxy.offset() == "0-0"
+            assert not await galaxy.notifications()
+
+
+async def test_redis_that_comes_back_is_read_on(galaxy: Galaxy) -> None:
+    async with galaxy.consuming():
+        await galaxy.reaches(await galaxy.append(key="1"))
+        await galaxy.server.kill()
+        assert "tries in a row failed" in await galaxy.alarm("redis_unreachable")
+        await galaxy.server.start()
+        await galaxy.reaches(await galaxy.append(key="2"))
+
+        async def cleared() -> bool:
+            standing = "select count(*) from alarms where cleared_at is null"
+            return bool(await galaxy.pool.fetchval(standing) == 0)
+
+        await found(cleared)
+    assert len(await galaxy.notifications()) == 2
+
+
+async def test_what_was_trimmed_before_it_was_read_raises_an_alarm(galaxy: Galaxy) -> None:
+    async with galaxy.consuming():
+        await galaxy.reaches(await galaxy.append(key="1"))
+    for key in ("2", "3", "4"):
+        last = await galaxy.append(key=key)
+    await galaxy.redis.xtrim(STREAM, maxlen=1, approximate=False)
+    async with galaxy.consuming():
+        detail = await galaxy.alarm("entries_lost")
+        await galaxy.reaches(last)
+
+    # Redis before 7 does not count what was ever added.
+    assert detail.startswith(("lost an unknown number of entries: ", "lost 2 entries: "))
+    assert [row["idempotency_key"] for row in await galaxy.notifications()] == ["1", "4"]
+
+
+async def test_a_stream_that_was_replaced_is_read_from_its_start(galaxy: Galaxy) -> None:
+    async with galaxy.consuming():
+        await galaxy.reaches(await galaxy.append(key="1"))
+        await galaxy.redis.delete(STREAM)
+        assert "ends at 0-0" in await galaxy.alarm("entries_lost")
+        await galaxy.redis.xadd(STREAM, {"producer": "restored"}, id="5-1")
+        await galaxy.reaches("5-1")
+
+    (refusal,) = await galaxy.refused()
+    assert refusal["producer"] == "restored"
+
+
+async def test_trimming_what_was_read_is_no_loss(galaxy: Galaxy) -> None:
+    async with galaxy.consuming():
+        for key in ("1", "2", "3"):
+            last = await galaxy.append(key=key)
+        await galaxy.reaches(last)
+        await galaxy.redis.xtrim(STREAM, maxlen=0, approximate=False)
+        await asyncio.sleep(3 * QUICK.block_seconds)
+
+    assert await galaxy.pool.fetchval("select count(*) from alarms") == 0
