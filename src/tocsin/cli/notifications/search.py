@@ -147,7 +147,7 @@ def explanation(delivery: FoundDelivery) -> str:
         delivery.reason,
         delivery.code,
         f"held by {delivery.held_by}" if delivery.held_by else None,
-        f"waits for {delivery.waiting_for}" if delivery.waiting_for else None,
+        f"waits: {delivery.waiting_for}" if delivery.waiting_for else None,
         f"due {moment(delivery.due_at)}" if delivery.state in {"scheduled", "retrying"} else None,
         delivery.hint,
     )

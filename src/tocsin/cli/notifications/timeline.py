@@ -90,9 +90,12 @@ def _events(shown: Notification) -> Iterator[Event]:
 
 def _print_delivery(delivery: Delivery) -> None:
     colour = COLOURS.get(delivery.state, "default")
-    device = f"device {delivery.device_id}" if delivery.device_id else ""
-    console.print(f"  [{colour}]{delivery.state}[/] {escape(delivery.route_id)}", device, soft_wrap=True)
+    device = f" device {delivery.device_id}" if delivery.device_id else ""
+    route = escape(delivery.route_id)
+    console.print(f"  [{colour}]{delivery.state}[/] {route}{device}", soft_wrap=True)
     console.print(f"    {_explanation(delivery)}", markup=False, soft_wrap=True)
+    if delivery.last_error and delivery.state not in {State.SENT, State.DELIVERED}:
+        console.print(f"    {delivery.last_error}", markup=False, soft_wrap=True)
     if delivery.attempts_truncated:
         text = f"only the newest {len(delivery.attempts)} failed attempts are shown"
         console.print(f"    {text}", markup=False, soft_wrap=True)
@@ -107,7 +110,7 @@ def _explanation(delivery: Delivery) -> str:
     if state in WAITING:
         held = f"held by {delivery.held_by}" if delivery.held_by else None
         due = f"due {moment(delivery.due_at)}" if delivery.due_at else None
-        waiting_for = f"waits for {delivery.waiting_for}" if delivery.waiting_for else None
+        waiting_for = f"waits: {delivery.waiting_for}" if delivery.waiting_for else None
         return "; ".join(filter(None, (_STATES[state], held, due, waiting_for)))
     if state == State.SENT:
         return f"accepted by {delivery.provider} as {delivery.provider_message_id}"

@@ -8,7 +8,7 @@ import typer
 
 from tocsin.api.operator.alarms import AlarmPage
 from tocsin.cli.access import By, at_database_time, operator, over_http, with_connection
-from tocsin.cli.output import AsJson, fail, plural, print_result, print_rows
+from tocsin.cli.output import AsJson, fail, moment, plural, print_result
 from tocsin.client.errors import NotFoundError
 from tocsin.engine.health.provider_health import NEWEST
 from tocsin.store.health import provider_health as health
@@ -28,14 +28,14 @@ def list_alarms(
     if context.invoked_subcommand is not None:
         return
     cleared = str(every).lower()
-    print_rows(
+    alarms = (
         remote.list_pages(AlarmPage, attrgetter("alarms"), "admin", "alarms", cleared=cleared, limit=limit)
         if (remote := over_http())
-        else with_connection(health.list_alarms, cleared=every, before=NEWEST, limit=limit),
-        as_json,
-        empty="There never was an alarm." if every else "No alarm stands.",
-        cells=_cells,
+        else with_connection(health.list_alarms, cleared=every, before=NEWEST, limit=limit)
     )
+    empty = "There never was an alarm." if every else "No alarm stands."
+    lines = [line for alarm in alarms for line in _lines(alarm)]
+    print_result(alarms, as_json, *lines or [empty])
 
 
 @app.command()
@@ -59,7 +59,10 @@ def clear(
     print_result(alarm, as_json, f"Cleared {alarm.code} of {alarm.provider}.")
 
 
-def _cells(alarm: AlarmRecord) -> dict[str, object]:
-    state = f"cleared by {alarm.cleared_by}" if alarm.cleared_at else "stands"
-    name = f"{alarm.alarm_id}\n  {alarm.code}, {plural(alarm.count, 'time', 'times')}"
-    return {"alarm": name, "provider": alarm.provider, "last": alarm.last_at, "state": state}
+def _lines(alarm: AlarmRecord) -> list[str]:
+    state = f"cleared {moment(alarm.cleared_at)} by {alarm.cleared_by}" if alarm.cleared_at else "stands"
+    return [
+        f"{alarm.alarm_id}  {alarm.provider}  {alarm.code}, {plural(alarm.count, 'time', 'times')}",
+        f"  {state}; since {moment(alarm.raised_at)}, last {moment(alarm.last_at)}",
+        f"  {alarm.detail or 'no detail given'}",
+    ]

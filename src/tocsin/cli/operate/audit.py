@@ -1,5 +1,6 @@
 """`tocsin audit`."""
 
+from collections.abc import Iterator
 from operator import attrgetter
 from typing import Annotated
 from uuid import UUID
@@ -10,7 +11,7 @@ import typer
 from tocsin.api.operator.audit import AuditEntry, AuditPage, audit_entry
 from tocsin.cli.access import over_http, with_connection
 from tocsin.cli.options import parse_moment
-from tocsin.cli.output import AsJson, print_rows
+from tocsin.cli.output import AsJson, moment, print_result
 from tocsin.cli.server import Remote
 from tocsin.store.audit import NEWEST, AuditFilter, page
 
@@ -37,14 +38,13 @@ def audit(
         since=parse_moment("--from", since) if since else None,
         until=parse_moment("--to", until) if until else None,
     )
-    print_rows(
+    entries = (
         _fetch(remote, wanted, before, limit)
         if (remote := over_http())
-        else list(map(audit_entry, with_connection(page, wanted, before=before or NEWEST, limit=limit))),
-        as_json,
-        empty="The audit has no such entry.",
-        cells=_cells,
+        else list(map(audit_entry, with_connection(page, wanted, before=before or NEWEST, limit=limit)))
     )
+    lines = [line for entry in entries for line in _lines(entry)]
+    print_result(entries, as_json, *lines or ["The audit has no such entry."])
 
 
 def _fetch(remote: Remote, wanted: AuditFilter, before: UUID | None, limit: int) -> list[AuditEntry]:
@@ -59,15 +59,11 @@ def _fetch(remote: Remote, wanted: AuditFilter, before: UUID | None, limit: int)
     return remote.list_pages(AuditPage, entries, "admin", "audit", before=before, limit=limit, **query)
 
 
-def _cells(entry: AuditEntry) -> dict[str, object]:
-    details = ", ".join(f"{name}={_shown(value)}" for name, value in entry.details.items())
-    return {
-        "at": entry.at,
-        "actor": entry.actor,
-        "action": entry.action,
-        "subject": entry.subject,
-        "details": details,
-    }
+def _lines(entry: AuditEntry) -> Iterator[str]:
+    yield f"{moment(entry.at)}  {entry.action}  {entry.subject}"
+    yield f"  by {entry.actor}"
+    if entry.details:
+        yield "  " + ", ".join(f"{name}={_shown(value)}" for name, value in entry.details.items())
 
 
 def _shown(value: object) -> str:

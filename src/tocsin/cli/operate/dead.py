@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from tocsin.cli.access import By, operator, over_http, with_connection, with_pool
 from tocsin.cli.filters import read_filter
 from tocsin.cli.options import with_options_of
-from tocsin.cli.output import AsJson, errors, fail, plural, print_result, print_rows
+from tocsin.cli.output import AsJson, errors, fail, moment, plural, print_result, print_rows
 from tocsin.cli.server import Remote
 from tocsin.client.errors import NotFoundError
 from tocsin.domain.errors import FaultsError
@@ -60,11 +60,9 @@ def list_groups(wanted: DeliveryFilter, as_json: AsJson = False) -> None:
         if (remote := over_http())
         else with_connection(dead_letters.list_groups, given)
     )
-    if as_json:
-        print_result(found, as_json)
-        return
-    print_rows(found.groups, as_json, empty="There are no such dead letters.", cells=_group_cells)
-    if found.truncated:
+    lines = [line for group in found.groups for line in _group_lines(group)]
+    print_result(found, as_json, *lines or ["There are no such dead letters."])
+    if found.truncated and not as_json:
         errors.print("Only the newest dead letters were counted; there are older ones.", style="dim")
 
 
@@ -270,14 +268,14 @@ def _opened(output: Path | None) -> Iterator[TextIO]:
         yield file
 
 
-def _group_cells(group: DeadLetterGroup) -> dict[str, object]:
-    return {
-        "cause, and an example": f"{group.state} {group.code or '-'}\n  {group.example.delivery_id}",
-        "count": group.count,
-        "type": group.type,
-        "provider": group.provider,
-        "oldest": group.oldest,
-    }
+def _group_lines(group: DeadLetterGroup) -> Iterator[str]:
+    example = group.example
+    by = f" by {group.provider}" if group.provider else ""
+    yield f"{group.count} {group.state} {group.code or 'without a code'}"
+    yield f"  {group.type}{by}, since {moment(group.oldest)}"
+    yield from (f"  {text}" for text in (example.hint, example.error) if text)
+    yield f"  look at one:  tocsin show {example.notification_id}"
+    yield f"  replay one:   tocsin dead replay {example.delivery_id}"
 
 
 def _replay_cells(shown: Replay) -> dict[str, object]:

@@ -110,7 +110,7 @@ def _cells(provider: ProviderHealth) -> dict[str, object]:
     return {
         "provider": provider.name,
         "channel": provider.channel,
-        "state": provider.state,
+        "circuit": provider.state,
         "sent/s": f"{rate.sent_per_second:g}{limit}",
         "errors": _errors(provider),
         "waiting": _waiting(provider.waiting),
@@ -135,7 +135,8 @@ def _lines(provider: ProviderHealth) -> list[str]:
     rate, paused = provider.rate, provider.paused
     counted, one = waiting_deliveries(provider.waiting)
     limit = "no limit" if rate.limit is None else f"at most {rate.limit:g}"
-    lines = [f"{provider.name} ({provider.channel}) is {provider.state}"]
+    state = "paused" if paused else f"circuit {provider.state.replace('_', '-')}"
+    lines = [f"{provider.name} ({provider.channel}): {state}"]
     if paused:
         lines.append(f"  paused {moment(paused.at)} by {paused.by}: {paused.reason or 'no reason given'}")
     lines += [
