@@ -125,7 +125,7 @@ MEANING: dict[str, str] = {
     "retention.audit_days": "For how many days the audit, cleared alarms and changes of toggles are kept; "
     "0 means forever.",
     "retention.share": "The share of the time that deletes take during a pass.",
-    "retention.batch_size": "About how many deliveries are deleted in one transaction.",
+    "retention.batch_size": "At most how many deliveries are deleted in one transaction.",
     "retention.hours": "The hours at which passes run, such as `01:00-05:00`; unless set, at any time.",
     "retention.timezone": "The time zone of those hours.",
     "limits.per_person_per_day": "The most a person gets in their own day.",

@@ -21,7 +21,7 @@ class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     `days` is for notifications, deliveries and attempts, `refused_days` for refused intents, `audit_days` for
     the audit, alarms and changes of toggles. An idempotency key is kept for `idempotency_days` after its
     notification was settled, or as long as the notification if that is longer. Deletes take `share` of the
-    time of a pass, in batches of about `batch_size` deliveries, at the `hours` of the `timezone`, such as
+    time of a pass, in batches of at most `batch_size` deliveries, at the `hours` of the `timezone`, such as
     `01:00-05:00`; without them at any time.
     """
 

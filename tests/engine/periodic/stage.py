@@ -67,7 +67,7 @@ class PeriodicStage:
         row = await self.progress(source.name)
         async with self.pool.acquire() as connection:
             claimed = await claim_run(connection, row, source.schedule, lease_for=LEASE, now=self.clock())
-        return Run(source, claimed, self.tools, failures=row.failures) if claimed else None
+        return Run(source, claimed, self.tools) if claimed else None
 
     async def perform(self, source: Source) -> bool:
         """Run it if it is due."""

@@ -14,6 +14,7 @@ import pytest
 
 from tests import rows
 from tests.databases import SCHEMA
+from tests.engine.retention.passing import DAY, FAST, THEN, prune, remaining, settled_delivery
 from tests.engine.stage import Stage, an_intent
 from tests.waiting import found
 from tocsin.domain.ids import NotificationId, first_id_at, uuid7
@@ -31,35 +32,11 @@ from tocsin.store.retention import settled
 from tocsin.store.retention.tables import KEPT, PRUNED_OTHERWISE, RULES
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "retention.md"
-FAST = RetentionSettings(share=1.0, batch_size=100)
-DAY = timedelta(days=1)
-THEN = datetime.now(UTC)
-"""When the old rows of a test were settled: ids are made by the clock of the machine."""
 NOT_OURS = {"schema_migrations"}
 
 
 def id_at(moment: datetime) -> UUID:
     return UUID(int=first_id_at(moment).int | uuid7().int & (1 << 62) - 1)
-
-
-async def always() -> None:
-    """Let a pass go on."""
-
-
-async def prune(pool: Pool, now: datetime, settings: RetentionSettings = FAST) -> Mapping[str, int]:
-    work = RetentionPass(pool, settings, now, proceed=always)
-    await work.run()
-    return {table: count for table, count in work.pruned.items() if count}
-
-
-async def settled_delivery(pool: Pool, at: datetime = THEN, **changes: Any) -> UUID:
-    row: dict[str, Any] = {"state": "sent", "settled_at": at, "created_at": at}
-    return await rows.add_delivery(pool, **row | changes)
-
-
-async def remaining(pool: Pool, table: str) -> int:
-    count: int = await pool.fetchval(f"select count(*) from {table}")  # noqa: S608 - named by the tests
-    return count
 
 
 async def add_settled_tree(pool: Pool, at: datetime) -> None:
@@ -155,7 +132,7 @@ async def test_a_pass_prunes_the_old_rows_of_every_table_and_no_young_ones(pool:
     expected = Counter({table: 1 for table in OLD_ROWS if table != "circuits"}) | Counter(IN_A_TREE)
     counts = {table: count for table, count in expected.items() if table not in {"attempts", "tickets"}}
     assert pruned == counts
-    assert {table: count for table, count in counted.items() if count} == counts
+    assert counted == counts
     left = {table: await remaining(pool, table) for table in {*OLD_ROWS, *IN_A_TREE}}
     assert left == {table: IN_A_TREE.get(table, 1) for table in left}
     assert await prune(pool, now) == {}
@@ -262,11 +239,11 @@ async def test_a_delivery_that_is_replayed_meanwhile_keeps_its_notification(pool
     times = cutoffs(FAST, THEN + 400 * DAY)
     replayed, other = await settled_delivery(pool, state="dead"), await settled_delivery(pool)
     async with pool.acquire() as connection:
-        old = await settled.list_notifications(connection, settled.START, times, 100)
+        page = await settled.list_notifications(connection, settled.START, times, 100)
         await pool.execute(
             "update deliveries set state = 'pending', settled_at = null where id = $1", replayed
         )
-        await settled.prune_notifications(connection, old, times)
+        await settled.prune_notifications(connection, page.old, times, 100)
 
     assert [row["id"] for row in await pool.fetch("select id from deliveries")] == [replayed]
     assert await remaining(pool, "notifications") == 1
@@ -290,7 +267,7 @@ async def test_a_pass_that_ended_early_is_continued_by_the_next(pool: Pool) -> N
     with pytest.raises(PassEndedError):
         await work.run()
 
-    assert +work.pruned == {"deliveries": 80, "notifications": 1}
+    assert work.pruned == {"deliveries": 80, "notifications": 1}
     assert await prune(pool, THEN + 400 * DAY) == {"deliveries": 160, "notifications": 2}
 
 

@@ -22,6 +22,8 @@ BEFORE = first_id_at(CUTOFF)
 BATCH, KEPT = 100, 5_000
 WAIT = sorted(WAITING)
 OLD = [first_id_at(THEN + timedelta(seconds=number)) for number in range(BATCH)]
+EMPTIED = [first_id_at(THEN - timedelta(seconds=number)) for number in range(1, KEPT)]
+"""Old ones of which only the key is left."""
 OLD_DIGEST = first_id_at(THEN)
 BY_NOTIFICATION, OF_DIGEST, CARRYING = (
     "deliveries_by_notification_and_user",
@@ -42,12 +44,18 @@ PINNED = {
     "list notifications": Pinned(
         settled.NOTIFICATIONS,
         (settled.START, BEFORE, BATCH, WAIT),
+        {"notifications": set(), "deliveries": {BY_NOTIFICATION}},
+    ),
+    "read deliveries": Pinned(settled.DELIVERIES, (OLD[0], WAIT), {"deliveries": {BY_NOTIFICATION}}),
+    "list without deliveries": Pinned(
+        settled.WITHOUT_DELIVERIES,
+        (settled.START, BEFORE, BATCH),
         {"notifications": {"notifications_pkey"}, "deliveries": {BY_NOTIFICATION}},
     ),
     "prune deliveries": Pinned(
         settled.PRUNE_DELIVERIES,
-        (OLD, CUTOFF, WAIT),
-        {"notifications": {"notifications_pkey"}, "deliveries": {BY_NOTIFICATION}},
+        (OLD, CUTOFF, WAIT, BATCH),
+        {"notifications": {"notifications_pkey"}, "deliveries": {BY_NOTIFICATION, "deliveries_pkey"}},
     ),
     "delete notifications": Pinned(
         settled.DELETE_NOTIFICATIONS,
@@ -66,7 +74,7 @@ PINNED = {
     ),
     "prune carriers": Pinned(
         settled.PRUNE_CARRIERS,
-        ([OLD_DIGEST], CUTOFF, WAIT),
+        ([OLD_DIGEST], CUTOFF, WAIT, BATCH),
         {"digests": {"digests_pkey"}, "deliveries": {CARRYING, "deliveries_pkey"}},
     ),
     "delete digests": Pinned(
@@ -79,6 +87,7 @@ PINNED = {
     for rule in RULES
 }
 BY_TIME = {
+    "notifications": "notifications_by_pruning",
     "refused_intents": "refused_intents_by_time",
     "limit_counters": "limit_counters_by_end",
     "registration_rates": "registration_rates_by_window",
@@ -130,6 +139,14 @@ FILL = (
 
 async def fill(connection: Connection) -> None:
     young = [uuid7() for _ in range(KEPT)]
+    await connection.execute(FILL[0], EMPTIED, THEN)
+    await connection.execute(
+        "update notifications"
+        " set pruned_at = case when id = any($1::uuid[]) then $2::timestamptz else $3 end",
+        EMPTIED[:BATCH],
+        THEN,
+        NOW,
+    )
     for statement in FILL:
         await connection.execute(statement, OLD, THEN)
         await connection.execute(statement, young, NOW)

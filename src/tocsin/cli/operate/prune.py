@@ -42,11 +42,11 @@ def _work(dry_run: bool, report: Report) -> Callable[[Settings, Pool], Awaitable
                 rows = await Pruner(pool, clock, settings.retention, settings.devices).prune_now(report)
             except PassRunsError:
                 fail("Another process prunes at the moment: `tocsin progress` shows when it has ended.")
-        return PruneResult(dry_run, {table: count for table, count in rows.items() if count})
+        return PruneResult(dry_run, rows)
 
     return work
 
 
 def _summary(rows: Mapping[str, int], dry_run: bool) -> str:
-    counts = [f"{count:,} {table.replace('_', ' ')}" for table, count in rows.items() if count]
+    counts = [f"{count:,} {table.replace('_', ' ')}" for table, count in rows.items()]
     return f"{'Would prune' if dry_run else 'Pruned'} {', '.join(counts) or 'nothing'}"

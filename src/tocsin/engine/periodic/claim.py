@@ -16,11 +16,12 @@ from tocsin.store.progress import ProgressRow, Scheduled
 
 
 class ClaimedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run under lease; `next_run_at` is when the one after it is due."""
+    """A run under lease; `next_run_at` is when the one after it is due, `failures` those before it."""
 
     lease: LeaseId
     checkpoint: Checkpoint
     next_run_at: datetime
+    failures: int
 
 
 async def register(connection: Connection, scheduled: Iterable[Scheduled], now: datetime) -> None:
@@ -60,7 +61,7 @@ async def claim_run(
     checkpoint = Checkpoint(
         value=begun.last_value, scheduled_for=scheduled_for, last_success_at=begun.last_success_at
     )
-    return ClaimedRun(lease=lease, checkpoint=checkpoint, next_run_at=next_run_at)
+    return ClaimedRun(lease=lease, checkpoint=checkpoint, next_run_at=next_run_at, failures=begun.failures)
 
 
 def _is_due(row: ProgressRow, now: datetime) -> bool:

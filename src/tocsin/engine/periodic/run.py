@@ -15,7 +15,6 @@ import structlog
 
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
-from tocsin.domain.timing.schedule import pause_after
 from tocsin.engine.accept.acceptor import LARGEST_WRITE
 from tocsin.engine.accept.answers import Accepted, Answer, Duplicate, Unreadable
 from tocsin.engine.accept.planner import Planner
@@ -23,14 +22,12 @@ from tocsin.engine.accept.write import accept_within
 from tocsin.engine.clock import Clock
 from tocsin.engine.duty import repeat
 from tocsin.engine.periodic.claim import ClaimedRun
+from tocsin.engine.periodic.ends import describe, record_failure, record_success, retry_after
 from tocsin.engine.periodic.source import Source, SourceStep
 from tocsin.store import progress
-from tocsin.store.health.provider_health import Alarm, raise_alarms
 from tocsin.store.pool import DATABASE_FAULTS, Connection, Pool
 from tocsin.store.progress import Counts
 
-ALARM_AFTER = 5
-ALARM_CODE = "periodic_failed"
 LONGEST_BATCH = timedelta(seconds=1)
 """How long intents wait for their batch to fill while the producer keeps yielding."""
 YIELD_EVERY = 50
@@ -55,14 +52,12 @@ class RunTools(msgspec.Struct, frozen=True, kw_only=True):
 class Run:
     """A run that this worker holds the lease of."""
 
-    def __init__(self, source: Source, claimed: ClaimedRun, tools: RunTools, *, failures: int) -> None:
+    def __init__(self, source: Source, claimed: ClaimedRun, tools: RunTools) -> None:
         self._source = source
         self._name = source.name
-        self._alarm_subject = f"periodic:{source.name}"
         self._claimed = claimed
         self._lease = claimed.lease
         self._tools = tools
-        self._failures = failures
         self._counts: Counter[str] = Counter()
         self._lost = asyncio.Event()
 
@@ -160,13 +155,7 @@ class Run:
         return await progress.advance(connection, self._name, self._lease, until, checkpoint)
 
     async def _succeed(self) -> None:
-        now = self._tools.clock()
-        async with self._tools.pool.acquire() as connection, connection.transaction():
-            ended = await progress.succeed(
-                connection, self._name, self._lease, next_run_at=self._claimed.next_run_at, now=now
-            )
-            if ended and self._failures >= ALARM_AFTER:
-                await progress.clear_alarms(connection, [self._alarm_subject], [ALARM_CODE], now)
+        ended = await record_success(self._tools.pool, self._name, self._claimed, self._tools.clock())
         if ended:
             _log.info(
                 "periodic run completed",
@@ -178,23 +167,14 @@ class Run:
             )
 
     async def _fail(self, error: Exception) -> None:
-        now = self._tools.clock()
-        message = f"{type(error).__name__}: {error}"
-        retry_in = pause_after(self._failures + 1)
         _log.error(
             "periodic run failed",
             producer=self._name,
-            error=message,
-            retry_in_seconds=retry_in.total_seconds(),
+            error=describe(error),
+            retry_in_seconds=retry_after(self._claimed).total_seconds(),
             traceback="".join(traceback.format_exception(error)),
         )
-        async with self._tools.pool.acquire() as connection, connection.transaction():
-            failures = await progress.fail(
-                connection, self._name, self._lease, retry_at=now + retry_in, error=message
-            )
-            if failures is not None and failures >= ALARM_AFTER:
-                detail = f"failed {failures} times in a row: {message}"
-                await raise_alarms(connection, {Alarm(self._alarm_subject, ALARM_CODE, detail): 1}, now)
+        await record_failure(self._tools.pool, self._name, self._claimed, error, self._tools.clock())
 
     async def _release(self) -> None:
         try:

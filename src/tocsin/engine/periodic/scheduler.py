@@ -71,4 +71,4 @@ class Scheduler:
         lease_for, now = self._tools.lease_for, self._tools.clock()
         async with self._tools.pool.acquire() as connection:
             claimed = await claim_run(connection, row, source.schedule, lease_for=lease_for, now=now)
-        return Run(source, claimed, self._tools, failures=row.failures) if claimed else None
+        return Run(source, claimed, self._tools) if claimed else None

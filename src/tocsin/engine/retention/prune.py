@@ -3,16 +3,18 @@
 import asyncio
 import time
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+import msgspec
 import structlog
 
 from tocsin.domain.people.devices import DeviceSettings
 from tocsin.domain.retention import RetentionSettings
 from tocsin.domain.timing.schedule import Schedule
 from tocsin.engine.clock import Clock
-from tocsin.engine.duty import repeat
+from tocsin.engine.duty import raise_if_cancelled, repeat
 from tocsin.engine.periodic.claim import ClaimedRun, claim_run, register
+from tocsin.engine.periodic.ends import record_failure, record_success
 from tocsin.engine.retention.passes import PassEndedError, Report, RetentionPass
 from tocsin.store import progress
 from tocsin.store.people.stale_devices import mark_stale, retire_unseen
@@ -20,7 +22,8 @@ from tocsin.store.pool import DATABASE_FAULTS, Pool
 from tocsin.store.progress import Scheduled
 
 NAME = "retention"
-SCHEDULED = Scheduled(name=NAME, kind="upkeep", schedule=Schedule("0 * * * *"))
+# Its checkpoint: among the notifications accepted before it, those without deliveries were pruned.
+SCHEDULED = Scheduled(name=NAME, kind="upkeep", schedule=Schedule("0 * * * *"), value_type="timestamptz")
 # Longer than the longest batch and the pause after it.
 LEASE_FOR = timedelta(minutes=5)
 POLL_SECONDS = 30.0
@@ -91,6 +94,10 @@ class Pruner:
         except asyncio.CancelledError:
             await self._release(claimed)
             raise
+        except DATABASE_FAULTS as error:
+            raise_if_cancelled()
+            await self._fail(claimed, error)
+            raise
 
     async def _prune(
         self, claimed: ClaimedRun, *, at_hours: bool, report: Report | None
@@ -105,13 +112,20 @@ class Pruner:
                     raise PassEndedError("the lease was lost")
 
         began, ended_early = time.monotonic(), None
-        work = RetentionPass(self._pool, self._settings, self._clock(), proceed=proceed, report=report)
+        work = RetentionPass(
+            self._pool,
+            self._settings,
+            self._clock(),
+            proceed=proceed,
+            report=report,
+            examined_until=claimed.checkpoint.read(datetime, None),
+        )
         try:
             await self._retire_devices()
             await work.run()
         except PassEndedError as error:
             ended_early = str(error)
-        pruned = {name: count for name, count in work.pruned.items() if count}
+        pruned = dict(work.pruned)
         _log.info(
             "retention pass ended",
             pruned=pruned,
@@ -119,16 +133,14 @@ class Pruner:
             ended_early=ended_early,
         )
         note = ", ".join(f"{name}: {count}" for name, count in pruned.items()) or "nothing to prune"
+        if ended_early is not None:
+            note = f"{note}; ended early: {ended_early}"
         now = self._clock()
         async with self._pool.acquire() as connection:
-            await progress.succeed(
-                connection,
-                NAME,
-                claimed.lease,
-                next_run_at=claimed.next_run_at,
-                now=now,
-                note=note if ended_early is None else f"{note}; ended early: {ended_early}",
+            await progress.advance(
+                connection, NAME, claimed.lease, now + LEASE_FOR, msgspec.to_builtins(work.examined_until)
             )
+        await record_success(self._pool, NAME, claimed, now, note)
         return pruned
 
     async def _retire_devices(self) -> None:
@@ -140,6 +152,14 @@ class Pruner:
                 retired += count
         if marked or retired:
             _log.info("stale devices updated", marked=marked, retired=retired)
+
+    async def _fail(self, claimed: ClaimedRun, error: Exception) -> None:
+        """Record that a pass failed, so that it is retried after a pause and operators see why."""
+        try:
+            await record_failure(self._pool, NAME, claimed, error, self._clock())
+        except DATABASE_FAULTS as fault:
+            # The lease expires instead, and the pass is repeated.
+            _log.warning("retention failure not recorded", error=repr(fault))
 
     async def _release(self, claimed: ClaimedRun) -> None:
         try:

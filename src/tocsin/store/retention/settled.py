@@ -1,12 +1,13 @@
 """Prunes notifications and digests of which nothing waits any more, with all that belongs to them.
 
-Ids are UUIDv7, so the primary key lists the oldest first and no further index is needed. The ids only bound
-what is read: the settlements, stored by the clock of the database, decide.
+Ids are UUIDv7, so an index by notification lists the oldest first. The ids only bound what is read: the
+settlements, stored by the clock of the database, decide. Every statement is bounded by the number of rows it
+is given, however many deliveries a notification has.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -18,103 +19,89 @@ from tocsin.store.pool import Connection
 from tocsin.store.rows import fetch_all
 
 START = UUID(int=0)
+LEAST_EXAMINED = 100
 
 Counts: TypeAlias = dict[str, int]
 
 
-class OldNotification(msgspec.Struct, frozen=True, kw_only=True):
-    """A notification at the end of its retention, if nothing of it waits.
+class Old(msgspec.Struct, frozen=True, kw_only=True):
+    """A notification or digest whose retention may be over.
 
-    `settled_at` is when the last of its deliveries was settled.
+    It is `kept` if one of its deliveries waits; `settled_at` is when the last of them was settled.
+    `deliveries` go with it.
     """
 
     id: UUID
-    pruned_at: datetime | None
     settled_at: datetime
-    waits: bool
+    kept: bool
     deliveries: int
 
 
-class OldDigest(msgspec.Struct, frozen=True, kw_only=True):
-    """A digest at the end of its retention, if neither it nor a member waits."""
+class Page(NamedTuple):
+    """The next notifications or digests, and the id after which there may be more."""
 
-    id: UUID
-    settled_at: datetime
-    waits: bool
-    carriers: int
+    old: list[Old]
+    after: UUID | None
 
 
-# A message with a receipt to come is settled already; its ticket goes with it.
+# Read by their deliveries: a notification that lost its content has none, and is not read again. A message
+# with a receipt to come is settled already; its ticket goes with it.
 NOTIFICATIONS = """
 select
-    page.id, page.pruned_at, coalesce(own.settled_at, page.accepted_at) as settled_at,
-    coalesce(own.waits, false) as waits, own.deliveries
+    page.notification_id as id, max(page.settled_at) as settled_at, bool_or(page.waits) as kept,
+    count(*) as deliveries
 from (
-    select id, pruned_at, accepted_at
-    from notifications
-    where id > $1 and id < $2
-    order by id
+    select notification_id, coalesce(settled_at, created_at) as settled_at, state = any($4::text[]) as waits
+    from deliveries
+    where notification_id > $1 and notification_id < $2
+    order by notification_id
     limit $3
 ) as page
-cross join lateral (
-    select
-        max(coalesce(deliveries.settled_at, deliveries.created_at)) as settled_at,
-        bool_or(deliveries.state = any($4::text[])) as waits,
-        count(*) as deliveries
-    from deliveries
-    where deliveries.notification_id = page.id
-) as own
-order by page.id
+group by page.notification_id
+order by page.notification_id
 """
 
-# The notifications are locked: whoever adds a delivery to one waits, and then finds it gone.
-PRUNE_DELIVERIES = """
-with locked as materialized (
-    select id
-    from notifications
-    where id = any($1::uuid[])
-    order by id
-    for update skip locked
-),
-pruned as (
-    delete from deliveries
-    using locked
-    where deliveries.notification_id = locked.id
-        and deliveries.state <> all($3::text[])
-        and coalesce(deliveries.settled_at, deliveries.created_at) < $2
-    returning deliveries.id
-)
-select array(select id from locked) as locked, (select count(*) from pruned) as deliveries
+DELIVERIES = """
+select coalesce(settled_at, created_at) as settled_at, state = any($2::text[]) as waits
+from deliveries
+where notification_id = $1
 """
 
-# A delivery that was replayed meanwhile keeps its notification. A statement of its own, to see that.
 _HAS_NO_DELIVERIES = """
     (
         select true
         from deliveries
-        where deliveries.notification_id = notifications.id
+        where deliveries.notification_id = {id}
         limit 1
     ) is null
 """
 
-DELETE_NOTIFICATIONS = f"""
-delete from notifications
-where id = any($1::uuid[]) and {_HAS_NO_DELIVERIES}
-returning id
+# The last one is listed in any case, to show how far the page reaches.
+WITHOUT_DELIVERIES = f"""
+with page as materialized (
+    select id, accepted_at, pruned_at
+    from notifications
+    where id > $1 and id < $2
+    order by id
+    limit $3
+),
+examined as materialized (
+    select
+        page.id, page.accepted_at,
+        page.pruned_at is not null or not {_HAS_NO_DELIVERIES.format(id="page.id")} as kept
+    from page
+)
+select id, accepted_at as settled_at, kept, 0 as deliveries
+from examined
+where not kept or id = (select id from page order by id desc limit 1)
+order by id
 """  # noqa: S608 - made of constants
 
-EMPTY_NOTIFICATIONS = f"""
-update notifications
-set pruned_at = $2, audience = '{{}}', payload = '{{}}', collapse_key = null, request_id = null,
-    trace_id = null
-where id = any($1::uuid[]) and {_HAS_NO_DELIVERIES}
-returning id
-"""  # noqa: S608 - made of constants
-
+# Its members belong to their notifications, and most went with them before: few deliveries are left to read.
 DIGESTS = """
 select
-    page.id, coalesce(own.settled_at, page.opened_at) as settled_at, coalesce(own.waits, false) as waits,
-    own.carriers
+    page.id, coalesce(own.settled_at, page.opened_at) as settled_at, coalesce(own.waits, false) as kept,
+    own.carriers as deliveries
 from (
     select id, opened_at
     from digests
@@ -133,32 +120,55 @@ cross join lateral (
 order by page.id
 """
 
-# Members belong to their notifications; here go the deliveries that carried the digest. The limit keeps it a
-# look-up for each digest.
-PRUNE_CARRIERS = """
+# The owners are locked: whoever adds a delivery to one waits, and then finds it gone. What was replayed
+# meanwhile is not deleted.
+_PRUNE = """
 with locked as materialized (
     select id
-    from digests
+    from {owners}
     where id = any($1::uuid[])
     order by id
     for update skip locked
 ),
+old as materialized (
+    select own.id
+    from locked
+    cross join lateral (
+        select deliveries.id
+        from deliveries
+        where {own}
+            and deliveries.state <> all($3::text[])
+            and coalesce(deliveries.settled_at, deliveries.created_at) < $2
+        limit $4
+    ) as own
+    limit $4
+),
 pruned as (
     delete from deliveries
-    using locked
-    cross join lateral (
-        select carrier.id
-        from deliveries as carrier
-        where carrier.digest_id = locked.id and carrier.notification_id is null
-        limit 100000
-    ) as carriers
-    where deliveries.id = carriers.id
-        and deliveries.state <> all($3::text[])
-        and coalesce(deliveries.settled_at, deliveries.created_at) < $2
-    returning deliveries.id
+    where id = any(array(select id from old)) and state <> all($3::text[])
+    returning id
 )
 select array(select id from locked) as locked, (select count(*) from pruned) as deliveries
 """
+PRUNE_DELIVERIES = _PRUNE.format(owners="notifications", own="deliveries.notification_id = locked.id")
+PRUNE_CARRIERS = _PRUNE.format(
+    owners="digests", own="deliveries.digest_id = locked.id and deliveries.notification_id is null"
+)
+
+# A delivery that was replayed meanwhile keeps its notification. Statements of their own, to see that.
+DELETE_NOTIFICATIONS = f"""
+delete from notifications
+where id = any($1::uuid[]) and {_HAS_NO_DELIVERIES.format(id="notifications.id")}
+returning id
+"""  # noqa: S608 - made of constants
+
+EMPTY_NOTIFICATIONS = f"""
+update notifications
+set pruned_at = $2, audience = '{{}}', payload = '{{}}', collapse_key = null, request_id = null,
+    trace_id = null
+where id = any($1::uuid[]) and pruned_at is null and {_HAS_NO_DELIVERIES.format(id="notifications.id")}
+returning id
+"""  # noqa: S608 - made of constants
 
 DELETE_DIGESTS = """
 delete from digests
@@ -178,28 +188,61 @@ _UNHURRIED = "set local synchronous_commit = off"
 _waiting = sorted(WAITING)
 
 
-async def list_notifications(
-    connection: Connection, after: UUID, cutoffs: Cutoffs, limit: int
-) -> list[OldNotification]:
-    """List the oldest notifications after an id, those that wait included."""
+async def list_notifications(connection: Connection, after: UUID, cutoffs: Cutoffs, limit: int) -> Page:
+    """List the oldest notifications after an id that have deliveries, as many as have `limit` of them."""
     if cutoffs.content is None:
-        return []
+        return Page([], None)
     before = first_id_at(cutoffs.content)
-    return await fetch_all(connection, OldNotification, NOTIFICATIONS, after, before, limit, _waiting)
+    old = await fetch_all(connection, Old, NOTIFICATIONS, after, before, limit, _waiting)
+    if sum(each.deliveries for each in old) < limit:
+        return Page(old, None)
+    if len(old) > 1:
+        # The limit may have cut it off.
+        old.pop()
+    elif not old[0].kept:
+        old = [await _examine(connection, old[0], limit)]
+    return Page(old, old[-1].id)
 
 
-def is_prunable(old: OldNotification, cutoffs: Cutoffs) -> bool:
-    """Return whether a notification loses its content now, or goes."""
-    if old.waits or cutoffs.content is None:
-        return False
-    if old.pruned_at is not None:
-        return cutoffs.emptied is not None and old.pruned_at <= cutoffs.emptied
-    return old.settled_at < cutoffs.content
+async def _examine(connection: Connection, old: Old, limit: int) -> Old:
+    """Read all deliveries of a notification that has many, in several calls, until one is found to wait."""
+    settled_at, deliveries = old.settled_at, 0
+    async with connection.transaction():
+        cursor = await connection.cursor(DELIVERIES, old.id, _waiting)
+        while rows := await cursor.fetch(max(limit, LEAST_EXAMINED)):
+            deliveries += len(rows)
+            settled_at = max(settled_at, *(row["settled_at"] for row in rows))
+            if any(row["waits"] for row in rows):
+                return msgspec.structs.replace(old, kept=True)
+    return Old(id=old.id, settled_at=settled_at, kept=False, deliveries=deliveries)
 
 
-def count_prunable(page: Iterable[OldNotification], cutoffs: Cutoffs) -> Counts:
-    """Count what `prune_notifications` would prune of a page."""
-    old = [each for each in page if is_prunable(each, cutoffs)]
+async def list_without_deliveries(connection: Connection, after: UUID, cutoffs: Cutoffs, limit: int) -> Page:
+    """List those of the next `limit` notifications after an id that never had a delivery."""
+    if cutoffs.content is None:
+        return Page([], None)
+    before = first_id_at(cutoffs.content)
+    old = await fetch_all(connection, Old, WITHOUT_DELIVERIES, after, before, limit)
+    return Page(old, old[-1].id if old else None)
+
+
+async def list_digests(connection: Connection, after: UUID, cutoffs: Cutoffs, limit: int) -> Page:
+    """List the oldest digests after an id, those that wait included."""
+    if cutoffs.content is None:
+        return Page([], None)
+    before = first_id_at(cutoffs.content)
+    old = await fetch_all(connection, Old, DIGESTS, after, before, limit, _waiting)
+    return Page(old, old[-1].id if len(old) == limit else None)
+
+
+def is_prunable(old: Old, cutoffs: Cutoffs) -> bool:
+    """Return whether a notification loses its content now, or it or a digest goes."""
+    return not old.kept and cutoffs.content is not None and old.settled_at < cutoffs.content
+
+
+def count_notifications(old: Iterable[Old], cutoffs: Cutoffs) -> Counts:
+    """Count what `prune_notifications` would prune."""
+    old = list(old)
     emptied = sum(_keeps_key(each, cutoffs) for each in old)
     return {
         "deliveries": sum(each.deliveries for each in old),
@@ -208,70 +251,50 @@ def count_prunable(page: Iterable[OldNotification], cutoffs: Cutoffs) -> Counts:
     }
 
 
-def split(old: Sequence[OldNotification], batch_size: int) -> Iterator[list[OldNotification]]:
-    """Split notifications into batches of about `batch_size` deliveries."""
-    batch: list[OldNotification] = []
-    deliveries = 0
-    for each in old:
-        if batch and deliveries + each.deliveries > batch_size:
-            yield batch
-            batch, deliveries = [], 0
-        batch.append(each)
-        deliveries += each.deliveries
-    if batch:
-        yield batch
+def count_digests(old: Iterable[Old], _: Cutoffs) -> Counts:
+    """Count what `prune_digests` would prune."""
+    old = list(old)
+    return {"deliveries": sum(each.deliveries for each in old), "digests": len(old)}
 
 
 async def prune_notifications(
-    connection: Connection, old: Sequence[OldNotification], cutoffs: Cutoffs
+    connection: Connection, old: Sequence[Old], cutoffs: Cutoffs, limit: int
 ) -> Counts:
-    """Prune the deliveries of notifications, and those notifications whose keys need not be kept."""
+    """Prune at most `limit` deliveries, and the notifications that have none left and whose keys may go."""
     keyed = {each.id for each in old if _keeps_key(each, cutoffs)}
     async with connection.transaction():
-        await connection.execute(_UNHURRIED)
-        pruned = await connection.fetchrow(
-            PRUNE_DELIVERIES, [each.id for each in old], cutoffs.content, _waiting
-        )
-        deleted = await connection.fetch(
-            DELETE_NOTIFICATIONS, [each for each in pruned["locked"] if each not in keyed]
-        )
+        locked, deliveries = await _prune(connection, PRUNE_DELIVERIES, old, cutoffs, limit)
+        deleted = await connection.fetch(DELETE_NOTIFICATIONS, [each for each in locked if each not in keyed])
         emptied = (
             await connection.fetch(
-                EMPTY_NOTIFICATIONS, [each for each in pruned["locked"] if each in keyed], cutoffs.now
+                EMPTY_NOTIFICATIONS, [each for each in locked if each in keyed], cutoffs.now
             )
             if keyed
             else []
         )
     return {
-        "deliveries": pruned["deliveries"],
+        "deliveries": deliveries,
         "notifications": len(deleted),
         "notifications_emptied": len(emptied),
     }
 
 
-async def list_digests(connection: Connection, after: UUID, cutoffs: Cutoffs, limit: int) -> list[OldDigest]:
-    """List the oldest digests after an id, those that wait included."""
-    if cutoffs.content is None:
-        return []
-    before = first_id_at(cutoffs.content)
-    return await fetch_all(connection, OldDigest, DIGESTS, after, before, limit, _waiting)
-
-
-def is_ended(digest: OldDigest, cutoffs: Cutoffs) -> bool:
-    """Return whether a digest goes now."""
-    return not digest.waits and cutoffs.content is not None and digest.settled_at < cutoffs.content
-
-
-async def prune_digests(connection: Connection, old: Sequence[OldDigest], cutoffs: Cutoffs) -> Counts:
-    """Prune digests with the deliveries that carried them."""
+async def prune_digests(connection: Connection, old: Sequence[Old], cutoffs: Cutoffs, limit: int) -> Counts:
+    """Prune at most `limit` deliveries that carried digests, and the digests that have none left."""
     async with connection.transaction():
-        await connection.execute(_UNHURRIED)
-        pruned = await connection.fetchrow(
-            PRUNE_CARRIERS, [each.id for each in old], cutoffs.content, _waiting
-        )
-        deleted = await connection.fetch(DELETE_DIGESTS, pruned["locked"], _waiting)
-    return {"deliveries": pruned["deliveries"], "digests": len(deleted)}
+        locked, deliveries = await _prune(connection, PRUNE_CARRIERS, old, cutoffs, limit)
+        deleted = await connection.fetch(DELETE_DIGESTS, locked, _waiting)
+    return {"deliveries": deliveries, "digests": len(deleted)}
 
 
-def _keeps_key(old: OldNotification, cutoffs: Cutoffs) -> bool:
-    return old.pruned_at is None and (cutoffs.keys is None or old.settled_at >= cutoffs.keys)
+async def _prune(
+    connection: Connection, statement: str, old: Sequence[Old], cutoffs: Cutoffs, limit: int
+) -> tuple[list[UUID], int]:
+    """Prune deliveries within a transaction; return the ids under lock, and how many deliveries went."""
+    await connection.execute(_UNHURRIED)
+    row = await connection.fetchrow(statement, [each.id for each in old], cutoffs.content, _waiting, limit)
+    return row["locked"], row["deliveries"]
+
+
+def _keeps_key(old: Old, cutoffs: Cutoffs) -> bool:
+    return cutoffs.keys is None or old.settled_at >= cutoffs.keys
