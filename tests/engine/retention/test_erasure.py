@@ -62,13 +62,15 @@ IMPERSONAL: Mapping[str, str] = {
     "erasures": "user_hash",
     "kept_secrets": "name value",
     # The key and the fingerprint keep the promise that an intent is accepted once; they go with retention.
-    "notifications": "producer idempotency_key fingerprint type",
+    # The external id is the position in a stream, by its server.
+    "notifications": "producer idempotency_key fingerprint type external_id",
     "processes": "kind host catalog catalog_fault",
     "progress": "name kind schedule timezone catch_up value_type last_value status last_error note",
     "provider_counts": "provider outcome code",
     "refused_intents": "producer source code type",
     "replays": "idempotency_key state created_by left_out stopped_by",
     "schema_migrations": "id",
+    "stream_offsets": "name entry_id",
     "suppressed_addresses": "reason",
     "tickets": "provider",
     "toggle_changes": "name changed_by reason",

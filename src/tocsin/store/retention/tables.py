@@ -104,6 +104,7 @@ KEPT: Mapping[str, str] = {
     "progress": "one row for each periodic producer",
     "api_keys": "one row for each key, revoked ones included: old records name them",
     "kept_secrets": "one row for each secret",
+    "stream_offsets": "one row for each stream",
 }
 
 
