@@ -3,6 +3,7 @@
 from tocsin.client.blocking import Person, Tocsin
 from tocsin.client.concurrent import AsyncPerson, AsyncTocsin
 from tocsin.client.errors import (
+    AppendFailedError,
     ConflictError,
     ForbiddenError,
     ForkedError,
@@ -36,6 +37,7 @@ from tocsin.wire.people import Device, PreferenceChanges, Preferences, User
 __all__ = [
     "Accepted",
     "Answer",
+    "AppendFailedError",
     "AsyncPerson",
     "AsyncTocsin",
     "Attempt",

@@ -9,6 +9,7 @@ TocsinError
 ├── UnavailableError     Tocsin was not reached or could not answer in time; trying again later is safe
 │   └── RateLimitedError   it asks to wait for longer than a call may last
 ├── UnreadableError      the answer is not one of Tocsin's
+├── AppendFailedError    Redis did not take an intent, or did not say so; trying again is safe
 ├── QueueFullError       the queue is full, and Tocsin cannot be reached
 ├── UnsentError          some of what was queued was not accepted
 └── ForkedError          the first call was made before the process was forked
@@ -107,6 +108,21 @@ class UnreadableError(TocsinError):
         super().__init__(
             f"The answer (status {status}) is not one of Tocsin's: {why}. "
             "Check that base_url leads to Tocsin's API and not to a proxy's page."
+        )
+
+
+class AppendFailedError(TocsinError):
+    """Redis did not take an intent, or the answer was lost; trying again is safe with the same key.
+
+    What the intent is about has happened all the same: nothing of yours should be rolled back for it.
+    """
+
+    def __init__(self, stream: str, idempotency_key: str, why: str) -> None:
+        self.stream = stream
+        self.idempotency_key = idempotency_key
+        super().__init__(
+            f"The intent {idempotency_key} may not have been appended to {stream} ({why}). "
+            "Append it again with the same key; it is accepted once."
         )
 
 

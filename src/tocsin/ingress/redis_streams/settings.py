@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from tocsin.domain.faults import Fault
+from tocsin.wire.stream_entries import DEFAULT_STREAM
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _SCHEMES = ("redis", "rediss", "unix")
@@ -32,9 +33,7 @@ class StreamSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """
 
     url: str = ""
-    stream: Annotated[str, Meta(min_length=1, max_length=512, pattern=r"^[^\x00]+\Z")] = (
-        "notification:intents"
-    )
+    stream: Annotated[str, Meta(min_length=1, max_length=512, pattern=r"^[^\x00]+\Z")] = DEFAULT_STREAM
     batch: Annotated[int, Meta(ge=1, le=1_000)] = 200
     block_seconds: Annotated[float, Meta(ge=0.05, le=10)] = 2.0
     lease_seconds: Annotated[float, Meta(ge=3, le=300)] = 10.0

@@ -1,0 +1,152 @@
+"""The entries of a stream of intents, as producers append them."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
+
+import msgspec
+
+from tocsin.domain.faults import Fault
+from tocsin.domain.intent import Intent
+from tocsin.wire.faults import validation_fault
+
+DEFAULT_STREAM = "notification:intents"
+REQUIRED = (
+    "notification_type",
+    "producer",
+    "audience_kind",
+    "idempotency_key",
+    "occurred_at_ms",
+    "payload_json",
+)
+LONGEST_PRODUCER = 100
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MS = 253_402_300_799_999
+"""The end of the year 9999."""
+_FIELD_OF = {"type": "notification_type", "payload": "payload_json", "occurred_at": "occurred_at_ms"}
+"""The fields of an entry behind those of an intent, where their names differ."""
+
+Fields: TypeAlias = Mapping[str, str]
+_object = msgspec.json.Decoder(dict[str, Any])
+_user_ids = msgspec.json.Decoder(list[str])
+_encoder = msgspec.json.Encoder()
+
+
+class EntryFaultsError(Exception):
+    """Everything that is wrong with an entry."""
+
+    def __init__(self, *faults: Fault) -> None:
+        super().__init__(faults)
+        self.faults = faults
+
+
+def write_fields(
+    type_name: str,
+    *,
+    producer: str,
+    users: Sequence[str] | None,
+    payload: Mapping[str, Any],
+    idempotency_key: str,
+    occurred_at: datetime,
+    request_id: str | None,
+    trace_id: str | None,
+) -> dict[str, str]:
+    """Build the fields of an entry, for users or, without any, for the administrators of the type."""
+    fields = {
+        "notification_type": type_name,
+        "producer": producer,
+        "audience_kind": "admin_email" if users is None else "user",
+        "idempotency_key": idempotency_key,
+        "occurred_at_ms": str((occurred_at - _EPOCH) // timedelta(milliseconds=1)),
+        "payload_json": _encoder.encode(payload).decode(),
+    }
+    if users is not None:
+        fields["recipient_user_ids_json"] = _encoder.encode(list(users)).decode()
+    given = {"request_id": request_id, "trace_id": trace_id}
+    return fields | {name: value for name, value in given.items() if value}
+
+
+def read_fields(fields: Fields) -> Intent:
+    """Build the intent of an entry, or raise every fault of its fields."""
+    missing = [name for name in REQUIRED if not fields.get(name)]
+    faults = [Fault(field=name, code="missing", message="is missing") for name in missing]
+    built: dict[str, Any] = {
+        "type": fields.get("notification_type"),
+        "idempotency_key": fields.get("idempotency_key"),
+        "request_id": fields.get("request_id") or None,
+        "trace_id": fields.get("trace_id") or None,
+    }
+    for name, key, read in (
+        ("audience_kind", "audience", _audience),
+        ("occurred_at_ms", "occurred_at", _occurred_at),
+        ("payload_json", "payload", _payload),
+    ):
+        if name in missing:
+            continue
+        try:
+            built[key] = read(fields)
+        except EntryFaultsError as error:
+            faults += error.faults
+    if len(fields.get("producer", "")) > LONGEST_PRODUCER:
+        message = f"is longer than {LONGEST_PRODUCER} characters"
+        faults.append(Fault(field="producer", code="too_long", message=message))
+    elif not fields.get("producer", "x").isprintable():
+        faults.append(Fault(field="producer", code="invalid", message="has characters that cannot be shown"))
+    if faults:
+        raise EntryFaultsError(*faults)
+    try:
+        return msgspec.convert(built, Intent)
+    except msgspec.ValidationError as error:
+        fault = validation_fault(error)
+        field = _FIELD_OF.get(fault.field, fault.field)
+        raise EntryFaultsError(msgspec.structs.replace(fault, field=field)) from error
+
+
+def _audience(fields: Fields) -> dict[str, Any]:
+    kind, listed = fields["audience_kind"], fields.get("recipient_user_ids_json")
+    match kind:
+        case "user":
+            if not listed:
+                raise _fault("recipient_user_ids_json", "missing", "is required of audience_kind user")
+            user_ids = _decoded("recipient_user_ids_json", _user_ids, listed)
+            if not user_ids:
+                raise _fault("recipient_user_ids_json", "empty", "must have one user id or more")
+            if len(set(user_ids)) < len(user_ids):
+                raise _fault("recipient_user_ids_json", "repeated", "has a user id more than once")
+            return {"users": user_ids}
+        case "admin_email":
+            if listed:
+                raise _fault(
+                    "recipient_user_ids_json", "forbidden", "is not allowed with audience_kind admin_email"
+                )
+            return {"admins": True}
+        case _:
+            raise _fault("audience_kind", "unknown", "must be user or admin_email")
+
+
+def _occurred_at(fields: Fields) -> datetime:
+    text = fields["occurred_at_ms"]
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(_LAST_MS))
+    if not is_number or int(text) > _LAST_MS:
+        raise _fault("occurred_at_ms", "invalid", "must be milliseconds since 1970, in digits")
+    return _EPOCH + timedelta(milliseconds=int(text))
+
+
+def _payload(fields: Fields) -> dict[str, Any]:
+    payload: dict[str, Any] = _decoded("payload_json", _object, fields["payload_json"])
+    return payload
+
+
+def _decoded(field: str, decoder: msgspec.json.Decoder[Any], text: str) -> Any:
+    try:
+        return decoder.decode(text)
+    except msgspec.ValidationError as error:
+        message = validation_fault(error).message
+        raise EntryFaultsError(Fault(field=field, code="invalid", message=message)) from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        message = f"is not JSON: {error}"
+        raise EntryFaultsError(Fault(field=field, code="malformed_json", message=message)) from error
+
+
+def _fault(field: str, code: str, message: str) -> EntryFaultsError:
+    return EntryFaultsError(Fault(field=field, code=code, message=message))
