@@ -28,13 +28,14 @@ from tocsin.engine.periodic.run import RunTools
 from tocsin.engine.periodic.scheduler import Scheduler
 from tocsin.engine.toggles.toggles import Toggles, ToggleWatch
 from tocsin.engine.wake import Wake
+from tocsin.engine.webpush_keys import WebPushKeys
 from tocsin.engine.worker import Worker, WorkerSettings
 from tocsin.ingress.outbox.accept import RowAcceptor
 from tocsin.ingress.outbox.relay import Relay
 from tocsin.ingress.source import IntentSource
 from tocsin.providers.registry import device_rules
 from tocsin.providers.webhook.settings import WebhookSettings
-from tocsin.providers.webpush.crypto import public_key_of
+from tocsin.providers.webpush.provider import WebPushProvider
 from tocsin.providers.webpush.settings import WebPushSettings
 from tocsin.settings import Settings, default_data_dir, providers_in_use, setting_name
 from tocsin.store.kept_secrets import get_or_make
@@ -107,6 +108,23 @@ def provider_summaries(settings: Settings) -> tuple[ProviderInUse, ...]:
         ProviderInUse(name=name, channel=entry.channel, rate=settings.rates.of(name) or None)
         for name, entry in providers_in_use(settings).items()
     )
+
+
+async def open_webpush_keys(
+    settings: Settings, pool: Pool, secrets: Secrets, provider: Provider | None = None
+) -> WebPushKeys | None:
+    """Read the keys of Web Push, for the provider if it is given; None if Web Push is not in use."""
+    if WebPushSettings.section not in secrets:
+        return None
+    from_files = settings.provider(WebPushSettings).private_keys()
+    keys = WebPushKeys(
+        pool,
+        from_files or [secrets[WebPushSettings.section]],
+        are_stored=not from_files,
+        changed=provider.use_keys if isinstance(provider, WebPushProvider) else None,
+    )
+    await keys.read()
+    return keys
 
 
 @asynccontextmanager
@@ -198,7 +216,7 @@ async def open_api(settings: Settings, url: str) -> AsyncIterator["Litestar"]:
 
     catalog = read_catalog(settings)
     async with checked_pool(settings, url) as pool, known_toggles(settings, pool) as toggles:
-        vapid_key = (await kept_secrets(settings, pool)).get(WebPushSettings.section)
+        webpush_keys = await open_webpush_keys(settings, pool, await kept_secrets(settings, pool))
         clock = await database_clock(pool)
         services = Services(
             pool=pool,
@@ -213,11 +231,12 @@ async def open_api(settings: Settings, url: str) -> AsyncIterator["Litestar"]:
             unsubscribe=settings.unsubscribe,
             webhook=settings.provider(WebhookSettings),
             device_rules=device_rules(settings.registry),
-            webpush_key=public_key_of(vapid_key) if vapid_key else None,
+            webpush_keys=webpush_keys,
             slow_seconds=settings.log.slow_seconds,
         )
         watch = ToggleWatch(toggles, url, settings.schema, settings.pool)
-        async with duties_running(watch, clock, catalog_watch(settings, catalog, pool, "api", clock)):
+        reloads = catalog_watch(settings, catalog, pool, "api", clock)
+        async with duties_running(watch, clock, reloads, *([webpush_keys] if webpush_keys else [])):
             yield create_app(services, catalog)
 
 
@@ -231,10 +250,13 @@ async def open_worker(
         checked_pool(settings, url, lookups_only=True) as pool,
         # Accepting wants other plans than dispatching does.
         open_pool(url, settings.schema, settings.pool) as accepting,
-        open_providers(settings, await kept_secrets(settings, pool)) as providers,
+        open_providers(settings, secrets := await kept_secrets(settings, pool)) as providers,
         known_toggles(settings, pool) as toggles,
     ):
         clock = await database_clock(pool)
+        webpush_keys = await open_webpush_keys(
+            settings, pool, secrets, providers.get(WebPushSettings.section)
+        )
         run_tools = RunTools(
             pool=accepting,
             planner=planner(settings, catalog, toggles),
@@ -261,6 +283,7 @@ async def open_worker(
                 clock,
                 Scheduler(sources, run_tools),
                 catalog_watch(settings, catalog, pool, "worker", clock),
+                *([webpush_keys] if webpush_keys else []),
             ],
         )
 

@@ -12,6 +12,7 @@ from tocsin.engine.accept.acceptor import Acceptor
 from tocsin.engine.clock import Clock
 from tocsin.engine.health.provider_health import ProviderInUse
 from tocsin.engine.inspect.explain import Explainer
+from tocsin.engine.webpush_keys import WebPushKeys
 from tocsin.logs import LogSettings
 from tocsin.providers.webhook.settings import WebhookSettings
 from tocsin.store.pool import Pool
@@ -32,5 +33,5 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     unsubscribe: UnsubscribeSettings = UnsubscribeSettings()
     http: HttpSettings = HttpSettings()
     webhook: WebhookSettings = WebhookSettings()
-    webpush_key: str | None = None
+    webpush_keys: WebPushKeys | None = None
     slow_seconds: float = LogSettings().slow_seconds

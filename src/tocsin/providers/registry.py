@@ -27,7 +27,7 @@ from tocsin.providers.smtp.provider import SmtpProvider
 from tocsin.providers.smtp.settings import SmtpSettings
 from tocsin.providers.webhook.provider import WebhookProvider
 from tocsin.providers.webhook.settings import WebhookSettings
-from tocsin.providers.webpush.crypto import new_private_key_pem
+from tocsin.providers.webpush.crypto import SECRET_NAME, new_private_key_pem
 from tocsin.providers.webpush.provider import WebPushProvider
 from tocsin.providers.webpush.provider import token_fault as webpush_token_fault
 from tocsin.providers.webpush.settings import WebPushSettings
@@ -109,7 +109,7 @@ BUILT_IN = (
         settings=WebPushSettings,
         build=WebPushProvider,
         devices=DeviceRules(token_fault=webpush_token_fault),
-        secret=KeptSecret("vapid_private_key", new_private_key_pem, WebPushSettings.private_key),
+        secret=KeptSecret(SECRET_NAME, new_private_key_pem, WebPushSettings.private_key),
         sandbox=_SANDBOX_HOSTS | {"subject": "mailto:ops@example.com"},
     ),
     ProviderEntry(

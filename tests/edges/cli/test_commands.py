@@ -214,6 +214,23 @@ async def test_a_key_is_rotated_with_an_overlap(tocsin: Tocsin) -> None:
     assert [entry["details"]["overlap_seconds"] for entry in audited.json] == [7_200]
 
 
+async def test_the_key_of_web_push_is_rotated(tocsin: Tocsin, pool: Pool) -> None:
+    none = await tocsin("keys", "rotate-vapid")
+    await pool.execute("insert into kept_secrets values ('vapid_private_key', 'first', now())")
+    rotated = await tocsin("keys", "rotate-vapid", "--json")
+    again = await tocsin("keys", "rotate-vapid", "--discard-old", "--by", "ada")
+    in_file = await tocsin("keys", "rotate-vapid", TOCSIN_WEBPUSH__PRIVATE_KEY_FILE="/key.pem")
+
+    assert (none.code, "No key of Web Push is stored" in none.said) == (1, True)
+    assert set(rotated.json) == {"key_id", "public_key", "active_at", "old_discarded"}
+    assert "The old keys are discarded" in again.out
+    assert (in_file.code, "TOCSIN_WEBPUSH__PREVIOUS_KEY_FILES" in in_file.said) == (2, True)
+    [(name, value)] = await pool.fetch("select name, value from kept_secrets")
+    assert (name, value.startswith("-----BEGIN PRIVATE KEY-----")) == ("vapid_private_key", True)
+    assert value not in again.out + rotated.out
+    assert await pool.fetchval("select count(*) from audit where action = 'webpush_key.rotate'") == 2
+
+
 async def test_an_unknown_role_is_refused_with_those_there_are(tocsin: Tocsin) -> None:
     ran = await tocsin("keys", "create", "shop", "--role", "king")
 

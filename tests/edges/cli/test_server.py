@@ -158,6 +158,7 @@ async def test_changes_over_http_are_those_of_the_key(remote: OverHttp, pool: Po
     rotated = await remote("keys", "rotate", "shop", "--overlap", "30m", "--json")
     revoked = await remote("keys", "revoke", rotated.json["id"])
     no_key = await remote("keys", "rotate", "shop")
+    no_vapid = await remote("keys", "rotate-vapid")
     async with pool.acquire() as connection:
         await provider_health.raise_alarms(connection, {ALARM: 1}, utc_now())
         alarm_id = await connection.fetchval("select id from alarms")
@@ -179,6 +180,7 @@ async def test_changes_over_http_are_those_of_the_key(remote: OverHttp, pool: Po
     assert (producer.code, "--producer cannot be given over HTTP" in producer.said) == (2, True)
     assert rotated.json["replaces"] == made.json["id"]
     assert revoked.out.startswith("Revoked the key of shop")
+    assert (no_vapid.code, "No key of Web Push is stored" in no_vapid.said) == (1, True)
     assert (no_key.code, "no key of shop to rotate" in no_key.said) == (1, True)
     assert cleared.out == "Cleared auth of fcm.\n"
     assert paused.out.startswith("provider:fcm is off.")

@@ -57,7 +57,7 @@ IMPERSONAL: Mapping[str, str] = {
     "audit": "actor action subject",
     "circuits": "name provider state code detail",
     "deliveries": "channel state reason provider last_error_code fallback_for lane unknown_type",
-    "devices": "provider platform token_kind",
+    "devices": "provider platform token_kind sender_key",
     "digests": "type state",
     "erasures": "user_hash",
     "kept_secrets": "name value",

@@ -10,10 +10,11 @@ from tocsin.api.auth import api_keys
 from tocsin.api.auth.api_keys import LONGEST_OVERLAP, AmbiguousKeyError, create_key
 from tocsin.api.auth.roles import Right, Role
 from tocsin.api.http.conversion import copy_fields
-from tocsin.api.http.problems import NOT_FOUND, ProblemError, fault_problem
+from tocsin.api.http.problems import NOT_FOUND, WEBPUSH_UNAVAILABLE, ProblemError, fault_problem
 from tocsin.api.http.queries import Page, next_cursor
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.routes import Routes, Tag
+from tocsin.engine.webpush_keys import KEY_IN_FILE, RotatedWebPushKey, rotate_webpush_key
 from tocsin.store import keys, refused
 
 ProducerName = Annotated[
@@ -83,6 +84,15 @@ class RotatedApiKey(msgspec.Struct, frozen=True, kw_only=True):
 
     created: ApiKey
     replaced: ApiKey
+
+
+class RotateWebPushKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whether the old keys of Web Push are discarded: browsers that subscribed with them get nothing."""
+
+    discard_old: bool = False
+
+
+_KEEP_OLD = RotateWebPushKey()
 
 
 class ApiKeyList(msgspec.Struct, frozen=True):
@@ -160,6 +170,29 @@ async def revoke_key(request: ApiRequest, key_id: UUID) -> ApiKey:
     if row is None:
         raise ProblemError(NOT_FOUND, "There is no such API key.")
     return _api_key(row)
+
+
+@routes(
+    "POST /v1/admin/webpush/rotate",
+    "Add a key of Web Push for new subscriptions; earlier ones are sent to with the key they were made with",
+    Right.KEYS,
+    status=201,
+    problems=(WEBPUSH_UNAVAILABLE,),
+    example={"discard_old": False},
+)
+async def rotate_webpush(request: ApiRequest, body: RotateWebPushKey = _KEEP_OLD) -> RotatedWebPushKey:
+    """Rotate the key of Web Push."""
+    keys_in_use = request.services.webpush_keys
+    if keys_in_use is None:
+        raise ProblemError(WEBPUSH_UNAVAILABLE, "Web Push is not configured: set TOCSIN_WEBPUSH__ENABLED.")
+    if not keys_in_use.are_stored:
+        raise fault_problem("private_key_file", "configured", KEY_IN_FILE)
+    async with request.pool.acquire() as connection:
+        rotated = await rotate_webpush_key(connection, discard_old=body.discard_old, actor=request.actor)
+    if rotated is None:
+        raise ProblemError(WEBPUSH_UNAVAILABLE, "No key of Web Push is stored yet.")
+    await keys_in_use.read()
+    return rotated
 
 
 def _checked_name(name: str) -> str:

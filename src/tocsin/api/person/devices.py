@@ -24,6 +24,7 @@ from tocsin.api.routes import PERSON, Routes, Tag
 from tocsin.domain.people.device_tokens import registration_faults
 from tocsin.domain.people.locale import normalize
 from tocsin.engine.inspect.person import shown_device
+from tocsin.providers.webpush.settings import WebPushSettings
 from tocsin.store.people import devices
 from tocsin.store.people.devices import DeviceRegistration, DeviceRow, NoDevice, RateLimited
 from tocsin.wire.people import ChangeDevice, Device, DeviceList, RegisterDevice, UnregisterDevice
@@ -64,7 +65,10 @@ async def register_device(request: ApiRequest) -> Device:
     if faults := list(registration_faults(rules, body.provider, body.token, body.token_kind)):
         raise faults_problem(INVALID_BODY, *faults)
     locale = normalize(body.locale) if body.locale else None
-    registration = copy_fields(DeviceRegistration, body, user_id=user_id, locale=locale)
+    keys = request.services.webpush_keys if body.provider == WebPushSettings.section else None
+    registration = copy_fields(
+        DeviceRegistration, body, user_id=user_id, locale=locale, sender_key=keys.key_id if keys else None
+    )
     result = await devices.register(request.pool, registration, settings, now)
     if isinstance(result, RateLimited):
         wait = max(1, ceil((result.again_at - now).total_seconds()))

@@ -23,6 +23,6 @@ class WebPushKey(msgspec.Struct, frozen=True):
 )
 async def webpush_key(request: ApiRequest) -> WebPushKey:
     """Return the key."""
-    if request.services.webpush_key is None:
+    if request.services.webpush_keys is None:
         raise ProblemError(WEBPUSH_UNAVAILABLE, "Web Push is not configured: set TOCSIN_WEBPUSH__ENABLED.")
-    return WebPushKey(request.services.webpush_key)
+    return WebPushKey(request.services.webpush_keys.public_key)

@@ -17,14 +17,17 @@ from tocsin.api.auth.api_keys import (
 from tocsin.api.auth.roles import Role
 from tocsin.api.http.conversion import copy_fields
 from tocsin.api.operator.admin import ApiKey, ApiKeyList, CreateKey, ProducerName, RotatedApiKey, RotateKey
-from tocsin.cli.access import By, at_database_time, checked, operator, over_http, with_connection
+from tocsin.cli.access import By, at_database_time, checked, operator, over_http, with_connection, with_pool
 from tocsin.cli.options import parse_span
 from tocsin.cli.output import AsJson, fail, moment, print_result, print_rows
 from tocsin.cli.server import NoAnswerError, Remote
 from tocsin.client.errors import NotFoundError
+from tocsin.engine.webpush_keys import KEY_IN_FILE, RotatedWebPushKey, rotate_webpush_key
+from tocsin.providers.webpush.settings import WebPushSettings
+from tocsin.settings import Settings
 from tocsin.store import keys
 from tocsin.store.keys import KeyRow
-from tocsin.store.pool import Connection
+from tocsin.store.pool import Connection, Pool
 
 Answer = TypeVar("Answer")
 
@@ -104,6 +107,49 @@ def rotate(
         f"The key that ends in {replaced.hint} "
         + (f"works until {moment(replaced.expires_at)}." if span else "no longer works."),
     )
+
+
+@app.command("rotate-vapid")
+def rotate_vapid(
+    discard_old: Annotated[
+        bool,
+        typer.Option(
+            "--discard-old",
+            help="Discard the old keys, at once: browsers that subscribed with them get nothing more.",
+        ),
+    ] = False,
+    by: By = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add a key of Web Push for new subscriptions; earlier ones stay with the key they were made with."""
+    who, wanted = operator(by), {"discard_old": discard_old}
+    try:
+        rotated = (
+            remote.call_once(RotatedWebPushKey, "POST", "admin", "webpush", "rotate", body=wanted)
+            if (remote := over_http())
+            else with_pool(lambda settings, pool: _rotate_vapid(settings, pool, discard_old, who))
+        )
+    except NotFoundError:
+        rotated = None
+    if rotated is None:
+        fail("No key of Web Push is stored: it is generated when Web Push is first started.")
+    print_result(
+        rotated,
+        as_json,
+        f"New key of Web Push {rotated.key_id}; pages get it from {moment(rotated.active_at)} on.",
+        "The old keys are discarded: their browsers subscribe again at their next visit."
+        if discard_old
+        else "Browsers that subscribed with an older key are sent to with that one.",
+    )
+
+
+async def _rotate_vapid(
+    settings: Settings, pool: Pool, discard_old: bool, who: str
+) -> RotatedWebPushKey | None:
+    if settings.provider(WebPushSettings).private_key_file is not None:
+        fail(f"TOCSIN_WEBPUSH__PRIVATE_KEY_FILE {KEY_IN_FILE}.", code=2)
+    async with pool.acquire() as connection:
+        return await rotate_webpush_key(connection, discard_old=discard_old, actor=who)
 
 
 @app.command("list")

@@ -42,7 +42,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
     `target` is a device token, a web push subscription as JSON, a mail address or a webhook's URL.
     A mail has its subject as `title`, its text as `body`, and may have `html` and `headers`; a webhook is
-    sent `payload` and is signed with `secret`. `traceparent` is the trace that its receiver may continue.
+    sent `payload` and is signed with `secret`; `sender_key` is the id of the key that a browser subscribed
+    with. `traceparent` is the trace that its receiver may continue.
     """
 
     delivery_id: DeliveryId
@@ -58,6 +59,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = {}
     payload: Mapping[str, Any] = {}
     secret: str | None = None
+    sender_key: str | None = None
     platform: str | None = None
     locale: str | None = None
     collapse_key: str | None = None

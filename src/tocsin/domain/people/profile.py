@@ -11,7 +11,10 @@ from tocsin.domain.people.preferences import StoredChoices
 
 
 class Destination(NamedTuple):
-    """A device, endpoint, mailbox or topic that a message can be sent to; only the first two have an id."""
+    """A device, endpoint, mailbox or topic that a message can be sent to; only the first two have an id.
+
+    `sender_key` is the id of the key that a browser subscribed with.
+    """
 
     id: UUID | None
     token: str
@@ -22,6 +25,7 @@ class Destination(NamedTuple):
     last_seen_at: datetime | None = None
     token_kind: TargetKind = "token"  # noqa: S105 - a kind of token, not one
     secret: str | None = None
+    sender_key: str | None = None
 
     def __repr__(self) -> str:
         """Return the id and provider; never the token or the secret."""

@@ -48,6 +48,7 @@ class Renderer(msgspec.Struct, frozen=True):
             data={**content.data, **identity},
             appearance=content.appearance,
             platform=destination.platform,
+            sender_key=destination.sender_key,
             locale=content.locale,
             collapse_key=delivery.collapse_key,
             expires_at=attempt.expires_at,

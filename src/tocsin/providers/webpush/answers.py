@@ -9,6 +9,7 @@ from tocsin.providers.answers import NEEDS_OPERATOR, Answer, Failure, Rule
 
 QUOTA_REST = timedelta(minutes=1)
 SHORTEST_REST = timedelta(seconds=1)
+KEY_MISMATCH = "vapid_key_mismatch"
 _DETAIL_CHARACTERS = 300
 
 TAKEN = frozenset({HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.ACCEPTED, HTTPStatus.NO_CONTENT})
@@ -24,7 +25,7 @@ _THROTTLED: dict[str, Any] = {
 
 RULES = (
     # A subscription made with another key is refused like bad credentials, but no other one is concerned.
-    Rule(code="vapid_key_mismatch", about="key", outcome="rejected", quarantine=True),
+    Rule(code=KEY_MISMATCH, about="key", outcome="rejected", quarantine=True),
     Rule(status=400, code="bad_request", outcome="rejected"),
     Rule(status=401, code="unauthorized", **_REFUSED),
     Rule(status=403, code="forbidden", **_REFUSED),

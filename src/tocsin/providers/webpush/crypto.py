@@ -1,11 +1,12 @@
 """The cryptography of Web Push: encrypted bodies (RFC 8291) and VAPID signatures (RFC 8292)."""
 
+import hashlib
 import hmac
 import os
 import time
 from base64 import urlsafe_b64encode
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -21,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 from tocsin.domain.errors import ProviderSetupError
 from tocsin.domain.people.push_subscription import POINT_BYTES, SubscriptionFaultError
 
+SECRET_NAME = "vapid_private_key"  # noqa: S105 - the name that the key is stored by
 RECORD_BYTES = 4_096
 SALT_BYTES = 16
 _TAG_BYTES = 16
@@ -82,12 +84,18 @@ def public_key_of(private_key_pem: str) -> str:
     return _encoded(point(_read_key(private_key_pem).public_key()))
 
 
+def key_id_of(public_key: str) -> str:
+    """Return the short id of a public key, by which a subscription's key is remembered."""
+    return hashlib.sha256(public_key.encode()).hexdigest()[:16]
+
+
 class Vapid:
     """Signs for each push service, and again well before a signature expires."""
 
     def __init__(self, private_key_pem: str, subject: str, *, clock: Callable[[], float] = time.time) -> None:
         self._key = _read_key(private_key_pem)
         self._public_key = _encoded(point(self._key.public_key()))
+        self.key_id = key_id_of(self._public_key)
         self._subject = subject
         self._clock = clock
         self._headers: OrderedDict[str, tuple[float, str]] = OrderedDict()
@@ -113,6 +121,30 @@ class Vapid:
         claims = {"aud": origin, "exp": expires, "sub": self._subject}
         token = jwt.encode(claims, self._key, algorithm="ES256")
         return expires, f"vapid t={token}, k={self._public_key}"
+
+
+class VapidKeys:
+    """Signs with each of several keys: a subscription can only be sent to with the one it was made with."""
+
+    def __init__(self, private_keys: Sequence[str], subject: str) -> None:
+        self._subject = subject
+        self._by_private_key: dict[str, Vapid] = {}
+        self.use(private_keys)
+
+    def use(self, private_keys: Sequence[str]) -> None:
+        """Replace the keys, newest first; the signatures of those that stay are kept."""
+        known = self._by_private_key
+        self._by_private_key = {each: known.get(each) or Vapid(each, self._subject) for each in private_keys}
+
+    def candidates(self, key_id: str | None) -> list[Vapid]:
+        """List the keys in the order in which to try them for a subscription.
+
+        One that was registered before keys were remembered was made with the oldest.
+        """
+        newest_first = list(self._by_private_key.values())
+        if key_id is None:
+            return newest_first[::-1]
+        return sorted(newest_first, key=lambda each: each.key_id != key_id)
 
 
 def _read_key(private_key_pem: str) -> ec.EllipticCurvePrivateKey:

@@ -1,7 +1,7 @@
 """Web Push: messages to browsers, by the push service that each browser chose."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from http import HTTPStatus
 from typing import ClassVar
@@ -16,8 +16,8 @@ from tocsin.providers.http.client import Reply
 from tocsin.providers.http.guarded_client import GuardedConnections
 from tocsin.providers.http.provider import HttpProvider
 from tocsin.providers.http.ssrf_guard import Guard, HostRefusedError
-from tocsin.providers.webpush.answers import TAKEN, classify
-from tocsin.providers.webpush.crypto import PLAINTEXT_BYTES, Vapid, encrypt, read_point
+from tocsin.providers.webpush.answers import KEY_MISMATCH, TAKEN, classify
+from tocsin.providers.webpush.crypto import PLAINTEXT_BYTES, Vapid, VapidKeys, encrypt, read_point
 from tocsin.providers.webpush.render import LONGEST_TTL, headers, render
 from tocsin.providers.webpush.settings import WebPushSettings
 
@@ -42,10 +42,14 @@ class WebPushProvider(HttpProvider):
     limits: ClassVar[Limits] = Limits(payload_bytes=PLAINTEXT_BYTES, batch=1, ttl_seconds=LONGEST_TTL)
 
     def __init__(self, settings: WebPushSettings, private_key_pem: str) -> None:
-        self._vapid = Vapid(private_key_pem, settings.required("subject"))
+        self._vapid = VapidKeys([private_key_pem], settings.required("subject"))
         self._guard = Guard(allow_private=settings.allow_private_addresses)
         self.concurrency_per_host = settings.per_host
         super().__init__(settings, GuardedConnections(self._guard, settings))
+
+    def use_keys(self, private_keys: Sequence[str]) -> None:
+        """Replace the keys that sign, newest first."""
+        self._vapid.use(private_keys)
 
     def host_of(self, target: str) -> str:
         """Return the host and port of a subscription's push service; empty if it cannot be called."""
@@ -54,7 +58,16 @@ class WebPushProvider(HttpProvider):
 
     async def _send_one(self, message: Message, now: datetime) -> Outcome:
         prepared = self._prepare(message)
-        return await self._post(prepared, now) if isinstance(prepared, _Prepared) else prepared
+        if not isinstance(prepared, _Prepared):
+            return prepared
+        first, *others = self._vapid.candidates(message.sender_key)
+        outcome = await self._post(prepared, first, now)
+        for vapid in others:
+            if not (isinstance(outcome, Rejected) and outcome.code == KEY_MISMATCH):
+                break
+            # A page may have subscribed with a key that it had fetched before a rotation.
+            outcome = await self._post(prepared, vapid, now)
+        return outcome
 
     def _prepare(self, message: Message) -> _Prepared | Gone | Rejected:
         try:
@@ -73,9 +86,9 @@ class WebPushProvider(HttpProvider):
             message, endpoint, Url(endpoint).origin_ascii, encrypt(plaintext, key, subscription.auth)
         )
 
-    async def _post(self, prepared: _Prepared, now: datetime) -> Outcome:
+    async def _post(self, prepared: _Prepared, vapid: Vapid, now: datetime) -> Outcome:
         rendered = headers(prepared.message, now)
-        rendered["authorization"] = self._vapid.authorization(prepared.origin)
+        rendered["authorization"] = vapid.authorization(prepared.origin)
         try:
             reply = await self._connections.post(prepared.endpoint, rendered, prepared.body)
         except HostRefusedError as error:
@@ -84,7 +97,7 @@ class WebPushProvider(HttpProvider):
         if reply.status in TAKEN:
             return Sent(_message_id(reply.headers, prepared))
         if reply.status in _UNSURE:
-            self._vapid.forget(prepared.origin)
+            vapid.forget(prepared.origin)
         return _refusal(reply, prepared.endpoint, now)
 
 

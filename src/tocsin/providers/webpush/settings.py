@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
+from msgspec import field
+
 from tocsin.domain.errors import ProviderSetupError
 from tocsin.domain.faults import Fault
 from tocsin.providers.settings import ManyHostsSettings, read_file
@@ -24,6 +26,9 @@ class WebPushSettings(ManyHostsSettings, frozen=True, kw_only=True):
     database.
     """
 
+    previous_key_files: list[Path] = field(default_factory=list)
+    """Earlier private keys in PEM form, newest first: for subscriptions that were made with them."""
+
     def faults(self) -> Iterator[Fault]:
         """List what is missing or wrong once Web Push is enabled."""
         if not self.enabled:
@@ -34,14 +39,28 @@ class WebPushSettings(ManyHostsSettings, frozen=True, kw_only=True):
         elif not _SUBJECT.fullmatch(self.subject):
             message = f"{self.subject!r} must be mailto: and an address, or https:// and a page"
             yield self.fault("subject", "invalid", message)
+        if self.previous_key_files and self.private_key_file is None:
+            message = "needs webpush.private_key_file; keys in the database keep their earlier ones there"
+            yield self.fault("previous_key_files", "alone", message)
         yield from super().faults()
 
     def private_key(self) -> str | None:
         """Read the private key file, if one is set."""
         if self.private_key_file is None:
             return None
-        name = f"TOCSIN_WEBPUSH__PRIVATE_KEY_FILE={self.private_key_file}"
-        content = read_file(self.private_key_file, name)
-        if not content.isascii():
-            raise ProviderSetupError(f"{name} cannot be read: it is not text")
-        return content.decode()
+        return _read_pem(self.private_key_file, "PRIVATE_KEY_FILE")
+
+    def private_keys(self) -> list[str]:
+        """Read the private key files, newest first; empty if none is set."""
+        current = self.private_key()
+        if current is None:
+            return []
+        return [current, *(_read_pem(each, "PREVIOUS_KEY_FILES") for each in self.previous_key_files)]
+
+
+def _read_pem(file: Path, setting: str) -> str:
+    name = f"TOCSIN_WEBPUSH__{setting}={file}"
+    content = read_file(file, name)
+    if not content.isascii():
+        raise ProviderSetupError(f"{name} cannot be read: it is not text")
+    return content.decode()

@@ -200,7 +200,8 @@ select
     devices.timezone as destination_timezone,
     devices.last_seen_at as destination_last_seen_at,
     devices.token_kind as destination_token_kind,
-    devices.secret as destination_secret
+    devices.secret as destination_secret,
+    devices.sender_key as destination_sender_key
 from claimed
 cross join (select set_config('synchronous_commit', 'off', true)) as unhurried
 left join notifications as n on n.id = claimed.notification_id

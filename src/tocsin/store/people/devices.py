@@ -33,6 +33,7 @@ class DeviceRegistration(msgspec.Struct, frozen=True, kw_only=True):
     app_version: str | None = None
     device_model: str | None = None
     replaces_token: str | None = None
+    sender_key: str | None = None
 
     def __repr__(self) -> str:
         """Show the owner and the provider, not the tokens."""
@@ -126,19 +127,20 @@ for update
 """
 
 # For a new owner consent, counters, locale and time zone are reset. A replaced token that is registered again
-# has the consent of the device that it belonged to.
+# has the consent of the device that it belonged to. A subscription stays bound to the key it was made with.
 REGISTER = """
 insert into devices as device (
     id, token_hash, registered_at, last_seen_at, user_id, token, platform, provider, token_kind, locale,
-    timezone, app_version, device_model
+    timezone, app_version, device_model, sender_key
 )
-values ($1, $2, $3, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+values ($1, $2, $3, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 on conflict (token_hash) do update
 set user_id = excluded.user_id,
     provider = excluded.provider,
     platform = excluded.platform,
     token = excluded.token,
     token_kind = excluded.token_kind,
+    sender_key = case when device.token = excluded.token then device.sender_key else excluded.sender_key end,
     locale = case when device.user_id = excluded.user_id
         then coalesce(excluded.locale, device.locale) else excluded.locale end,
     timezone = case when device.user_id = excluded.user_id

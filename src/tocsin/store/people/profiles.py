@@ -32,7 +32,8 @@ select
     devices.timezone as destination_timezone,
     devices.last_seen_at as destination_last_seen_at,
     devices.token_kind as destination_token_kind,
-    devices.secret as destination_secret
+    devices.secret as destination_secret,
+    devices.sender_key as destination_sender_key
 from unnest($1::text[]) as given (user_id)
 left join users on users.user_id = given.user_id
 left join preferences on preferences.user_id = given.user_id
