@@ -3,8 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
@@ -20,10 +19,9 @@ from tocsin.domain.ids import uuid7
 from tocsin.domain.people.devices import DeviceSettings
 from tocsin.engine.retention import erase as erase_module
 from tocsin.engine.retention.erase import Eraser, names_person
-from tocsin.store.people import erasure, suppressions
+from tocsin.store.people import suppressions
 from tocsin.store.people.devices import DeviceRegistration, Registered, register
-from tocsin.store.people.erasure import ErasedBatch, ErasureRow
-from tocsin.store.pool import Connection, Pool
+from tocsin.store.pool import Pool
 
 MARK = "ada-4711"
 EMAIL = f"{MARK}@example.org"
@@ -333,36 +331,3 @@ async def test_many_deliveries_are_erased_in_batches(
     erased = await eraser.erase(MARK, "op")
 
     assert (erased.state, erased.deliveries, erased.cancelled) == ("finished", 25, 25)
-
-
-async def test_an_erasure_that_fails_neither_ends_the_worker_nor_holds_up_others(
-    pool: Pool, eraser: Eraser, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(erase_module, "EVERY_SECONDS", 0.01)
-    monkeypatch.setattr(erase_module, "MOST_AT_ONCE", 1)
-    for user_id in ("ada", "bob"):
-        await pool.execute(
-            "insert into erasures (id, user_id, user_hash, requested_at) values ($1, $2, $3, $4)",
-            uuid7(),
-            user_id,
-            user_id.encode(),
-            NOW,
-        )
-    tried: Counter[str | None] = Counter()
-    erase_deliveries = erasure.erase_deliveries
-
-    async def failing(connection: Connection, row: ErasureRow, now: datetime) -> ErasedBatch:
-        tried[row.user_id] += 1
-        if row.user_id == "ada" and tried["ada"] < 3:
-            raise RecursionError
-        return await erase_deliveries(connection, row, now)
-
-    monkeypatch.setattr(erasure, "erase_deliveries", failing)
-    running = asyncio.create_task(eraser.run())
-    try:
-        await found(lambda: pool.fetchval("select true from erasures having count(*) = count(finished_at)"))
-    finally:
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
-    assert tried == {"ada": 3, "bob": 1}

@@ -50,7 +50,16 @@ from generate_series(1, $1::integer) as person, generate_series(1, 4) as number
 """
 
 
+ERASURES = """
+insert into erasures (id, user_id, user_hash, requested_at, finished_at)
+select
+    gen_random_uuid(), case when number = 1 then 'ada' end, '', now(), case when number > 1 then now() end
+from generate_series(1, $1::integer) as number
+"""
+
+
 async def fill(connection: Connection) -> None:
+    await connection.execute(ERASURES, PEOPLE)
     await add_notification(connection, id=NOTIFICATION)
     await connection.execute(FILL, 2, NOTIFICATION)
     await connection.execute(FILL, PEOPLE, await add_notification(connection))
@@ -70,6 +79,7 @@ async def planned(
             await other.execute("analyze")
         for name, (statement, arguments, _) in PINNED.items():
             await keep_plan(connection, name, statement, *arguments)
+        await keep_plan(connection, "claim", erasure.CLAIM, NOW, NOW)
         if request.param != "analyzed":
             await fill(other)
         yield connection
@@ -87,3 +97,15 @@ async def test_the_rows_of_one_person_are_read(planned: Connection, name: str) -
 
     assert indexes(plan) == used
     assert rows_read(plan) <= 12
+
+
+async def test_finished_erasures_are_not_read_to_find_one_to_continue(planned: Connection) -> None:
+    executing = planned.transaction()
+    await executing.start()
+    try:
+        plan = await explain_kept(planned, "claim", NOW, NOW)
+    finally:
+        await executing.rollback()
+
+    assert rows_read(plan, "erasures") <= 2
+    assert "Seq Scan" not in indexes(plan, "erasures")

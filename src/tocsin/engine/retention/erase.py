@@ -1,6 +1,7 @@
 """Erases a person: at once as far as possible, and the rest when what is being sent was settled."""
 
 from collections import Counter
+from datetime import timedelta
 from typing import Any, Literal
 from uuid import UUID
 
@@ -8,6 +9,7 @@ import msgspec
 import structlog
 
 from tocsin.catalog.catalog import Catalog
+from tocsin.domain.ids import first_id_at
 from tocsin.domain.limits import person_keys
 from tocsin.engine.clock import Clock
 from tocsin.engine.duty import RETRIED_FAULTS, raise_if_cancelled, repeat
@@ -20,7 +22,9 @@ from tocsin.store.pool import Pool
 from tocsin.store.retention.settled import START
 
 EVERY_SECONDS = 15.0
-MOST_AT_ONCE = 10
+LEASE_FOR = timedelta(minutes=1)
+# Longer than the clocks of two processes, which make the ids, may differ.
+READ_AGAIN = timedelta(minutes=10)
 ACTION = "user.erase"
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -50,45 +54,44 @@ class Eraser:
         self._pool = pool
         self._catalog = catalog
         self._clock = clock
-        self._after = ""
 
     async def run(self) -> None:
         """Continue unfinished erasures until cancelled."""
-        await repeat(self._continue_all, name="erasure", every=EVERY_SECONDS)
+        await repeat(self._continue_next, name="erasure", every=EVERY_SECONDS)
 
     async def erase(self, user_id: str, actor: str) -> Erasure:
         """Erase a person; asking again continues, and erases what was stored since."""
         async with self._pool.acquire() as connection, connection.transaction():
-            erasure, devices = await store.begin(connection, user_id, self._counters(user_id), self._clock())
+            now = self._clock()
+            erasure, devices = await store.begin(
+                connection, user_id, self._counters(user_id), now, now + LEASE_FOR
+            )
             await audit.record(connection, actor=actor, action=ACTION, subject=subject_of(user_id))
         return await self._continue(erasure, Counter(devices=devices))
 
-    async def _continue_all(self) -> bool:
-        """Continue the next erasures; return whether there may be more.
-
-        The position moves on first: one that fails is tried again after those behind it.
-        """
+    async def _continue_next(self) -> bool:
+        """Continue the erasure that has waited longest; return whether there may be more."""
+        now = self._clock()
         async with self._pool.acquire() as connection:
-            unfinished = await store.list_unfinished(connection, self._after, MOST_AT_ONCE)
-        for erasure in unfinished:
-            self._after = str(erasure.user_id)
-            try:
-                await self._continue(erasure, Counter())
-            except RETRIED_FAULTS:
-                raise
-            except Exception:  # noqa: BLE001 - a bug about one person must not stop the erasure of others
-                raise_if_cancelled()
-                _log.exception("erasure failed", user_hash=erasure.user_hash.hex())
-        if len(unfinished) < MOST_AT_ONCE:
-            self._after = ""
+            erasure = await store.claim(connection, now, now + LEASE_FOR)
+        if erasure is None:
             return False
+        try:
+            await self._continue(erasure, Counter())
+        except RETRIED_FAULTS:
+            raise
+        except Exception:  # noqa: BLE001 - a bug about one person must not stop the erasure of others
+            raise_if_cancelled()
+            _log.exception("erasure failed", user_hash=erasure.user_hash.hex())
+            async with self._pool.acquire() as connection:
+                await store.renew(connection, erasure, self._clock() + timedelta(seconds=EVERY_SECONDS))
         return True
 
     async def _continue(self, erasure: ErasureRow, counts: Counter[str]) -> Erasure:
         user_id = str(erasure.user_id)
         while batch := await self._erase_batch(erasure):
             counts.update(batch)
-        counts["refused_intents"] += await self._erase_refused(user_id, erasure.email)
+        counts["refused_intents"] += await self._erase_refused(erasure)
         now = self._clock()
         async with self._pool.acquire() as connection, connection.transaction():
             # A message that was being sent may have counted, or have found its address dead, meanwhile.
@@ -96,7 +99,9 @@ class Eraser:
             if erasure.email:
                 await hash_address(connection, erasure.email)
             being_sent = await store.is_being_sent(connection, erasure)
-            if not being_sent:
+            if being_sent:
+                await store.renew(connection, erasure, now + timedelta(seconds=EVERY_SECONDS))
+            else:
                 await store.finish(connection, erasure, now)
         result = Erasure(
             state="unfinished" if being_sent else "finished", user_hash=erasure.user_hash.hex(), **counts
@@ -106,11 +111,15 @@ class Eraser:
 
     async def _erase_batch(self, erasure: ErasureRow) -> dict[str, int] | None:
         async with self._pool.acquire() as connection, connection.transaction():
-            batch = await store.erase_deliveries(connection, erasure, self._clock())
+            now = self._clock()
+            batch = await store.erase_deliveries(connection, erasure, now)
+            await store.renew(connection, erasure, now + LEASE_FOR)
         return msgspec.structs.asdict(batch) if batch.deliveries else None
 
-    async def _erase_refused(self, user_id: str, email: str | None) -> int:
-        after, erased, slice_ = START, 0, TimeSlice()
+    async def _erase_refused(self, erasure: ErasureRow) -> int:
+        """Erase the person from refused intents, read from where an earlier call ended."""
+        user_id, email = str(erasure.user_id), erasure.email
+        after, erased, slice_ = erasure.refused_until or START, 0, TimeSlice()
         while True:
             async with self._pool.acquire() as connection:
                 page = await store.list_refused(connection, user_id, email, after)
@@ -122,8 +131,12 @@ class Eraser:
                     await slice_.pause()
                     if each.content is not None and names_person(each.content, user_id, email):
                         ids.append(each.id)
-                if ids:
-                    await store.erase_refused(connection, ids)
+                async with connection.transaction():
+                    if ids:
+                        await store.erase_refused(connection, ids)
+                    now = self._clock()
+                    until = min(after, first_id_at(now - READ_AGAIN))
+                    await store.renew(connection, erasure, now + LEASE_FOR, until)
                 erased += len(ids)
 
     def _counters(self, user_id: str) -> list[str]:

@@ -19,13 +19,16 @@ from tocsin.domain.limits import device_key
 from tocsin.store.people.devices import LOCK_OWNER
 from tocsin.store.people.suppressions import hash_address
 from tocsin.store.pool import Connection
-from tocsin.store.rows import fetch_all
+from tocsin.store.rows import fetch_all, fetch_one
 
 BATCH = 1_000
 
 
 class ErasureRow(msgspec.Struct, frozen=True, kw_only=True):
-    """An erasure; `user_id` and `email` are those of the person until it is finished."""
+    """An erasure; `user_id` and `email` are those of the person until it is finished.
+
+    Refused intents up to the id `refused_until` were read.
+    """
 
     id: UUID
     user_id: str | None
@@ -33,16 +36,19 @@ class ErasureRow(msgspec.Struct, frozen=True, kw_only=True):
     user_hash: bytes
     requested_at: datetime
     finished_at: datetime | None
+    refused_until: UUID | None
 
 
 _COLUMNS = ", ".join(ErasureRow.__struct_fields__)
 
-# A second request continues the first. The address is the newest that is known.
+# A second request continues the first. The address is the newest that is known: refused intents may have it.
 BEGIN = """
-insert into erasures as unfinished (id, user_id, email, user_hash, requested_at)
-values ($1, $2, (select email from users where user_id = $2), $3, $4)
+insert into erasures as unfinished (id, user_id, email, user_hash, requested_at, leased_until)
+values ($1, $2, (select email from users where user_id = $2), $3, $4, $5)
 on conflict (user_id) where finished_at is null do update
-set email = coalesce(excluded.email, unfinished.email)
+set email = coalesce(excluded.email, unfinished.email),
+    leased_until = excluded.leased_until,
+    refused_until = null
 returning {columns}
 """.replace("{columns}", _COLUMNS)
 
@@ -207,13 +213,25 @@ set finished_at = $2, user_id = null, email = null
 where id = $1 and finished_at is null
 """
 
-UNFINISHED = """
-select {columns}
-from erasures
-where finished_at is null and user_id > $1
-order by user_id
-limit $2
+CLAIM = """
+update erasures
+set leased_until = $2
+where id in (
+    select id
+    from erasures
+    where finished_at is null and coalesce(leased_until <= $1, true)
+    order by leased_until nulls first
+    limit 1
+    for update skip locked
+)
+returning {columns}
 """.replace("{columns}", _COLUMNS)
+
+RENEW = """
+update erasures
+set leased_until = $2, refused_until = coalesce($3, refused_until)
+where id = $1 and finished_at is null
+"""
 
 
 class ErasedBatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -230,14 +248,14 @@ def user_hash(user_id: str) -> bytes:
 
 
 async def begin(
-    connection: Connection, user_id: str, counters: Sequence[str], now: datetime
+    connection: Connection, user_id: str, counters: Sequence[str], now: datetime, until: datetime
 ) -> tuple[ErasureRow, int]:
-    """Record an erasure and delete the person's own rows; return how many devices and endpoints there were.
+    """Record an erasure, under lease, and delete the person's own rows; return how many devices there were.
 
     Runs in a transaction. A registration at the same moment comes before it or after it as a whole.
     """
     await connection.execute(LOCK_OWNER, user_id)
-    erasure = ErasureRow(**await connection.fetchrow(BEGIN, uuid7(), user_id, user_hash(user_id), now))
+    erasure = ErasureRow(**await connection.fetchrow(BEGIN, uuid7(), user_id, user_hash(user_id), now, until))
     devices = [row["id"] for row in await connection.fetch(LOCK_DEVICES, user_id)]
     await connection.execute(DELETE_DEVICES, devices)
     for statement in (DELETE_USER, DELETE_PREFERENCES, DELETE_REGISTRATIONS):
@@ -315,6 +333,13 @@ async def finish(connection: Connection, erasure: ErasureRow, now: datetime) -> 
     await connection.execute(FINISH, erasure.id, now)
 
 
-async def list_unfinished(connection: Connection, after: str, limit: int) -> list[ErasureRow]:
-    """List erasures to be continued, of the people after a user id."""
-    return await fetch_all(connection, ErasureRow, UNFINISHED, after, limit)
+async def claim(connection: Connection, now: datetime, until: datetime) -> ErasureRow | None:
+    """Claim the lease on the erasure that has waited longest for being continued; None if there is none."""
+    return await fetch_one(connection, ErasureRow, CLAIM, now, until)
+
+
+async def renew(
+    connection: Connection, erasure: ErasureRow, until: datetime, refused_until: UUID | None = None
+) -> None:
+    """Set the end of the lease on an erasure, and how far refused intents were read, if that is given."""
+    await connection.execute(RENEW, erasure.id, until, refused_until)
