@@ -30,6 +30,8 @@ from tocsin.engine.toggles.toggles import Toggles, ToggleWatch
 from tocsin.engine.wake import Wake
 from tocsin.engine.webpush_keys import WebPushKeys
 from tocsin.engine.worker import Worker, WorkerSettings
+from tocsin.ingress.directory.lookup import Directory
+from tocsin.ingress.directory.open import open_directory
 from tocsin.ingress.outbox.accept import RowAcceptor
 from tocsin.ingress.outbox.relay import Relay
 from tocsin.ingress.source import IntentSource
@@ -291,7 +293,11 @@ async def open_worker(
 @asynccontextmanager
 async def open_relays(settings: Settings, url: str, catalog: Catalog) -> AsyncIterator[list[IntentSource]]:
     """Build what carries intents from the outboxes and streams of applications."""
-    async with checked_pool(settings, url) as pool, known_toggles(settings, pool) as toggles:
+    async with (
+        checked_pool(settings, url) as pool,
+        known_toggles(settings, pool) as toggles,
+        open_directory(settings.directory) as directory,
+    ):
         clock = await database_clock(pool)
         plans = planner(settings, catalog, toggles)
         acceptor = Acceptor(pool, plans, clock)
@@ -306,13 +312,15 @@ async def open_relays(settings: Settings, url: str, catalog: Catalog) -> AsyncIt
             for name, outbox in settings.outboxes.items()
         ]
         if settings.streams:
-            relays += open_streams(settings, pool, plans, clock)
+            relays += open_streams(settings, pool, plans, clock, directory)
         watch = ToggleWatch(toggles, url, settings.schema, settings.pool)
         async with duties_running(watch, clock, catalog_watch(settings, catalog, pool, "relay", clock)):
             yield relays
 
 
-def open_streams(settings: Settings, pool: Pool, plans: Planner, clock: Clock) -> list[IntentSource]:
+def open_streams(
+    settings: Settings, pool: Pool, plans: Planner, clock: Clock, directory: Directory | None
+) -> list[IntentSource]:
     """Build the consumers of streams; only they need the client of Redis."""
     try:
         from tocsin.ingress.redis_streams.consumer import StreamConsumer  # noqa: PLC0415 - an extra of its own
@@ -321,7 +329,9 @@ def open_streams(settings: Settings, pool: Pool, plans: Planner, clock: Clock) -
         fault = Fault(field=setting_name(("streams",)), code="missing", message=message)
         raise SettingsError("The settings cannot be used:", [fault]) from error
     return [
-        StreamConsumer(name, stream, settings.redis, pool=pool, planner=plans, clock=clock)
+        StreamConsumer(
+            name, stream, settings.redis, pool=pool, planner=plans, clock=clock, directory=directory
+        )
         for name, stream in settings.streams.items()
     ]
 

@@ -40,6 +40,7 @@ SECTIONS: Mapping[str, str] = {
     "outboxes.NAME.columns": "The columns of an outbox",
     "redis": "Redis",
     "streams.NAME": "Redis Streams",
+    "directory": "The directory",
 }
 
 RATE = "The most messages per second from all workers together; 0 means no limit."
@@ -173,6 +174,12 @@ MEANING: dict[str, str] = {
     "streams.NAME.stream": "The key of the stream.",
     "streams.NAME.batch": "How many entries are read at once.",
     "streams.NAME.block_seconds": "Seconds that one read waits for entries.",
+    "directory.kind": "Where recipients of streams are looked up: in Tocsin, a service, or by a query.",
+    "directory.url": "For `http`, the address of the service; for `sql`, that of the database.",
+    "directory.query": "For `sql`: selects `user_id`, `email` and `preferred_language` of the user ids `$1`.",
+    "directory.timeout": "Seconds to wait for the directory.",
+    "directory.concurrency": "For `http`: how many people are asked for at once.",
+    "directory.cache_seconds": "Seconds for which an answer is kept.",
     "streams.NAME.lease_seconds": "Seconds for which a reader that died keeps others from reading.",
 }
 

@@ -124,6 +124,11 @@ relay_lag = Gauge(
 stream_entries = Counter(
     "tocsin_stream_entries_total", "Entries of streams that were accepted or refused.", ("stream",)
 )
+lookups = Counter(
+    "tocsin_directory_lookups_total",
+    "People looked up in a directory of another service: found, missing or failed.",
+    ("result",),
+)
 stream_lag = Gauge(
     "tocsin_stream_lag_seconds",
     "Age of the oldest entry of a stream that was neither accepted nor refused; 0 if none waits.",

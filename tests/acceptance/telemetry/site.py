@@ -38,6 +38,10 @@ GONE, REJECTED = "fcm-token-gone-91b2", "fcm-token-rejected-0c4d"
 EVERYWHERE = BY_SEVERAL.format(
     name="everywhere", channels="[push, email, webhook]", policies="{attempts: {webhook: 1}}"
 )
+MEMBERS = """
+select id as user_id, id || '.secret@mail-of-' || id || '.example' as email, 'en' as preferred_language
+from unnest($1::text[]) as id
+"""
 TEXTS = TEXTS_OF["push"] | TEXTS_OF["email"]
 
 
@@ -155,6 +159,9 @@ async def running_site(database_url: str, shop_url: str, folder: Path, **more: s
             "TOCSIN_OUTBOXES__SHOP__URL": shop_url,
             "TOCSIN_REDIS__URL": redis.url,
             "TOCSIN_STREAMS__SHOP__STREAM": "shop:intents",
+            "TOCSIN_DIRECTORY__KIND": "sql",
+            "TOCSIN_DIRECTORY__URL": shop_url,
+            "TOCSIN_DIRECTORY__QUERY": MEMBERS,
             "TOCSIN_LOG__LEVEL": "debug",
             **more,
         }

@@ -13,6 +13,7 @@ from tests.redis_servers import RedisServer, running_redis
 from tests.waiting import found
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.toggles.toggles import Toggles
+from tocsin.ingress.directory.lookup import Directory
 from tocsin.ingress.redis_streams.consumer import StreamConsumer
 from tocsin.ingress.redis_streams.settings import RedisSettings, StreamSettings
 from tocsin.store.pool import Pool
@@ -52,7 +53,9 @@ class Galaxy:
         return await self.server.append(STREAM, *user_ids, key=key, **changes)
 
     @contextlib.asynccontextmanager
-    async def consuming(self, settings: StreamSettings = QUICK) -> AsyncIterator[asyncio.Task[None]]:
+    async def consuming(
+        self, settings: StreamSettings = QUICK, directory: Directory | None = None
+    ) -> AsyncIterator[asyncio.Task[None]]:
         """Run a consumer of the stream."""
         consumer = StreamConsumer(
             "galaxy",
@@ -61,6 +64,7 @@ class Galaxy:
             pool=self.pool,
             planner=self.planner,
             clock=MovableClock(),
+            directory=directory,
         )
         stop = asyncio.Event()
         task = asyncio.create_task(consumer.run(stop))

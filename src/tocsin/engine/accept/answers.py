@@ -12,13 +12,15 @@ from tocsin.wire.answers import Accepted, Answer, Conflict, Duplicate, Invalid
 
 __all__ = ["Accepted", "Answer", "Conflict", "Duplicate", "Invalid", "Unreadable", "accepted_answer"]
 
+INVALID = "invalid_intent"
 FURTHEST_BEHIND = timedelta(hours=12)
 """How far the zone in which a wall time comes last is behind UTC."""
 
 
 class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
-    """An intent that cannot be decoded; it is recorded as refused."""
+    """An intent that cannot be decoded or accepted; it is recorded as refused, with a code."""
 
+    code: str = INVALID
     faults: Sequence[Fault]
     content: str
     type: str | None = None

@@ -8,13 +8,12 @@ from tocsin.catalog.catalog import Catalog
 from tocsin.domain.delivery.states import State
 from tocsin.domain.intent import Intent
 from tocsin.domain.people.recipient import logged_route_id, recipient_of
-from tocsin.engine.accept.answers import Accepted, Answer, Conflict, Duplicate, Invalid, Unreadable
+from tocsin.engine.accept.answers import INVALID, Accepted, Answer, Conflict, Duplicate, Invalid, Unreadable
 from tocsin.logs import sent_lines
 from tocsin.store.notifications import NewNotification
 from tocsin.telemetry import metrics
 from tocsin.telemetry.instruments import OTHER
 
-INVALID = "invalid_intent"
 CONFLICT = "idempotency_conflict"
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -35,9 +34,16 @@ def report_answers(
         _report_planned(notification)
     for intent, answer in zip(intents, answers, strict=True):
         if isinstance(answer, Invalid | Conflict):
-            code = INVALID if isinstance(answer, Invalid) else CONFLICT
+            code = refusal_code(intent, answer)
             _log.info("intent refused", producer=producer, type=storable(intent.type), code=code)
     _log.debug("intents accepted", producer=producer, intents=len(intents))
+
+
+def refusal_code(intent: Intent | Unreadable, answer: Conflict | Invalid) -> str:
+    """Return the code of a refusal."""
+    if isinstance(answer, Conflict):
+        return CONFLICT
+    return intent.code if isinstance(intent, Unreadable) else INVALID
 
 
 def storable(text: str | None) -> str | None:
@@ -57,7 +63,7 @@ def _count(
             case Conflict() | Invalid():
                 # What a producer calls a type is not a label, unless the catalog has it.
                 known = intent.type if intent.type and catalog.find(intent.type) else OTHER
-                metrics.refused.add((known, source, INVALID if isinstance(answer, Invalid) else CONFLICT))
+                metrics.refused.add((known, source, refusal_code(intent, answer)))
 
 
 def _report_planned(notification: NewNotification) -> None:

@@ -19,7 +19,7 @@ from tocsin.engine.accept.answers import (
     accepted_answer,
 )
 from tocsin.engine.accept.planner import Planner
-from tocsin.engine.accept.report import CONFLICT, INVALID, report_answers, storable
+from tocsin.engine.accept.report import refusal_code, report_answers, storable
 from tocsin.engine.time_slice import TimeSlice
 from tocsin.store import notifications, refused
 from tocsin.store.deliveries import digests
@@ -231,9 +231,8 @@ def _refusals(request: Request, now: datetime) -> list[RefusedIntent]:
     refusals = []
     for position, (intent, answer) in enumerate(zip(request.intents, request.answers, strict=True)):
         if isinstance(answer, Invalid):
-            code, faults = INVALID, _encoder.encode(answer.errors)
+            faults = _encoder.encode(answer.errors)
         elif isinstance(answer, Conflict):
-            code = CONFLICT
             faults = _encoder.encode([{"notification_id": answer.notification_id}])
         else:
             continue
@@ -246,7 +245,7 @@ def _refusals(request: Request, now: datetime) -> list[RefusedIntent]:
                 id=uuid7(),
                 producer=request.producer,
                 source=request.source,
-                code=code,
+                code=refusal_code(intent, answer),
                 type=storable(intent.type),
                 idempotency_key=storable(intent.idempotency_key),
                 faults=faults.decode().replace("\\u0000", "\\ufffd"),

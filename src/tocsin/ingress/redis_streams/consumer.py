@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
 
 import msgspec
 import structlog
@@ -11,17 +12,20 @@ from redis.exceptions import RedisError
 from tocsin.domain.delivery.backoff import parse_backoff
 from tocsin.domain.faults import Fault
 from tocsin.domain.ids import new_lease_id
+from tocsin.domain.intent import Intent
 from tocsin.engine.accept.acceptor import delivery_counts, split
 from tocsin.engine.accept.answers import Unreadable
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.accept.write import Sourced, accept_sourced_within
 from tocsin.engine.clock import Clock
 from tocsin.engine.duty import RETRIED_FAULTS, repeat
+from tocsin.ingress.directory.lookup import Directory, DirectoryUnavailableError, People
 from tocsin.ingress.redis_streams.envelopes import read_entry
 from tocsin.ingress.redis_streams.reader import START, Gap, Look, StreamReader
 from tocsin.ingress.redis_streams.settings import RedisSettings, StreamSettings
 from tocsin.store import stream_offsets
 from tocsin.store.health.provider_health import Alarm, raise_alarms
+from tocsin.store.people import users
 from tocsin.store.pool import Connection, Pool, is_transient
 from tocsin.store.progress import clear_alarms
 from tocsin.store.stream_offsets import Offset
@@ -35,6 +39,10 @@ ALARM_AFTER = 3
 SOURCE = "redis_streams"
 UNREACHABLE = "redis_unreachable"
 ENTRIES_LOST = "entries_lost"
+NO_DIRECTORY = "directory_unavailable"
+NOT_FOUND = "recipient_not_found"
+FAULTS = (RedisError, OSError, DirectoryUnavailableError)
+T = TypeVar("T")
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -59,6 +67,7 @@ class StreamConsumer:
         pool: Pool,
         planner: Planner,
         clock: Clock,
+        directory: Directory | None = None,
     ) -> None:
         self._name = name
         self._settings = settings
@@ -66,8 +75,9 @@ class StreamConsumer:
         self._pool = pool
         self._planner = planner
         self._clock = clock
+        self._directory = directory
         self._lease = new_lease_id()
-        self._failures = 0
+        self._failures: Counter[str] = Counter()
         self._reported: Gap | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -80,7 +90,7 @@ class StreamConsumer:
                 every=LEASE_EVERY,
                 stop=stop,
                 backoff=BACKOFF,
-                faults=(RedisError, OSError, *RETRIED_FAULTS),
+                faults=(*FAULTS, *RETRIED_FAULTS),
             )
             async with self._pool.acquire() as connection:
                 await stream_offsets.release(connection, self._name, self._lease)
@@ -104,7 +114,7 @@ class StreamConsumer:
         return True
 
     async def _advance(self, offset: Offset) -> None:
-        look = await self._look(offset)
+        look = await self._watched(UNREACHABLE, self._reader.look(offset))
         metrics.stream_lag.set((self._name,), look.oldest_age)
         if look.gap is not None:
             await self._report_gap(look.gap)
@@ -113,20 +123,21 @@ class StreamConsumer:
         if look.entries:
             await self._accept(look, offset)
 
-    async def _look(self, offset: Offset) -> Look:
+    async def _watched(self, code: str, call: Awaitable[T]) -> T:
+        """Return what a call returns; an alarm stands while it fails again and again."""
         try:
-            look = await self._reader.look(offset)
-        except (RedisError, OSError) as error:
-            self._failures += 1
-            if self._failures >= ALARM_AFTER:
-                detail = f"{self._failures} tries in a row failed: {type(error).__name__}"
-                await self._raise_alarm(UNREACHABLE, detail)
+            answer = await call
+        except FAULTS as error:
+            self._failures[code] += 1
+            if self._failures[code] >= ALARM_AFTER:
+                detail = f"{self._failures[code]} tries in a row failed: {type(error).__name__}"
+                await self._raise_alarm(code, detail)
             raise
-        if self._failures >= ALARM_AFTER:
+        if self._failures[code] >= ALARM_AFTER:
             async with self._pool.acquire() as connection:
-                await clear_alarms(connection, [self._subject], [UNREACHABLE], self._clock())
-        self._failures = 0
-        return look
+                await clear_alarms(connection, [self._subject], [code], self._clock())
+        self._failures[code] = 0
+        return answer
 
     async def _accept(self, look: Look, offset: Offset) -> None:
         """Accept entries in parts that are each one transaction; a part ends with the offset behind it."""
@@ -138,16 +149,28 @@ class StreamConsumer:
         if len(look.entries) < self._settings.batch and look.added is not None:
             # All of the stream is here, so what was ever added ends with these.
             read = look.added - len(look.entries)
+        people: People = {}
+        if self._directory is not None:
+            wanted = {user_id for each in sourced for user_id in _users(each)}
+            people = await self._watched(NO_DIRECTORY, self._directory.find(wanted))
+            sourced = [_found(each, people) for each in sourced]
         sizes = await delivery_counts(self._planner, [each.intent for each in sourced])
         for start, end in split(sizes):
-            await self._accept_part(sourced[start:end], None if read is None else read + start)
+            await self._accept_part(sourced[start:end], None if read is None else read + start, people)
 
-    async def _accept_part(self, part: Sequence[Sourced], read: int | None) -> None:
+    async def _accept_part(self, part: Sequence[Sourced], read: int | None, people: People) -> None:
         """Accept or refuse entries and move the offset behind them, in one transaction."""
         behind = Offset(part[-1].external_id, None if read is None else read + len(part))
         try:
             async with self._pool.acquire() as connection, connection.transaction():
                 await self._move(connection, behind)
+                known = {each: people.get(each) for one in part for each in _users(one)}
+                if present := {
+                    each: (person.email, person.preferred_language)
+                    for each, person in known.items()
+                    if person is not None
+                }:
+                    await users.refresh(connection, present, self._clock())
                 await accept_sourced_within(connection, self._planner, part, self._clock(), source=SOURCE)
         except Exception as error:
             if isinstance(error, LeaseLostError) or is_transient(error) or _is_not_storable(part[0]):
@@ -157,11 +180,11 @@ class StreamConsumer:
             return
         # One odd entry must not keep the others from being accepted: it is refused, alone.
         if len(part) == 1:
-            await self._accept_part([_not_storable(part[0])], read)
+            await self._accept_part([_not_storable(part[0])], read, {})
             return
         half = len(part) // 2
-        await self._accept_part(part[:half], read)
-        await self._accept_part(part[half:], None if read is None else read + half)
+        await self._accept_part(part[:half], read, people)
+        await self._accept_part(part[half:], None if read is None else read + half, people)
 
     async def _report_gap(self, gap: Gap) -> None:
         """Raise an alarm about entries that are gone, once, and continue where the stream is."""
@@ -186,6 +209,30 @@ class StreamConsumer:
         _log.error("stream alarm raised", stream=self._name, code=code, detail=detail, alarm=True)
         async with self._pool.acquire() as connection:
             await raise_alarms(connection, Counter([Alarm(self._subject, code, detail)]), self._clock())
+
+
+def _users(sourced: Sourced) -> list[str]:
+    """List the people that an intent is for."""
+    intent = sourced.intent
+    return list(map(str, intent.audience.users or ())) if isinstance(intent, Intent) else []
+
+
+def _found(sourced: Sourced, people: People) -> Sourced:
+    """Return an intent as it is, or refused if one of its people is in no directory."""
+    missing = [each for each in _users(sourced) if people.get(each) is None]
+    if not missing:
+        return sourced
+    message = f"lists {len(missing):,} whom the directory does not have"
+    fault = Fault(field="recipient_user_ids_json", code=NOT_FOUND, message=message)
+    intent = sourced.intent
+    refused = Unreadable(
+        code=NOT_FOUND,
+        faults=[fault],
+        content=sourced.content,
+        type=intent.type,
+        idempotency_key=intent.idempotency_key,
+    )
+    return msgspec.structs.replace(sourced, intent=refused)
 
 
 def _is_not_storable(sourced: Sourced) -> bool:

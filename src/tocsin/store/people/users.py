@@ -1,6 +1,6 @@
 """The directory of people: e-mail address, locale, time zone and custom attributes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -46,6 +46,17 @@ set email = excluded.email,
     attributes = excluded.attributes
 """
 
+# What another directory has of people; the rest of what is known of them stays.
+REFRESH = """
+insert into users (user_id, email, locale, updated_at)
+select given.user_id, given.email, given.locale, $4::timestamptz
+from unnest($1::text[], $2::text[], $3::text[]) as given (user_id, email, locale)
+order by given.user_id
+on conflict (user_id) do update
+set email = excluded.email, locale = excluded.locale, updated_at = excluded.updated_at
+where (users.email, users.locale) is distinct from (excluded.email, excluded.locale)
+"""
+
 GET = """
 select
     user_id, email, locale, timezone, gmt_offset_seconds, allowed_window, updated_at,
@@ -72,3 +83,13 @@ async def get(connection: Connection, user_id: str) -> UserRow | None:
 
 def _json(attributes: dict[str, AttributeValue]) -> str:
     return msgspec.json.encode(attributes).decode()
+
+
+async def refresh(
+    connection: Connection, people: Mapping[str, tuple[str | None, str | None]], now: datetime
+) -> None:
+    """Store the mail addresses and locales of people, by user id, where they changed."""
+    known = list(people.values())
+    await connection.execute(
+        REFRESH, list(people), [email for email, _ in known], [locale for _, locale in known], now
+    )
