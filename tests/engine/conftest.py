@@ -31,6 +31,28 @@ TEXTS = {
     "email.text": "-",
 }
 
+# Its texts depend on what is known of the recipient.
+PERSONAL = """
+personal:
+  version: 1
+  category: alerts
+  channels: [push, email]
+  default_locale: en
+  payload: {type: object}
+  attributes:
+    plan: {type: string, default: free, examples: [pro]}
+    seats: {type: integer, default: 1}
+    interests: {type: array, default: [news]}
+  policies: {POLICIES}
+"""
+PERSONAL_TEXTS = {
+    "push.title": "You have {{ user.attributes.plan }}",
+    "push.body": "{{ user.attributes.seats }} seats, {{ user.attributes['interests'] | join(' and ') }}",
+    "email.subject": "{{ user.attributes.plan }}",
+    "email.text": "-",
+    "email.html": "<p title='{{ user.attributes.plan }}'>{{ user.attributes.plan }}</p>",
+}
+
 # Types that go by other channels than push, or by several.
 ELSEWHERE = {
     "everywhere": ("[push, email, webhook]", "{}"),
@@ -110,6 +132,11 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     folder: Path = tmp_path_factory.mktemp("catalog") / "catalog"
     shutil.copytree(shipped_catalog(), folder)
     add_type(folder, "alert", ALERT, TEXTS)
+    add_type(folder, "personal", PERSONAL.replace("POLICIES", ""), PERSONAL_TEXTS)
+    personal_digest = PERSONAL.replace("personal:", "personal_digest:").replace(
+        "POLICIES", "digest: {window: 1s}"
+    )
+    add_type(folder, "personal_digest", personal_digest, PERSONAL_TEXTS)
     texts = {"push.title": "News", "push.body": "-"}
     for name, policies in POLICIES.items():
         declaration = BY_PUSH.format(name=name, category=f"{name}_news", policies=written_policies(policies))

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
+from tocsin.catalog.attributes import UsedAttributes
 from tocsin.catalog.schema import Schema
 from tocsin.catalog.templates.appearance import AppearanceTemplates
 from tocsin.catalog.templates.jinja import CompiledTemplate, RenderError
@@ -22,6 +23,7 @@ from tocsin.domain.errors import TocsinError
 from tocsin.domain.faults import Fault
 from tocsin.domain.people.locale import fallback_chain
 
+NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
 NamedTemplates: TypeAlias = tuple[tuple[str, CompiledTemplate], ...]
 
 
@@ -41,6 +43,7 @@ class CompiledType(msgspec.Struct, frozen=True):
     data: NamedTemplates = ()
     texts: Mapping[Channel, Mapping[str, NamedTemplates]] = {}
     appearance: AppearanceTemplates | None = None
+    attributes: UsedAttributes | None = None
 
 
 class Catalog:
@@ -104,10 +107,20 @@ class Catalog:
         return upgrade_through(self._versions[name], notification_type, payload)
 
     def render(
-        self, notification_type: NotificationType, channel: Channel, locale: str | None, payload: Payload
+        self,
+        notification_type: NotificationType,
+        channel: Channel,
+        locale: str | None,
+        payload: Payload,
+        attributes: Mapping[str, Any] = NO_ATTRIBUTES,
     ) -> Content:
-        """Render the content of one delivery in the closest locale that has texts."""
+        """Render the content of one delivery in the closest locale that has texts.
+
+        Of the recipient's `attributes` templates read those that the type declares.
+        """
         compiled = self._compiled_type(notification_type)
+        if compiled.attributes is not None:
+            payload = {**payload, **compiled.attributes.variables(attributes)}
         default = notification_type.default_locale
         translations = compiled.texts.get(channel)
         if translations is None:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from jsonschema_rs import dereference
 
+from tocsin.catalog.attributes import attribute_violations
 from tocsin.catalog.policies import each_version, parse_policies, policy_violations
 from tocsin.catalog.schema import KeyPath, Schema, SchemaViolation, part_of, schema_violations
 from tocsin.catalog.source import YamlSource
@@ -94,6 +95,7 @@ def _type_violations(name: str, entry: Mapping[str, Any]) -> Iterator[SchemaViol
     if (problem := locale_problem(locale)) is not None:
         yield SchemaViolation((name, "default_locale"), "locale", problem)
     yield from policy_violations(name, entry)
+    yield from attribute_violations(name, entry)
     for key_path, version in each_version(name, entry):
         if "push" in version and "push" not in entry["channels"]:
             message = f"{name} has no channel push; add the channel or remove this section"
@@ -167,6 +169,7 @@ def _declarations(
             payload_schema=version["payload"],
             data=version.get("data", {}),
             push={field: str(template) for field, template in version.get("push", {}).items()},
+            attributes=entry.get("attributes", {}),
             policies=parse_policies(entry.get("policies", {}), defaults),
             upgrade=msgspec.convert(version["upgrade"], Upgrade) if "upgrade" in version else None,
         )

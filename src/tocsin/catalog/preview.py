@@ -1,9 +1,11 @@
 """Renders the messages of a type with a payload of its producer, or an example."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 
+from tocsin.catalog.attributes import example_attributes
 from tocsin.catalog.catalog import Catalog
 from tocsin.catalog.examples import example_payloads
 from tocsin.domain.catalog import Channel, NotificationType, Payload
@@ -33,16 +35,25 @@ def example_payload(catalog: Catalog, notification_type: NotificationType) -> Pa
 
 
 def preview(
-    catalog: Catalog, notification_type: NotificationType, payload: Payload, locale: str | None = None
+    catalog: Catalog,
+    notification_type: NotificationType,
+    payload: Payload,
+    locale: str | None = None,
+    attributes: Mapping[str, Any] | None = None,
 ) -> Iterator[Preview]:
-    """Render the message of each channel, in one locale or in all that have texts."""
+    """Render the message of each channel, in one locale or in all that have texts.
+
+    Without `attributes`, the recipient has an example of each that the type declares.
+    """
+    if attributes is None:
+        attributes = example_attributes(notification_type)[0]
     newest, upgraded = catalog.resolve(notification_type.name, notification_type.version, payload)
     if newest.policies.digest is not None:
         upgraded = digest_payload([upgraded] * EXAMPLES_OF_DIGEST)
     for channel in newest.channels:
         locales = catalog.locales(newest, channel) or (newest.default_locale,)
         for wanted in (locale,) if locale else locales:
-            content = catalog.render(newest, channel, wanted, upgraded)
+            content = catalog.render(newest, channel, wanted, upgraded, attributes)
             yield Preview(
                 channel=channel,
                 locale=content.locale,

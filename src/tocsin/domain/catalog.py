@@ -119,6 +119,7 @@ class NotificationType(msgspec.Struct, frozen=True, kw_only=True):
 
     `data` and `push` contain templates; the keys of `push` are the fields of PushAppearance. The
     payload field `category_field`, where one is named, chooses another category than `category`.
+    `attributes` are the schemas of the custom attributes of users that the templates read.
     """
 
     name: str
@@ -130,6 +131,7 @@ class NotificationType(msgspec.Struct, frozen=True, kw_only=True):
     payload_schema: Mapping[str, Any]
     data: Mapping[str, str] = {}
     push: Mapping[str, str] = {}
+    attributes: Mapping[str, Mapping[str, Any]] = {}
     policies: Policies = NO_POLICIES
     upgrade: Upgrade | None = None
 

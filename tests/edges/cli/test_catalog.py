@@ -91,6 +91,27 @@ def test_a_preview_is_in_one_language_or_all_with_a_payload_of_your_own(tmp_path
     assert "must be a JSON object" in tocsin(tmp_path, "preview", "message", "--payload", "[").said
 
 
+def test_a_preview_shows_the_attributes_of_a_user(tmp_path: Path) -> None:
+    assert tocsin(tmp_path, "new", "plan_changed", "--folder", ".").code == 0
+    declaration = tmp_path / "types/plan_changed.yaml"
+    declared = "  attributes: {plan: {type: string, default: free, examples: [pro]}}\n"
+    declaration.write_text(declaration.read_text() + declared)
+    (tmp_path / "templates/plan_changed/en/push.title.j2").write_text("You have {{ user.attributes.plan }}")
+
+    def title(*more: str) -> str:
+        shown = tocsin(tmp_path, "preview", "plan_changed", "--folder", ".", "--json", *more)
+        text: str = shown.json["messages"][0]["parts"]["title"]
+        return text
+
+    assert (title(), title("--attributes", "{}")) == ("You have pro", "You have free")
+    assert title("--attributes", '{"plan": "team"}') == "You have team"
+    given = '{"plan": 7, "plam": "pro"}'
+    wrong = tocsin(tmp_path, "preview", "plan_changed", "--folder", ".", "--attributes", given)
+    assert wrong.code == 2
+    assert "attributes.plan:" in wrong.said
+    assert "attributes.plam: is not declared by plan_changed v1, which has: plan" in wrong.said
+
+
 def test_the_page_escapes_what_a_payload_has(tmp_path: Path) -> None:
     payload = '{"title": "<script>alert(1)</script>", "body": "Tom & Jerry"}'
 

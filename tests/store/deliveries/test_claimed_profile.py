@@ -59,6 +59,7 @@ async def test_all_a_send_needs_is_read_at_the_claim(pool: Pool) -> None:
             timezone="Europe/Istanbul",
             gmt_offset_seconds=10_800,
             allowed_window="08:00-20:00",
+            attributes='{"plan": "pro"}',
             choices={"news": {"push": False}},
             locale="tr-TR",
             devices=(
@@ -259,8 +260,10 @@ async def test_what_was_taken_back_is_known_at_the_claim(pool: Pool) -> None:
 async def add_person(pool: Pool, *, locale: str = "tr-TR", email: str | None = None) -> None:
     await pool.execute(
         """
-        insert into users (user_id, email, locale, timezone, gmt_offset_seconds, allowed_window, updated_at)
-        values ('ada', $1, $2, 'Europe/Istanbul', 10800, '08:00-20:00', $3)
+        insert into users (
+            user_id, email, locale, timezone, gmt_offset_seconds, allowed_window, updated_at, attributes
+        )
+        values ('ada', $1, $2, 'Europe/Istanbul', 10800, '08:00-20:00', $3, '{"plan": "pro"}')
         """,
         email,
         locale,

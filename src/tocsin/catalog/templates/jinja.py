@@ -10,6 +10,7 @@ import msgspec
 from jinja2 import Environment, StrictUndefined, Template, TemplateSyntaxError, Undefined, meta, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from tocsin.catalog.attributes import ATTRIBUTES, USER
 from tocsin.catalog.formats.filters import formats_of
 from tocsin.catalog.formats.use_check import check_filters
 from tocsin.catalog.templates.css import InlineError, inline_css
@@ -79,11 +80,12 @@ class TemplateSource(msgspec.Struct, frozen=True):
 class CompiledTemplate:
     """A compiled template: call it with a payload to get its text, an HTML text with its CSS inlined."""
 
-    __slots__ = ("_constant", "_context", "_root", "_template", "names", "source")
+    __slots__ = ("_constant", "_context", "_root", "_template", "attributes", "names", "source")
 
     def __init__(self, source: TemplateSource, template: Template, tree: nodes.Template) -> None:
         self.source = source
         self.names = _names(tree)
+        self.attributes = _attributes(tree) if USER in self.names else {}
         self._template = template
         self._root = template.root_render_func
         self._context = template.new_context
@@ -161,6 +163,27 @@ def _names(tree: nodes.Template) -> dict[str, int]:
         if name.ctx == "load" and name.name in undeclared:
             names.setdefault(name.name, name.lineno)
     return names
+
+
+def _attributes(tree: nodes.Template) -> dict[str, int]:
+    """Return each attribute of the user that a template names, with the first line that names it."""
+    names: dict[str, int] = {}
+    for use in tree.find_all((nodes.Getattr, nodes.Getitem)):
+        match _member(use):
+            case (nodes.Getattr() | nodes.Getitem() as whole, name):
+                match _member(whole):
+                    case (nodes.Name(name=user), section) if (user, section) == (USER, ATTRIBUTES):
+                        names[name] = min(use.lineno, names.get(name, use.lineno))
+    return names
+
+
+def _member(use: nodes.Node) -> tuple[nodes.Node, str] | None:
+    """Return what an expression reads a member of, and the name of the member."""
+    match use:
+        case nodes.Getattr(node=node, attr=name) | nodes.Getitem(node=node, arg=nodes.Const(value=str(name))):
+            return node, name
+        case _:
+            return None
 
 
 def _dynamic(tree: nodes.Template) -> Iterator[nodes.Node]:

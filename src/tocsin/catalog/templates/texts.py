@@ -4,6 +4,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import cast
 
+from tocsin.catalog.attributes import (
+    USER,
+    attributes_of,
+    template_schema,
+    unknown_attributes,
+    with_attributes,
+)
 from tocsin.catalog.catalog import CompiledType, NamedTemplates
 from tocsin.catalog.declaration import Declaration, locale_problem
 from tocsin.catalog.folder import TemplateFile
@@ -32,7 +39,14 @@ def compile_type(
         compiled = compiler.section("push", templates, check=appearance_problem)
         appearance = AppearanceTemplates(constant_appearance(section), compiled)
     data = compiler.section("data", notification_type.data)
-    return CompiledType(notification_type, declaration.schema, data, compiler.files(files), appearance)
+    return CompiledType(
+        notification_type,
+        declaration.schema,
+        data,
+        compiler.files(files),
+        appearance,
+        attributes_of(notification_type),
+    )
 
 
 class _Compiler:
@@ -42,11 +56,15 @@ class _Compiler:
         self._declaration = declaration
         self._type = declaration.type
         self._faults = faults
-        self._fields = tuple(self._type.payload_schema.get("properties", {}))
+        self._payload_fields = tuple(self._type.payload_schema.get("properties", {}))
+        self._fields = self._payload_fields
         self._examples = examples
         if self._type.policies.digest is not None:
             self._fields += NAMES
             self._examples = digest_examples(examples)
+        if self._type.attributes:
+            self._fields += (USER,)
+            self._examples = with_attributes(self._type, self._examples)
 
     def section(
         self, name: str, fields: Mapping[str, str], *, check: Callable[[str, str], str | None] | None = None
@@ -109,9 +127,15 @@ class _Compiler:
             self._faults.append(template)
             return None
         if source.html:
-            self._faults.extend(html_faults(source, self._type.payload_schema))
+            self._faults.extend(html_faults(source, template_schema(self._type)))
+        unknown = unknown_attributes(template.attributes, self._type.attributes)
+        misspelt = [
+            Fault(field=source.location(line), code="unknown_attribute", message=message)
+            for line, message in (unknown if USER not in self._payload_fields else ())
+        ]
         self._faults.extend(
-            template_faults(template, self._fields, self._examples, may_be_blank=may_be_blank, check=check)
+            misspelt
+            or template_faults(template, self._fields, self._examples, may_be_blank=may_be_blank, check=check)
         )
         return template
 

@@ -11,6 +11,7 @@ from jinja2 import Environment
 from rich.panel import Panel
 from rich.text import Text
 
+from tocsin.catalog.attributes import attribute_faults_of
 from tocsin.catalog.load import load_catalog
 from tocsin.catalog.preview import Preview, example_payload
 from tocsin.catalog.preview import preview as render_previews
@@ -32,6 +33,10 @@ def preview(
     payload: Annotated[
         str | None, typer.Option(metavar="JSON", help="A payload; an example of the type if left out.")
     ] = None,
+    attributes: Annotated[
+        str | None,
+        typer.Option(metavar="JSON", help="Attributes of the user; examples of the type if left out."),
+    ] = None,
     html_file: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Write a page for a browser instead.")
     ] = None,
@@ -44,17 +49,19 @@ def preview(
     refuse_server(context, "tocsin catalog preview")
     settings = load_settings()
     catalog = load_catalog(folder or catalog_folder(settings), settings.delivery.policies)
-    given = _payload(payload) if payload is not None else None
+    given = _object("--payload", payload) if payload is not None else None
+    of_user = _object("--attributes", attributes) if attributes is not None else None
     declared = catalog.find(type_, version)
     faults = catalog.faults(type_, version, given or {}) if given is not None or declared is None else []
+    if of_user and declared is not None:
+        faults += attribute_faults_of(declared, of_user)
     if faults or declared is None:
         raise FaultsError("The preview cannot be made:", faults)
     if channel is not None and channel not in declared.channels:
         fail(f"{type_} has no channel {channel[:80]!r}; it has: {', '.join(declared.channels)}.", code=2)
     chosen = example_payload(catalog, declared) if given is None else given
-    shown = [
-        each for each in render_previews(catalog, declared, chosen, locale) if channel in {None, each.channel}
-    ]
+    rendered = render_previews(catalog, declared, chosen, locale, of_user)
+    shown = [each for each in rendered if channel in {None, each.channel}]
     if html_file is not None:
         _write_page(html_file, type_, shown)
         print_lines(f"Wrote {html_file}")
@@ -65,11 +72,11 @@ def preview(
             _print(each)
 
 
-def _payload(text: str) -> dict[str, Any]:
+def _object(option: str, text: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeEncodeError):
-        fail('--payload must be a JSON object, such as \'{"order_id": "42"}\'.', code=2)
+        fail(f'{option} must be a JSON object, such as \'{{"name": "42"}}\'.', code=2)
 
 
 def _print(each: Preview) -> None:

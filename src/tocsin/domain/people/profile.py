@@ -36,7 +36,7 @@ class RecipientProfile(msgspec.Struct, frozen=True):
     """A person's directory entry, preferences and active devices, the device used last first.
 
     `mailbox` is the address for e-mail; `suppressed` means that it receives no mail. `device_timezone` is set
-    where the devices themselves were not read.
+    where the devices themselves were not read. `attributes` are JSON, decoded by those who read them.
     """
 
     timezone: str | None = None
@@ -46,6 +46,7 @@ class RecipientProfile(msgspec.Struct, frozen=True):
     mailbox: str | None = None
     suppressed: bool = False
     device_timezone: str | None = None
+    attributes: str | None = None
     choices: StoredChoices | None = None
     devices: tuple[Destination, ...] = ()
 

@@ -1,18 +1,23 @@
 """Renders the message of an attempt."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
-from tocsin.catalog.catalog import Catalog
+from tocsin.catalog.catalog import NO_ATTRIBUTES, Catalog
 from tocsin.catalog.templates.jinja import RenderError
 from tocsin.domain.catalog import Content, NotificationType
 from tocsin.domain.delivery.message import Message
 from tocsin.domain.delivery.outcome import Rejected
 from tocsin.domain.ids import DeliveryId, NotificationId
-from tocsin.domain.people.profile import Destination
+from tocsin.domain.people.profile import Destination, RecipientProfile
 from tocsin.domain.people.unsubscribe import UnsubscribeSettings, unsubscribe_headers
 from tocsin.domain.trace_context import traceparent_of
 from tocsin.engine.dispatch.attempt import Attempt
 from tocsin.store.deliveries.claim import ClaimedDelivery
+
+_decoder = msgspec.json.Decoder(dict[str, Any])
 
 
 class Renderer(msgspec.Struct, frozen=True):
@@ -28,7 +33,9 @@ class Renderer(msgspec.Struct, frozen=True):
         delivery = attempt.delivery
         locale = destination.locale or delivery.profile.locale
         try:
-            content = self.catalog.render(type_, delivery.channel, locale, attempt.payload)
+            content = self.catalog.render(
+                type_, delivery.channel, locale, attempt.payload, _attributes(type_, delivery.profile)
+            )
         except RenderError as error:
             return Rejected("render_failed", str(error))
         notification_id = attempt.notification_id or attempt.id
@@ -78,3 +85,10 @@ class Renderer(msgspec.Struct, frozen=True):
             html=content.parts.get("html"),
             headers=unsubscribe_headers(self.unsubscribe, user_id, type_.category) if user_id else {},
         )
+
+
+def _attributes(type_: NotificationType, profile: RecipientProfile) -> Mapping[str, Any]:
+    """Return the recipient's attributes, decoded only for a type that reads them."""
+    if not type_.attributes or profile.attributes is None:
+        return NO_ATTRIBUTES
+    return _decoder.decode(profile.attributes)

@@ -191,6 +191,7 @@ select
     users.gmt_offset_seconds,
     users.allowed_window,
     users.locale,
+    users.attributes::text as attributes,
     preferences.choices::text as choices,
     devices.id as destination_id,
     devices.token as destination_token,
