@@ -24,8 +24,9 @@ help: ## Show what can be made.
 run: $(VENV)/sandbox.done ## Start everything on embedded defaults and send a first notification.
 	@$(BIN)/tocsin demo
 
+# The tests start many processes: without its byte code each compiles the server again.
 test: $(VENV)/dev.done browser ## Run every test against real parts that it starts itself.
-	@$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal $(TESTS)
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal $(TESTS)
 
 oldest: ## Run most tests with the oldest supported Python of this machine, unless `test` did so.
 	@oldest=$$(for each in /usr/bin/python3 python3.11 $(PYTHON); do \

@@ -1,7 +1,9 @@
+import gc
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from tests.databases import SCHEMA, Clones, migrated_template, running_server
@@ -10,6 +12,22 @@ from tocsin.store.pool import Pool, PoolSettings, open_pool
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("tocsin", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tocsin")
+
+# By default a traceback is drawn with the values of its variables, half a second in the event loop.
+structlog.configure(
+    processors=[
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.format_exc_info,
+        structlog.processors.KeyValueRenderer(key_order=["level", "event"]),
+    ]
+)
+
+
+def pytest_collection_finish() -> None:
+    # What was imported and collected stays for the run; a full collection would look through it each time.
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

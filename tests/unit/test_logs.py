@@ -18,10 +18,11 @@ SECRET = "whsec_bm90IGEgc2VjcmV0"
 def _logs_as_before() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = root.handlers, root.level
+    configured = structlog.get_config()
     yield
     root.handlers = handlers
     root.setLevel(level)
-    structlog.reset_defaults()
+    structlog.configure(**configured)
     sent_lines.per_second = LogSettings().sent_per_second
 
 
