@@ -1,9 +1,11 @@
 """The HTTP edge as a caller meets it: a real socket before a real database."""
 
 import asyncio
+import ssl
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any
 
 import httpx
@@ -20,6 +22,7 @@ from tocsin.api.server import serve_api
 from tocsin.api.services import Services
 from tocsin.api.settings import AuthSettings, HttpSettings
 from tocsin.domain.limits import LimitsSettings
+from tocsin.domain.people.device_tokens import DeviceRules
 from tocsin.domain.timing.quiet_hours import QuietHours, QuietHoursSettings
 from tocsin.engine.accept.acceptor import Acceptor
 from tocsin.engine.accept.planner import Planner
@@ -31,6 +34,8 @@ from tocsin.providers.registry import device_rules, load_registry
 from tocsin.store.pool import Pool
 
 SECRET = "a secret of at least thirty-two bytes"
+# Each client would read all the certificate authorities there are, though it never speaks TLS.
+_NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 FREE_PORT = HttpSettings(port=0, max_body_bytes=200_000)
 
 
@@ -52,6 +57,11 @@ def person(user_id: str | int, **claims: Any) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
+@cache
+def _device_rules() -> Mapping[str, DeviceRules]:
+    return device_rules(load_registry())
+
+
 def services(pool: Pool, **changes: Any) -> Services:
     catalog, toggles = shipped(), Toggles()
     planner = Planner(catalog, {"push": ("fcm",)}, {}, toggles)
@@ -68,7 +78,7 @@ def services(pool: Pool, **changes: Any) -> Services:
         explainer=Explainer(planner, rules),
         clock=utc_now,
         schema=SCHEMA,
-        device_rules=device_rules(load_registry()),
+        device_rules=_device_rules(),
         auth=AuthSettings(jwt_secret=SECRET),
         http=FREE_PORT,
     )
@@ -94,7 +104,7 @@ async def running(parts: Services) -> AsyncIterator[Edge]:
     """Serve the whole edge."""
     async with (
         listening(create_app(parts), parts.http) as url,
-        httpx.AsyncClient(base_url=url, timeout=20) as http,
+        httpx.AsyncClient(base_url=url, timeout=20, verify=_NO_AUTHORITIES) as http,
     ):
         yield Edge(http, parts.pool)
 

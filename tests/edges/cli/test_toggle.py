@@ -1,57 +1,29 @@
 """`tocsin toggle` as an operator runs it: a process of its own on the same database."""
 
 import asyncio
-import os
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from tests.databases import SCHEMA
+from tests.edges.command_line import Ran, run
 from tests.rows import NEVER, add_delivery
 from tocsin.engine.toggles.toggles import Toggles, ToggleWatch
 from tocsin.store import toggles as store
 from tocsin.store.pool import Pool, PoolSettings
 
 
-class Said(msgspec.Struct, frozen=True):
-    """What a command came to."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return msgspec.json.decode(self.out)
-
-
 class Operator:
     """Somebody at a terminal."""
 
     def __init__(self, url: str, folder: Path) -> None:
-        self._environ = {
-            name: value for name, value in os.environ.items() if not name.startswith("TOCSIN_")
-        } | {"TOCSIN_DATABASE_URL": url, "LOGNAME": "ada", "COLUMNS": "200"}
+        self._environ = {"TOCSIN_DATABASE_URL": url, "LOGNAME": "ada", "COLUMNS": "200"}
         self._folder = folder
 
-    async def toggle(self, *arguments: str, **environ: str) -> Said:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tocsin.cli", "toggle", *arguments),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            cwd=self._folder,
-            env=self._environ | environ,
-        )
-        out, err = await process.communicate()
-        server, _, said = err.decode().partition("\n")
-        if not server.startswith("tocsin: "):
-            server, said = "", err.decode()
-        return Said(process.returncode or 0, out.decode(), said)
+    async def toggle(self, *arguments: str, **environ: str) -> Ran:
+        return await asyncio.to_thread(run, ["toggle", *arguments], self._environ | environ, self._folder)
 
 
 @pytest.fixture
