@@ -42,8 +42,10 @@ class Installation:
         }
         self._exits = contextlib.AsyncExitStack()
 
-    async def start(self, command: str, **environment: str) -> Process:
-        return await self.processes.start(command, environment={**self.environment, **environment})
+    async def start(self, command: str, before: str = "", **environment: str) -> Process:
+        return await self.processes.start(
+            command, environment={**self.environment, **environment}, before=before
+        )
 
     async def start_api(self, **environment: str) -> "Producer":
         """Start the API and give a producer that knows its address and has a key."""
@@ -54,15 +56,16 @@ class Installation:
         made = await create_key(self.pool, "shop", Role.PRODUCER, utc_now())
         return Producer(process, http, made.secret)
 
-    async def start_workers(self, *environments: dict[str, str]) -> list[Process]:
+    async def start_workers(self, *environments: dict[str, str], before: str = "") -> list[Process]:
         """Start one worker for each environment and wait until all of them listen."""
-        before = await self.pool.fetchval(_LISTENING)
-        started = [await self.start("worker", **environment) for environment in environments]
-        await found(lambda: self._listening(started, before), within=60)
+        listening = await self.pool.fetchval(_LISTENING)
+        started = [await self.start("worker", before, **environment) for environment in environments]
+        await found(lambda: self._listening(started, listening), within=60)
         return started
 
-    async def start_worker(self, **environment: str) -> Process:
-        [process] = await self.start_workers(environment)
+    async def start_worker(self, before: str = "", **environment: str) -> Process:
+        """Start a worker; `before` is a statement that its process runs first."""
+        [process] = await self.start_workers(environment, before=before)
         return process
 
     async def _listening(self, started: Sequence[Process], before: int) -> bool:
@@ -75,6 +78,10 @@ class Installation:
         # The conditions are written in the tests.
         count: int = await self.pool.fetchval(f"select count(*) from deliveries where {condition}")  # noqa: S608
         return count
+
+    async def expire_leases(self) -> None:
+        """End every lease at once, as if its time had passed."""
+        await self.pool.execute("update deliveries set leased_until = now() where lease is not null")
 
     async def until_sent(self, count: int, *, within: float = 60) -> None:
         """Wait until exactly so many deliveries are sent and settled."""

@@ -106,11 +106,12 @@ class Processes:
         self._folder = folder
         self._started: list[Process] = []
 
-    async def start(self, *arguments: str, environment: Mapping[str, str]) -> Process:
+    async def start(self, *arguments: str, environment: Mapping[str, str], before: str = "") -> Process:
+        """Start a command; `before` is a statement that its process runs first."""
+        program = ("-c", f"{before}\nfrom tocsin.cli import main\nmain()") if before else ("-m", "tocsin.cli")
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            "-m",
-            "tocsin.cli",
+            *program,
             *arguments,
             cwd=self._folder,
             env={**bare_environment(), **environment},
