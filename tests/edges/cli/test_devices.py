@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from tests.edges.command_line import run
+from tests.edges.command_line import Ran, run
 from tests.rows import NOW, add_device
 from tocsin.store.pool import Pool
 
@@ -32,3 +32,28 @@ async def test_a_stale_device_is_listed_as_such(database_url: str, pool: Pool, t
     assert states[str(fresh)].endswith("active")
     assert states[str(silent)] == "no consent"
     assert str(endpoint) not in as_text.out
+
+
+async def test_the_secret_of_an_endpoint_is_rotated(database_url: str, pool: Pool, tmp_path: Path) -> None:
+    settings = {"TOCSIN_DATABASE_URL": database_url}
+
+    async def tocsin(*arguments: str) -> Ran:
+        return await asyncio.to_thread(run, ["keys", "rotate-webhook", *arguments], settings, tmp_path)
+
+    first = await add_device(pool, provider="webhook", secret="whsec_old")
+    only = await tocsin("ada", "--overlap", "0", "--by", "grace", "--json")
+    stored = await pool.fetchval("select secret from devices where id = $1", first)
+    second = await add_device(pool, provider="webhook", secret="whsec_other")
+    several = await tocsin("ada")
+    chosen = await tocsin("ada", str(second))
+    nobody = await tocsin("bob")
+    unknown = await tocsin("bob", str(second))
+
+    assert (only.json["endpoint_id"], only.json["secret"]) == (str(first), stored)
+    assert (several.code, str(first) in several.said, str(second) in several.said) == (1, True, True)
+    assert "The old one signs too for 24h." in chosen.out
+    assert (nobody.code, nobody.said) == (1, "error: User bob has no active webhook endpoint.")
+    assert (unknown.code, "no active webhook endpoint" in unknown.said) == (1, True)
+    actors = await pool.fetch("select actor from audit where action = 'webhook_secret.rotate' order by id")
+    assert actors[0]["actor"] == "grace"
+    assert len(actors) == 2

@@ -159,6 +159,9 @@ async def test_changes_over_http_are_those_of_the_key(remote: OverHttp, pool: Po
     revoked = await remote("keys", "revoke", rotated.json["id"])
     no_key = await remote("keys", "rotate", "shop")
     no_vapid = await remote("keys", "rotate-vapid")
+    await add_device(pool, provider="webhook", secret="whsec_old")
+    signed = await remote("keys", "rotate-webhook", "ada", "--json")
+    unsigned = await remote("keys", "rotate-webhook", "bob")
     async with pool.acquire() as connection:
         await provider_health.raise_alarms(connection, {ALARM: 1}, utc_now())
         alarm_id = await connection.fetchval("select id from alarms")
@@ -180,6 +183,8 @@ async def test_changes_over_http_are_those_of_the_key(remote: OverHttp, pool: Po
     assert (producer.code, "--producer cannot be given over HTTP" in producer.said) == (2, True)
     assert rotated.json["replaces"] == made.json["id"]
     assert revoked.out.startswith("Revoked the key of shop")
+    assert signed.json["secret"].startswith("whsec_")
+    assert (unsigned.code, "no active webhook endpoint" in unsigned.said) == (1, True)
     assert (no_vapid.code, "No key of Web Push is stored" in no_vapid.said) == (1, True)
     assert (no_key.code, "no key of shop to rotate" in no_key.said) == (1, True)
     assert cleared.out == "Cleared auth of fcm.\n"

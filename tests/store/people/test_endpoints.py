@@ -91,7 +91,9 @@ async def test_devices_of_other_kinds_are_no_endpoints(pool: Pool) -> None:
 
     assert await endpoints.of_user(pool, "ada", include_retired=True) == []
     assert await endpoints.retire(pool, "ada", phone.device.id, NOW) is None
-    assert await endpoints.change_secret(pool, "ada", phone.device.id, lambda _: "whsec_2") is None
+    assert (
+        await endpoints.change_secret(pool, "ada", phone.device.id, lambda _: "whsec_2", actor="test") is None
+    )
 
 
 async def test_the_active_come_first_and_the_newest_at_the_top(pool: Pool) -> None:
@@ -109,7 +111,7 @@ async def test_nobody_touches_another_persons_endpoint(pool: Pool) -> None:
     row = await added(pool, "ada")
 
     assert await endpoints.retire(pool, "bob", row.id, NOW) is None
-    assert await endpoints.change_secret(pool, "bob", row.id, lambda _: "whsec_2") is None
+    assert await endpoints.change_secret(pool, "bob", row.id, lambda _: "whsec_2", actor="test") is None
     assert await endpoints.retire(pool, "ada", uuid4(), NOW) is None
     assert await secret_of(pool, row) == "whsec_1"
 
@@ -127,7 +129,10 @@ async def test_changes_of_one_secret_follow_each_other(pool: Pool) -> None:
     row = await added(pool)
 
     await asyncio.gather(
-        *(endpoints.change_secret(pool, "ada", row.id, lambda present: f"{present}+") for _ in range(5))
+        *(
+            endpoints.change_secret(pool, "ada", row.id, lambda present: f"{present}+", actor="test")
+            for _ in range(5)
+        )
     )
 
     assert await secret_of(pool, row) == "whsec_1+++++"
@@ -137,7 +142,7 @@ async def test_the_secret_of_a_retired_endpoint_stays(pool: Pool) -> None:
     row = await added(pool)
     await endpoints.retire(pool, "ada", row.id, NOW)
 
-    assert await endpoints.change_secret(pool, "ada", row.id, lambda _: "whsec_2") is None
+    assert await endpoints.change_secret(pool, "ada", row.id, lambda _: "whsec_2", actor="test") is None
 
 
 async def test_a_url_shows_in_no_repr(pool: Pool) -> None:

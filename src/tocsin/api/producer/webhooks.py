@@ -1,6 +1,6 @@
 """The webhook endpoints of a user: register, list, retire, rotate the secret."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, ClassVar, assert_never
 from uuid import UUID
 
@@ -14,9 +14,10 @@ from tocsin.api.http.queries import Query
 from tocsin.api.http.requests import ApiRequest, checked_user_id
 from tocsin.api.routes import PERSON_BODY_BYTES, Routes, Tag
 from tocsin.providers.http.ssrf_guard import Guard
-from tocsin.providers.webhook.signing import new_secret, rotated
+from tocsin.providers.webhook.signing import LONGEST_OVERLAP, new_secret, rotated
 from tocsin.store.people import endpoints
 from tocsin.store.people.endpoints import MOST_ACTIVE, AlreadyActive, EndpointRow, TooManyEndpoints
+from tocsin.store.pool import Pool
 from tocsin.wire.checks import Checked
 
 EndpointUrl = Annotated[str, Meta(min_length=1, max_length=2_048, pattern=r"^[!-~]+\Z")]
@@ -73,6 +74,15 @@ class WebhookWithSecret(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         """Show the endpoint without its secret."""
         return f"WebhookWithSecret({self.endpoint_id})"
+
+
+class RotateWebhook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long messages are signed with the old secret too; 0 ends it at once."""
+
+    overlap_seconds: Annotated[int, Meta(ge=0, le=int(LONGEST_OVERLAP.total_seconds()))] = 86_400
+
+
+_A_DAY = RotateWebhook()
 
 
 class WebhookList(msgspec.Struct, frozen=True):
@@ -132,29 +142,48 @@ async def list_webhooks(request: ApiRequest, user_id: str, query: WhichWebhooks)
 async def retire_webhook(request: ApiRequest, user_id: str, endpoint_id: UUID) -> Webhook:
     """Stop sending to an endpoint."""
     row = await endpoints.retire(request.pool, checked_user_id(user_id), endpoint_id, request.now())
-    return _webhook(_existing(row))
+    if row is None:
+        raise _no_endpoint()
+    return _webhook(row)
 
 
 @routes(
     "POST /v1/users/{user_id}/webhooks/{endpoint_id}/rotate",
-    "Replace the secret of a webhook endpoint; the old one still signs for a day",
+    "Replace the secret of a webhook endpoint; the old one signs too until the overlap ends",
     Right.CHANGE_USERS,
+    example={"overlap_seconds": 86_400},
 )
-async def rotate_webhook(request: ApiRequest, user_id: str, endpoint_id: UUID) -> WebhookWithSecret:
+async def rotate_webhook(
+    request: ApiRequest, user_id: str, endpoint_id: UUID, body: RotateWebhook = _A_DAY
+) -> WebhookWithSecret:
     """Replace the secret of an active endpoint."""
-    secret, now = new_secret(), request.now()
-    row = _existing(
-        await endpoints.change_secret(
-            request.pool, checked_user_id(user_id), endpoint_id, lambda present: rotated(present, secret, now)
-        )
+    overlap = timedelta(seconds=body.overlap_seconds)
+    changed = await rotate_secret(
+        request.pool, checked_user_id(user_id), endpoint_id, overlap, request.now(), actor=request.actor
     )
-    return copy_fields(WebhookWithSecret, row, endpoint_id=row.id, secret=secret)
+    if changed is None:
+        raise _no_endpoint()
+    return changed
 
 
-def _existing(row: EndpointRow | None) -> EndpointRow:
-    if row is None:
-        raise ProblemError(NOT_FOUND, "This person has no such endpoint.")
-    return row
+async def rotate_secret(
+    pool: Pool, user_id: str, endpoint_id: UUID, overlap: timedelta, now: datetime, *, actor: str
+) -> WebhookWithSecret | None:
+    """Replace the secret of an active endpoint; the old one signs too until the overlap ends."""
+    secret = new_secret()
+    row = await endpoints.change_secret(
+        pool,
+        user_id,
+        endpoint_id,
+        lambda present: rotated(present, secret, now, overlap),
+        actor=actor,
+        details={"overlap_seconds": overlap.total_seconds()},
+    )
+    return copy_fields(WebhookWithSecret, row, endpoint_id=row.id, secret=secret) if row else None
+
+
+def _no_endpoint() -> ProblemError:
+    return ProblemError(NOT_FOUND, "This person has no such endpoint.")
 
 
 def _webhook(row: EndpointRow) -> Webhook:

@@ -1,6 +1,6 @@
 """`tocsin keys`."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, TypeVar
 from uuid import UUID
 
@@ -17,16 +17,28 @@ from tocsin.api.auth.api_keys import (
 from tocsin.api.auth.roles import Role
 from tocsin.api.http.conversion import copy_fields
 from tocsin.api.operator.admin import ApiKey, ApiKeyList, CreateKey, ProducerName, RotatedApiKey, RotateKey
-from tocsin.cli.access import By, at_database_time, checked, operator, over_http, with_connection, with_pool
+from tocsin.api.producer.webhooks import RotateWebhook, WebhookList, WebhookWithSecret, rotate_secret
+from tocsin.cli.access import (
+    By,
+    at_database_time,
+    checked,
+    database_time,
+    operator,
+    over_http,
+    with_connection,
+    with_pool,
+)
 from tocsin.cli.options import parse_span
 from tocsin.cli.output import AsJson, fail, moment, print_result, print_rows
 from tocsin.cli.server import NoAnswerError, Remote
 from tocsin.client.errors import NotFoundError
+from tocsin.domain.intent import UserId
 from tocsin.engine.webpush_keys import KEY_IN_FILE, RotatedWebPushKey, rotate_webpush_key
 from tocsin.providers.webpush.settings import WebPushSettings
 from tocsin.settings import Settings
 from tocsin.store import keys
 from tocsin.store.keys import KeyRow
+from tocsin.store.people import endpoints
 from tocsin.store.pool import Connection, Pool
 
 Answer = TypeVar("Answer")
@@ -150,6 +162,71 @@ async def _rotate_vapid(
         fail(f"TOCSIN_WEBPUSH__PRIVATE_KEY_FILE {KEY_IN_FILE}.", code=2)
     async with pool.acquire() as connection:
         return await rotate_webpush_key(connection, discard_old=discard_old, actor=who)
+
+
+@app.command("rotate-webhook")
+def rotate_webhook(
+    user_id: Annotated[str, typer.Argument(metavar="USER", help="Whose webhook endpoint it is.")],
+    endpoint_id: Annotated[
+        UUID | None,
+        typer.Argument(metavar="[ENDPOINT]", help="The id of the endpoint, if the user has several."),
+    ] = None,
+    overlap: Annotated[
+        str,
+        typer.Option(
+            metavar="SPAN", help="How long the old secret signs too, e.g. 30m, 24h, 7d; 0 ends it at once."
+        ),
+    ] = "24h",
+    by: By = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replace the secret of a webhook endpoint and show the new one, this once."""
+    user_id = checked(user_id, UserId, f"{user_id[:80]!r} is not a user id.")
+    span, who = parse_span("--overlap", overlap, LONGEST_OVERLAP), operator(by)
+    if endpoint_id is None:
+        endpoint_id = _only_endpoint(user_id)
+    try:
+        if remote := over_http():
+            path = ("users", user_id, "webhooks", endpoint_id, "rotate")
+            wanted = RotateWebhook(overlap_seconds=int(span.total_seconds()))
+            changed: WebhookWithSecret | None = remote.call_once(
+                WebhookWithSecret, "POST", *path, body=wanted
+            )
+        else:
+            changed = with_pool(lambda _, pool: _rotate_secret(pool, user_id, endpoint_id, span, who))
+    except NotFoundError:
+        changed = None
+    if changed is None:
+        fail(f"User {user_id} has no active webhook endpoint {endpoint_id}.")
+    print_result(
+        changed,
+        as_json,
+        f"New secret of the endpoint {changed.endpoint_id}, shown only now:",
+        changed.secret,
+        f"The old one signs too for {overlap}." if span else "The old one no longer signs.",
+    )
+
+
+def _only_endpoint(user_id: str) -> UUID:
+    """Return the user's one active endpoint, or fail with a list of those there are."""
+    found = (
+        [each.endpoint_id for each in remote.call(WebhookList, "GET", "users", user_id, "webhooks").webhooks]
+        if (remote := over_http())
+        else [row.id for row in with_connection(endpoints.of_user, user_id, include_retired=False)]
+    )
+    if not found:
+        fail(f"User {user_id} has no active webhook endpoint.")
+    if len(found) > 1:
+        fail(f"User {user_id} has several webhook endpoints; give one: {', '.join(map(str, found))}.")
+    return found[0]
+
+
+async def _rotate_secret(
+    pool: Pool, user_id: str, endpoint_id: UUID, overlap: timedelta, who: str
+) -> WebhookWithSecret | None:
+    async with pool.acquire() as connection:
+        now = await database_time(connection)
+    return await rotate_secret(pool, user_id, endpoint_id, overlap, now, actor=who)
 
 
 @app.command("list")

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 PREVIOUS_KEY_LIVES = timedelta(days=1)
-"""How long a key that was replaced goes on signing beside the new one."""
+"""How long a key that was replaced goes on signing beside the new one, unless another span is given."""
+LONGEST_OVERLAP = timedelta(days=365)
 
 _KEY_PREFIX = "whsec_"
 _KEY_BYTES = 32
@@ -19,15 +20,15 @@ def new_secret() -> str:
     return _KEY_PREFIX + base64.b64encode(secrets.token_bytes(_KEY_BYTES)).decode()
 
 
-def rotated(secret: str, new_key: str, now: datetime) -> str:
-    """Return a secret with a new key before the present one, which signs for a day; an older one is dropped.
+def rotated(secret: str, new_key: str, now: datetime, overlap: timedelta = PREVIOUS_KEY_LIVES) -> str:
+    """Return a secret with a new key before the present one, which signs for the overlap; drop older ones.
 
     A secret is its keys with spaces between; a replaced key is followed by an @ and the second it expires.
     """
     present = secret.split(" ", maxsplit=1)[0]
-    if not present:
+    if not present or not overlap:
         return new_key
-    return f"{new_key} {present}@{int((now + PREVIOUS_KEY_LIVES).timestamp())}"
+    return f"{new_key} {present}@{int((now + overlap).timestamp())}"
 
 
 def signatures(secret: str, message_id: str, body: bytes, now: datetime) -> str:

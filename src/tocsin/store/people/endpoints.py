@@ -1,6 +1,6 @@
 """Webhook endpoints: rows in `devices` whose token is a URL and whose secret signs requests to it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from uuid import UUID
 
@@ -8,11 +8,13 @@ import msgspec
 
 from tocsin.domain.ids import new_device_id
 from tocsin.domain.people.devices import RetiredReason, token_hash
+from tocsin.store import audit
 from tocsin.store.people.devices import LOCK_OWNER
 from tocsin.store.pool import Connection, Pool
 from tocsin.store.rows import fetch_all, fetch_one
 
 MOST_ACTIVE = 10
+ROTATED = "webhook_secret.rotate"
 LONGEST_LIST = 200
 
 
@@ -139,11 +141,19 @@ async def retire(
 
 
 async def change_secret(
-    pool: Pool, user_id: str, endpoint_id: UUID, change: Callable[[str], str]
+    pool: Pool,
+    user_id: str,
+    endpoint_id: UUID,
+    change: Callable[[str], str],
+    *,
+    actor: str,
+    details: Mapping[str, object] | None = None,
 ) -> EndpointRow | None:
-    """Replace the secret of an active endpoint with what `change` returns for it."""
+    """Replace the secret of an active endpoint with what `change` returns for it; record it in the audit."""
     async with pool.acquire() as connection, connection.transaction():
         present = await connection.fetchrow(PRESENT, user_id, endpoint_id)
         if present is None:
             return None
+        subject = f"webhook:{endpoint_id}"
+        await audit.record(connection, actor=actor, action=ROTATED, subject=subject, details=details)
         return await fetch_one(connection, EndpointRow, RENEW, endpoint_id, change(present["secret"] or ""))

@@ -1,4 +1,5 @@
 import re
+import time
 from typing import Any
 
 import pytest
@@ -165,6 +166,30 @@ async def test_a_rotation_keeps_the_secret_before_it_for_a_while(edge: Edge) -> 
     assert new != made["secret"]
     kept = await stored_secret(edge, made["endpoint_id"])
     assert re.fullmatch(re.escape(f"{new} {made['secret']}@") + r"\d{10}", kept)
+
+
+async def test_the_overlap_of_a_rotation_can_be_chosen_and_is_audited(edge: Edge) -> None:
+    headers = await edge.key(Role.PRODUCER)
+    made = await added(edge, headers)
+    path = f"{PATH}/{made['endpoint_id']}/rotate"
+    before = int(time.time())
+
+    longer = await edge.http.post(path, json={"overlap_seconds": 604_800}, headers=headers)
+    kept = await stored_secret(edge, made["endpoint_id"])
+    at_once = await edge.http.post(path, json={"overlap_seconds": 0}, headers=headers)
+    wrong = await edge.http.post(path, json={"overlap_seconds": -1}, headers=headers)
+
+    assert kept.startswith(f"{longer.json()['secret']} {made['secret']}@")
+    assert 604_800 <= int(kept.rpartition("@")[2]) - before < 604_860
+    assert await stored_secret(edge, made["endpoint_id"]) == at_once.json()["secret"]
+    assert faults(wrong) == {"overlap_seconds": "invalid"}
+    rows = await edge.pool.fetch("select subject, details ->> 'overlap_seconds' from audit order by id")
+    assert [tuple(row) for row in rows] == [
+        (f"webhook:{made['endpoint_id']}", "604800.0"),
+        (f"webhook:{made['endpoint_id']}", "0.0"),
+    ]
+    recorded = await edge.pool.fetchval("select string_agg(audit::text, '') from audit")
+    assert "whsec_" not in recorded
 
 
 @pytest.mark.parametrize("endpoint_id", ["019ca939-3a7b-7003-a1b2-c3d4e5f60718", "nothing"])
