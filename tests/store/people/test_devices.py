@@ -309,3 +309,28 @@ async def test_tokens_that_change_hands_at_once_have_one_owner_each(
     assert all(row["n"] <= 2 for row in counts)
     known = [row["token_hash"] for row in await pool.fetch("select token_hash from devices")]
     assert sorted(known) == sorted({token_hash(f"t{token}") for _, token, _, _ in moves})
+
+
+async def test_a_subscription_keeps_the_key_that_it_was_made_with(pool: Pool) -> None:
+    def subscribed(endpoint: str, key: str, owner: str = "ada", **more: str) -> DeviceRegistration:
+        token = msgspec.json.encode({"endpoint": f"https://push.example/{endpoint}", **more}).decode()
+        return msgspec.structs.replace(registration(owner, token), sender_key=key)
+
+    async def keys() -> dict[bytes, str]:
+        rows = await pool.fetch("select token_hash, sender_key from devices")
+        return {row["token_hash"]: row["sender_key"] for row in rows}
+
+    first = subscribed("a", "old")
+    await register(pool, first)
+    # Seen again after a rotation, spelled in another way and by another owner.
+    await register(pool, subscribed("a", "new", "bob", expirationTime="soon"))
+    await register(pool, subscribed("a", "new"))
+    assert await keys() == {token_hash(first.token): "old"}
+
+    second = msgspec.structs.replace(subscribed("b", "new"), replaces_token=first.token)
+    await register(pool, second)
+    assert await keys() == {token_hash(first.token): "old", token_hash(second.token): "new"}
+
+    # The old subscription is back: each key stays with its subscription.
+    await register(pool, msgspec.structs.replace(subscribed("a", "newest"), replaces_token=second.token))
+    assert await keys() == {token_hash(first.token): "old", token_hash(second.token): "new"}

@@ -140,7 +140,6 @@ set user_id = excluded.user_id,
     platform = excluded.platform,
     token = excluded.token,
     token_kind = excluded.token_kind,
-    sender_key = case when device.token = excluded.token then device.sender_key else excluded.sender_key end,
     locale = case when device.user_id = excluded.user_id
         then coalesce(excluded.locale, device.locale) else excluded.locale end,
     timezone = case when device.user_id = excluded.user_id
@@ -250,7 +249,9 @@ async def register(
             return NoDevice()
         retired = []
         if replaced:
-            retired += await take_over_token(connection, user_id, new=digest, old=replaced, now=now)
+            retired += await take_over_token(
+                connection, user_id, new=digest, old=replaced, now=now, sender_key=registration.sender_key
+            )
         registered = [getattr(registration, name) for name in _REGISTERED]
         device_id = await connection.fetchval(REGISTER, new_device_id(), digest, now, *registered)
         retired += await _apply_policy(connection, registration, device_id, settings, now)

@@ -47,16 +47,17 @@ update devices
 set token_hash = $2,
     push_enabled = push_enabled and $3,
     notification_count = notification_count + $4,
-    last_sent_at = greatest(last_sent_at, $5)
+    last_sent_at = greatest(last_sent_at, $5),
+    sender_key = $6
 where id = $1
 """
 
 KEEP_OLD = """
 insert into devices (
     id, user_id, token, token_hash, token_kind, provider, platform, push_enabled, registered_at, last_seen_at,
-    retired_at, retired_reason, successor
+    sender_key, retired_at, retired_reason, successor
 )
-select $2, user_id, $3, $4, $5, $6, $7, push_enabled, registered_at, last_seen_at, $8, $9, id
+select $2, user_id, $3, $4, $5, $6, $7, push_enabled, registered_at, last_seen_at, $8, $9, $10, id
 from devices
 where id = $1
 on conflict (id) do update
@@ -69,6 +70,7 @@ set user_id = excluded.user_id,
     push_enabled = excluded.push_enabled,
     notification_count = 0,
     last_sent_at = null,
+    sender_key = excluded.sender_key,
     retired_at = excluded.retired_at,
     retired_reason = excluded.retired_reason,
     successor = excluded.successor
@@ -105,12 +107,22 @@ where limit_counters.key = $1 and limit_counters.window_ends_at = moved.window_e
 """
 
 
+_OF_TOKEN = ("token", "token_hash", "token_kind", "provider", "platform", "sender_key")
+
+
 async def take_over_token(
-    connection: Connection, user_id: str, *, new: bytes, old: bytes, now: datetime
+    connection: Connection,
+    user_id: str,
+    *,
+    new: bytes,
+    old: bytes,
+    now: datetime,
+    sender_key: str | None = None,
 ) -> list[UUID]:
     """Move the new token to the person's device that had the old one; return the devices retired for it.
 
-    Runs under the locks of a registration. An old token that is not the person's own changes nothing.
+    Runs under the locks of a registration. An old token that is not the person's own changes nothing. A
+    subscription that is not known yet was made with `sender_key`.
     """
     device = await connection.fetchrow(CURRENT, user_id, old, new)
     if device is None:
@@ -123,12 +135,14 @@ async def take_over_token(
         keys = device_key(device["id"]), device_key(other["id"])
         if windows := {row["window_ends_at"] for row in await connection.fetch(LOCK_LIMITS, *keys)}:
             await connection.execute(MOVE_LIMITS, *keys, list(windows))
-    await connection.execute(ASSIGN_HASH, device["id"], new, *carried)
+    await connection.execute(
+        ASSIGN_HASH, device["id"], new, *carried, other["sender_key"] if other else sender_key
+    )
     await connection.execute(
         KEEP_OLD,
         device["id"],
         other["id"] if other else new_device_id(),
-        *(device[name] for name in ("token", "token_hash", "token_kind", "provider", "platform")),
+        *(device[name] for name in _OF_TOKEN),
         now,
         RetiredReason.REPLACED,
     )
