@@ -155,6 +155,19 @@ async def test_what_was_trimmed_before_it_was_read_raises_an_alarm(galaxy: Galax
     assert [row["idempotency_key"] for row in await galaxy.notifications()] == ["1", "4"]
 
 
+async def test_a_stream_that_was_trimmed_to_nothing_raises_one_alarm(galaxy: Galaxy) -> None:
+    async with galaxy.consuming():
+        await galaxy.reaches(await galaxy.append(key="1"))
+    lost = await galaxy.append(key="2")
+    await galaxy.redis.xtrim(STREAM, maxlen=0, approximate=False)
+    async with galaxy.consuming():
+        await galaxy.reaches(lost)
+        await galaxy.reaches(await galaxy.append(key="3"))
+
+    assert await galaxy.pool.fetchval("select sum(count) from alarms") == 1
+    assert [row["idempotency_key"] for row in await galaxy.notifications()] == ["1", "3"]
+
+
 async def test_a_stream_that_was_replaced_is_read_from_its_start(galaxy: Galaxy) -> None:
     async with galaxy.consuming():
         await galaxy.reaches(await galaxy.append(key="1"))

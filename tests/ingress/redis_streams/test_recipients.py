@@ -1,5 +1,7 @@
+import msgspec
+
 from tests.ingress.directory.services import running_service
-from tests.ingress.redis_streams.conftest import Galaxy
+from tests.ingress.redis_streams.conftest import QUICK, Galaxy
 from tests.waiting import found
 from tocsin.ingress.directory.open import open_directory
 from tocsin.ingress.directory.settings import DirectorySettings
@@ -42,3 +44,20 @@ async def test_the_offset_waits_for_a_directory_that_fails(galaxy: Galaxy) -> No
 
     assert len(await galaxy.notifications()) == 1
     assert not await galaxy.refused()
+
+
+async def test_a_long_look_up_keeps_the_lease(galaxy: Galaxy) -> None:
+    brief = msgspec.structs.replace(QUICK, lease_seconds=0.3)
+    async with running_service() as service:
+        service.people["ada"], service.seconds = {}, 0.9
+        settings = DirectorySettings(kind="http", url=service.url)
+        last = await galaxy.append("ada", key="1")
+        async with (
+            open_directory(settings) as first,
+            open_directory(settings) as second,
+            galaxy.consuming(brief, first),
+            galaxy.consuming(brief, second),
+        ):
+            await galaxy.reaches(last)
+
+    assert service.asked == {"ada": 1}

@@ -92,25 +92,47 @@ class StreamConsumer:
                 backoff=BACKOFF,
                 faults=(*FAULTS, *RETRIED_FAULTS),
             )
-            async with self._pool.acquire() as connection:
-                await stream_offsets.release(connection, self._name, self._lease)
+            await self._release()
         finally:
             await self._reader.aclose()
 
+    async def _release(self) -> None:
+        try:
+            async with self._pool.acquire() as connection:
+                await stream_offsets.release(connection, self._name, self._lease)
+        except RETRIED_FAULTS as error:
+            # It expires by itself.
+            _log.warning("stream not released", stream=self._name, error=repr(error))
+
+    async def _hold(self) -> Offset | None:
+        async with self._pool.acquire() as connection:
+            seconds = self._settings.lease_seconds
+            return await stream_offsets.hold(connection, self._name, self._lease, seconds)
+
+    async def _keep(self) -> None:
+        """Renew the lease for as long as a batch takes; whether it is lost shows when the offset moves."""
+        interval = self._settings.lease_seconds / 3
+        await asyncio.sleep(interval)
+        await repeat(self._renew, name="stream lease", subject=self._name, every=interval)
+
+    async def _renew(self) -> None:
+        await self._hold()
+
     async def _step(self) -> bool:
         """Accept what the stream has, or wait for more; return False while another reader holds it."""
-        async with self._pool.acquire() as connection:
-            offset = await stream_offsets.hold(
-                connection, self._name, self._lease, self._settings.lease_seconds
-            )
+        offset = await self._hold()
         if offset is None:
             metrics.stream_lag.set((self._name,), 0.0)
             return False
+        keeping = asyncio.create_task(self._keep())
         try:
             await self._advance(offset)
         except LeaseLostError:
             _log.warning("stream lease lost", stream=self._name)
             return False
+        finally:
+            keeping.cancel()
+            await asyncio.wait([keeping])
         return True
 
     async def _advance(self, offset: Offset) -> None:

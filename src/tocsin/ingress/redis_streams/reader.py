@@ -39,7 +39,7 @@ class Gap(msgspec.Struct, frozen=True):
     """Entries that are gone though nobody read them.
 
     `entries` is how many, None if the server cannot say. `continue_at` is where to read on, if the offset
-    itself is ahead of the stream.
+    itself is not within the stream.
     """
 
     entries: int | None
@@ -121,12 +121,13 @@ def _gap(offset: Offset, info: Mapping[str, Any]) -> Gap | None:
     length: int = info.get("length", 0)
     if at == last or (first and EntryId.parse(_text(first[0])) <= at):
         return None
+    end = Offset(_show(last), added) if length == 0 else None
     if added is not None and (offset.entries_read is not None or offset.entry_id == START):
         missing = added - (offset.entries_read or 0) - length
-        return Gap(missing, f"after {offset.entry_id} the stream was trimmed") if missing > 0 else None
-    if offset.entry_id == START:
+        return Gap(missing, f"after {offset.entry_id} the stream was trimmed", end) if missing > 0 else None
+    if offset.entry_id == START and end is None:
         return None
-    return Gap(None, f"{offset.entry_id}, which was read last, was trimmed, and perhaps others after it")
+    return Gap(None, f"{offset.entry_id}, which was read last, was trimmed, and others after it", end)
 
 
 def _show(entry_id: EntryId) -> str:
