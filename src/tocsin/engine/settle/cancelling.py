@@ -19,6 +19,8 @@ BUDGET = 2.0
 """Seconds after which a call answers with a cursor."""
 WINDOW = 20_000
 NOTIFICATIONS = 2_000
+COUNTED = 100
+"""Of how many notifications what waits is counted at once; each may have many deliveries."""
 DELIVERIES = 5_000
 """How many deliveries are cancelled in one transaction, unless a single notification has more."""
 
@@ -29,24 +31,49 @@ async def cancel_by_query(
     """Cancel what waits of the notifications that match, newest first, as far as it comes in its time."""
     given = wanted.filter.of_deliveries()
     span = span_of(given, wanted.cursor)
-    matched = cancelled = in_flight = 0
+    sums = _Sums()
     ends = time.monotonic() + BUDGET
     while True:
         window = await find(connection, given, span, WINDOW, NOTIFICATIONS)
-        waiting = await count_waiting(connection, window.ids, now) if window.ids else []
-        for chunk in _chunks(waiting):
-            ready = sum(each.waiting - each.in_flight for each in chunk)
-            done = 0 if wanted.dry_run else await _cancel(connection, wanted.filter, chunk, actor, now)
-            matched += ready
-            cancelled += done
-            # What could not be cancelled was claimed meanwhile.
-            in_flight += sum(each.in_flight for each in chunk) + (0 if wanted.dry_run else ready - done)
+        for start in range(0, len(window.ids), COUNTED):
+            some = window.ids[start : start + COUNTED]
+            for chunk in _chunks(await count_waiting(connection, some, now)):
+                done = None if wanted.dry_run else await _cancel(connection, wanted.filter, chunk, actor, now)
+                sums.add(chunk, done)
+                if time.monotonic() >= ends:
+                    return sums.answer(chunk[-1].notification_id)
+            if time.monotonic() >= ends:
+                return sums.answer(some[-1])
         position = window.ids[-1] if len(window.ids) == NOTIFICATIONS else window.floor
         if position is None or time.monotonic() >= ends:
-            return CancelledByQuery(
-                matched=matched, cancelled=cancelled, in_flight=in_flight, next_cursor=position
-            )
+            return sums.answer(position)
         span = span._replace(before=position)
+
+
+class _Sums(msgspec.Struct):
+    """What a call has come to so far."""
+
+    matched: int = 0
+    cancelled: int = 0
+    in_flight: int = 0
+
+    def add(self, chunk: Sequence[WaitingCount], cancelled: int | None) -> None:
+        """Count a chunk, and how much of it was cancelled; None if it was only counted."""
+        ready = sum(each.waiting - each.in_flight for each in chunk)
+        self.matched += ready
+        self.in_flight += sum(each.in_flight for each in chunk)
+        if cancelled is not None:
+            self.cancelled += cancelled
+            # What could not be cancelled was claimed meanwhile.
+            self.in_flight += ready - cancelled
+
+    def answer(self, position: UUID | None) -> CancelledByQuery:
+        return CancelledByQuery(
+            matched=self.matched,
+            cancelled=self.cancelled,
+            in_flight=self.in_flight,
+            next_cursor=position,
+        )
 
 
 def _chunks(waiting: Sequence[WaitingCount]) -> list[list[WaitingCount]]:

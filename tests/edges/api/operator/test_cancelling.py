@@ -89,21 +89,30 @@ async def test_only_what_matches_is_cancelled(edge: Edge, given: dict[str, str])
     assert await states(edge, bad, good) == ["cancelled", "pending"]
 
 
-async def test_many_are_cancelled_in_chunks_and_calls(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_are_counted_and_cancelled_in_chunks_and_calls(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
     operator = await edge.key(Role.OPERATOR)
     ids = [await add_waiting(edge, type="offer") for _ in range(7)]
-    for name, value in {"NOTIFICATIONS": 3, "DELIVERIES": 2, "BUDGET": 0.0}.items():
+    for name, value in {"NOTIFICATIONS": 6, "COUNTED": 3, "DELIVERIES": 2, "BUDGET": 0.0}.items():
         monkeypatch.setattr(cancelling, name, value)
 
-    answers = [(await cancel(edge, operator, filter={"type": "offer"})).json()]
-    while cursor := answers[-1]["next_cursor"]:
-        answers.append((await cancel(edge, operator, filter={"type": "offer"}, cursor=cursor)).json())
+    async def calls(*, dry_run: bool) -> list[dict[str, Any]]:
+        wanted: dict[str, Any] = {"filter": {"type": "offer"}, "dry_run": dry_run}
+        answers = [(await cancel(edge, operator, **wanted)).json()]
+        while cursor := answers[-1]["next_cursor"]:
+            answers.append((await cancel(edge, operator, **wanted, cursor=cursor)).json())
+        return answers
 
-    assert [answer["cancelled"] for answer in answers] == [3, 3, 1]
+    # A call whose time is over ends after a chunk, within what it found and within what it counted of that.
+    assert [answer["matched"] for answer in await calls(dry_run=True)] == [2, 2, 2, 1, 0]
+    assert [answer["cancelled"] for answer in await calls(dry_run=False)] == [2, 2, 2, 1, 0]
     assert await states(edge, *ids) == ["cancelled"] * 7
     # A transaction each, the newest first.
     details = await edge.pool.fetch("select details->>'cancelled' as count from audit order by id")
-    assert [row["count"] for row in details] == ["2", "1", "2", "1", "1"]
+    assert [row["count"] for row in details] == ["2", "2", "2", "1"]
+    # Nothing waits of what is looked at once more.
+    assert [answer["matched"] for answer in await calls(dry_run=True)] == [0, 0, 0, 0]
 
 
 async def test_a_careless_request_is_refused(edge: Edge) -> None:
