@@ -1,9 +1,11 @@
 """An outbox and Tocsin in two databases, and a relay between them."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tests.acceptance.processes import free_port
 from tests.databases import SCHEMA
 from tests.ingress.outbox.outboxes import Shop, Tocsin, intent
 from tests.waiting import found
@@ -14,6 +16,8 @@ from tocsin.ingress.outbox.rows import TAKE
 from tocsin.ingress.outbox.settings import OutboxSettings
 from tocsin.ingress.outbox.table import inspect
 from tocsin.store.pool import PoolSettings, open_pool
+from tocsin.telemetry import metrics
+from tocsin.telemetry.samples import read_samples
 
 QUICK = 0.02
 
@@ -362,3 +366,21 @@ async def _published(shop: Shop, row_id: int) -> bool:
 async def _was_refused_by_the_database(tocsin: Tocsin) -> bool:
     failed: bool = await tocsin.pool.fetchval(_REFUSED_BY_THE_DATABASE)
     return failed
+
+
+async def test_the_lag_of_an_outbox_that_is_away_grows(
+    tocsin: Tocsin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics.switch, "on", True)
+    away = OutboxSettings(url=f"postgresql://tocsin@127.0.0.1:{free_port()}/shop")
+
+    def lag() -> object:
+        return read_samples()["tocsin_relay_lag_seconds"][("away",)]
+
+    async with tocsin.relaying(away, "away"):
+        await asyncio.sleep(0)
+        assert lag() == 0
+        tocsin.clock.advance(timedelta(minutes=5))
+        assert lag() == pytest.approx(300, abs=20)
+        tocsin.clock.advance(timedelta(minutes=5))
+        assert lag() == pytest.approx(600, abs=20)

@@ -18,7 +18,7 @@ def test_a_delivery_without_a_type_is_counted_under_an_empty_one(monkeypatch: py
 
     report_unsent(attempt, unsent)
     report_rejected_by_bug(attempt)
-    report_outcomes("fcm", [attempt], [Sent("m1")], NOW, NOW, 1)
+    report_outcomes("fcm", [attempt], [Sent("m1")], NOW, NOW)
 
     settled = decode_samples(encode_samples(read_samples()))[metrics.settled.name]
     assert {labels[2:4] for labels in settled if labels[0] == ""} >= {

@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
+from weakref import WeakSet
 
 import structlog
 
@@ -29,6 +30,8 @@ from tocsin.engine.toggles.toggles import Toggles
 from tocsin.providers.isolation import is_cancelled
 from tocsin.store.deliveries.settle import Settlement
 from tocsin.store.pool import DATABASE_FAULTS
+from tocsin.telemetry import metrics
+from tocsin.telemetry.samples import before_read
 
 WORKERS_SHARING_A_RATE = 4
 """By how many workers a rate may be shared without a message waiting longer than its lease."""
@@ -80,11 +83,17 @@ class Sender:
         self._tasks: set[asyncio.Task[None]] = set()
         self._pumping: asyncio.Task[None] | None = None
         self._stopped = False
+        _senders.add(self)
 
     @property
     def room(self) -> int:
         """How many messages may be in flight at once."""
         return self._most if self._limit is None else self._limit.value
+
+    @property
+    def in_flight(self) -> tuple[str, int]:
+        """The provider, and how many messages wait for its answer."""
+        return self._provider.name, self._in_flight
 
     @property
     def free(self) -> int:
@@ -297,7 +306,7 @@ class Sender:
             raise
         finally:
             self._in_flight -= len(batch)
-        report_outcomes(self._provider.name, batch, outcomes, now, answered_at, self._in_flight)
+        report_outcomes(self._provider.name, batch, outcomes, now, answered_at)
         self._pump()
         self._on_free()
 
@@ -353,3 +362,18 @@ def _is_overload(outcome: Outcome) -> bool:
             return pauses
         case _:
             return False
+
+
+_senders: WeakSet[Sender] = WeakSet()
+
+
+def _measure_in_flight() -> None:
+    """Set the gauge when it is read: a provider that hangs changes nothing by itself."""
+    counts: Counter[str] = Counter()
+    for provider, count in (sender.in_flight for sender in _senders):
+        counts[provider] += count
+    for provider, count in counts.items():
+        metrics.in_flight.set((provider,), count)
+
+
+before_read(_measure_in_flight)

@@ -25,13 +25,11 @@ def report_outcomes(
     outcomes: Sequence[Outcome],
     began: datetime,
     now: datetime,
-    in_flight: int,
 ) -> None:
     """Report a call to a provider and what it took; what it did not take is reported when it is settled."""
     counts = metrics.switch.on
     if counts:
         metrics.provider_call.observe((provider,), (now - began).total_seconds())
-        metrics.in_flight.set((provider,), in_flight)
     for attempt, outcome in zip(attempts, outcomes, strict=True):
         if isinstance(outcome, Sent):
             if counts:
@@ -103,12 +101,11 @@ def report_rejected_by_bug(delivery: LeasedDelivery | Settlement) -> None:
         metrics.settled.add((type_, channel, "", str(State.REJECTED), ""))
 
 
-def report_written(settlements: int, written: int, waiting: int, seconds: float) -> None:
+def report_written(settlements: int, written: int, seconds: float) -> None:
     """Report settlements that were written together; those beyond `written` had lost their lease."""
     if metrics.switch.on:
         metrics.settle_size.observe((), settlements)
         metrics.settle_duration.observe((), seconds)
-        metrics.settlements_waiting.set((), waiting)
         metrics.leases_lost.add((), settlements - written)
 
 

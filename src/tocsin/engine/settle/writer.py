@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime, timedelta
 from uuid import UUID
+from weakref import WeakSet
 
 import msgspec
 import structlog
@@ -35,6 +36,8 @@ from tocsin.store.deliveries.settle import (
 from tocsin.store.deliveries.successors import find_followed, reassign
 from tocsin.store.health.provider_health import Alarm
 from tocsin.store.pool import Connection, Pool, is_transient
+from tocsin.telemetry import metrics
+from tocsin.telemetry.samples import before_read
 
 SHORTEST_LINGER = 0.005
 LONGEST_LINGER = 0.05
@@ -78,6 +81,7 @@ class SettlementWriter:
         self._failing = False
         self._closed = False
         self._on_progress: list[Callable[[], None]] = []
+        _writers.add(self)
 
     def on_progress(self, callback: Callable[[], None]) -> None:
         """Call this whenever more may be claimed again."""
@@ -87,6 +91,11 @@ class SettlementWriter:
     def has_room(self) -> bool:
         """Whether the database takes settlements and the backlog is short enough to claim more."""
         return not self._failing and len(self._waiting) <= LARGEST_BACKLOG
+
+    @property
+    def unwritten(self) -> int:
+        """How many settlements wait to be written, with those that are being written."""
+        return len(self._known)
 
     def put(self, settlement: Settlement) -> None:
         """Queue a settlement to be written."""
@@ -213,7 +222,7 @@ class SettlementWriter:
                 self._on_release()
         self._forget(batch)
         written = {each for part in settled for each in part.ids}
-        report_written(len(batch), len(written), len(self._waiting), time.monotonic() - began)
+        report_written(len(batch), len(written), time.monotonic() - began)
         if lost := [each for each in batch if each.id not in written]:
             _log.warning("lease lost", deliveries=len(lost))
             self._remember(lost)
@@ -259,3 +268,15 @@ def _minimal(refused: Settlement, now: datetime) -> Settlement | None:
     if isinstance(refused, UnsentDelivery) and refused.code == INTERNAL_ERROR:
         return None
     return settle_internal_error(refused, None, now)
+
+
+_writers: WeakSet[SettlementWriter] = WeakSet()
+
+
+def _measure_waiting() -> None:
+    """Set the gauge when it is read: while the database is away, nothing is written that could set it."""
+    if _writers:
+        metrics.settlements_waiting.set((), sum(writer.unwritten for writer in _writers))
+
+
+before_read(_measure_waiting)

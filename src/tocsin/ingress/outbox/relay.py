@@ -20,6 +20,7 @@ from tocsin.ingress.outbox.settings import OutboxSettings
 from tocsin.ingress.outbox.table import OutboxSession, OutboxUnfitError, connect, inspect
 from tocsin.store.pool import PoolSettings, opened_connection
 from tocsin.telemetry import metrics
+from tocsin.telemetry.samples import before_read
 
 LANES = 2
 BACKOFF = parse_backoff("exponential(250ms, 15s, 2, 0)")
@@ -48,11 +49,21 @@ class Relay:
         self._rows = rows
         self._pool = pool
         self._clock = clock
+        self._lag = 0.0
+        self._measured_at = clock()
         # While one lane waits for a database the other works; in order there is only one at a time.
         self._wakes = [asyncio.Event() for _ in range(1 if settings.order == "aggregate" else LANES)]
 
     async def run(self, stop: asyncio.Event) -> None:
         """Relay until `stop` is set, then finish the batches under way."""
+        self._measured_at = self._clock()
+        _running.add(self)
+        try:
+            await self._run(stop)
+        finally:
+            _running.discard(self)
+
+    async def _run(self, stop: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as group:
             upkeep = [group.create_task(duty) for duty in self._upkeep()]
             lanes = [group.create_task(self._relay(wake, stop)) for wake in self._wakes]
@@ -90,12 +101,22 @@ class Relay:
             _log.info("outbox pruned", outbox=self._name, rows=pruned)
 
     async def _measure(self) -> None:
-        """Set the gauge of how long the oldest row waits."""
+        """Find out how long the oldest row waits."""
         async with opened_connection(connect(self._settings.url, self._pool)) as connection:
             table = await inspect(connection, self._settings)
             oldest = await outbox_rows.oldest_waiting(connection, table)
-        lag = (self._clock() - oldest).total_seconds() if oldest else 0.0
-        metrics.relay_lag.set((self._name,), max(0.0, lag))
+        now = self._clock()
+        self._lag = max(0.0, (now - oldest).total_seconds()) if oldest else 0.0
+        self._measured_at = now
+
+    @property
+    def lag(self) -> tuple[str, float]:
+        """The name of the outbox, and for how many seconds its oldest row may have waited.
+
+        While the outbox cannot be read, whatever waits in it gets older.
+        """
+        unread = (self._clock() - self._measured_at).total_seconds()
+        return self._name, self._lag + (unread if unread > 2 * MEASURE_SECONDS else 0.0)
 
     async def _relay(self, wake: asyncio.Event, stop: asyncio.Event) -> None:
         """Relay one batch after the other over a connection of its own."""
@@ -136,3 +157,15 @@ class Relay:
         metrics.relayed.add((self._name, "published"), published)
         metrics.relayed.add((self._name, "failed"), len(results) - published)
         return len(rows) == self._settings.batch or len(results) < len(rows)
+
+
+_running: set[Relay] = set()
+
+
+def _measure_lags() -> None:
+    """Set the gauge when it is read: while an outbox is away, nobody measures it."""
+    for name, lag in (relay.lag for relay in _running):
+        metrics.relay_lag.set((name,), lag)
+
+
+before_read(_measure_lags)
