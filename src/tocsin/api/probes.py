@@ -11,6 +11,7 @@ from tocsin.api.http.requests import ApiRequest
 from tocsin.api.routes import PUBLIC, Routes, Tag
 from tocsin.store.migrate import read_ledger
 from tocsin.store.pool import AWAY, Pool
+from tocsin.wire.filters import ServerTime
 
 LONGEST_CHECK_SECONDS = 3.0
 
@@ -41,6 +42,12 @@ async def readyz(request: ApiRequest) -> Health:
     if fault:
         raise ProblemError(NOT_READY, fault)
     return Health("ready", request.catalog.fingerprint if request.catalog else None)
+
+
+@routes("GET /v1/time", "The time of the server", PUBLIC)
+async def time(request: ApiRequest) -> ServerTime:
+    """Return the time that everything stored is compared by, to count a span back from it."""
+    return ServerTime(request.now())
 
 
 @routes("GET /openapi.json", "This description of the API", PUBLIC)

@@ -13,11 +13,14 @@ import uvloop
 
 from tocsin.cli.output import fail, print_server
 from tocsin.cli.server import Database, Remote, Target, find_server
+from tocsin.client.errors import NotFoundError
 from tocsin.compose import checked_pool
 from tocsin.domain.toggles import LONGEST_NOTE, Note
+from tocsin.engine.clock import utc_now
 from tocsin.logs import LogSettings, configure_logs
 from tocsin.settings import Settings
 from tocsin.store.pool import Connection, Pool
+from tocsin.wire.filters import ServerTime
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -105,6 +108,18 @@ async def database_time(connection: Connection) -> datetime:
     """Return the time by the clock of the database."""
     now: datetime = await connection.fetchval("select clock_timestamp()")
     return now
+
+
+@cache
+def server_time() -> datetime:
+    """Return the time by the clock of the server, read once; that of this machine may differ."""
+    if (remote := over_http()) is None:
+        return with_connection(database_time)
+    try:
+        return remote.call(ServerTime, "GET", "time").now
+    except NotFoundError:
+        # A server of an older version.
+        return utc_now()
 
 
 def operator(by: str | None) -> str:

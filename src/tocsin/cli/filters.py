@@ -7,11 +7,11 @@ import msgspec
 import typer
 
 from tocsin.api.http.bodies import find_faults
+from tocsin.cli.access import server_time
 from tocsin.cli.options import find_span
 from tocsin.domain.delivery.reasons import Reason
 from tocsin.domain.delivery.states import State
 from tocsin.domain.errors import FaultsError
-from tocsin.engine.clock import utc_now
 from tocsin.wire.filters import DeliveryFilter, filter_faults
 
 
@@ -50,8 +50,8 @@ def read_filter(
         "provider": provider,
         "producer": producer,
         "key_prefix": key_prefix,
-        "from": _moment(since),
-        "to": _moment(until),
+        "from": moment_of(since),
+        "to": moment_of(until),
     }
     given = {name: value for name, value in fields.items() if value is not None}
     faults = list(find_faults(given, DeliveryFilter))
@@ -63,13 +63,13 @@ def read_filter(
     return made
 
 
-def _moment(text: str | None) -> str | None:
-    """Return a time as it is given, or the time that lies a span such as 2h or 7d back."""
+def moment_of(text: str | None) -> str | None:
+    """Return a time as it is given, or the one a span such as 2h back from now by the server's clock."""
     ago = find_span(text or "")
     if ago is None:
         return text
     try:
-        return (utc_now() - ago).isoformat()
+        return (server_time() - ago).isoformat()
     except OverflowError:
         # Before the calendar begins: the first moment of it is refused like any other that is too far away.
         return datetime.min.replace(tzinfo=UTC).isoformat()

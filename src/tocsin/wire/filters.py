@@ -1,5 +1,6 @@
 """The filter that search, replay and cancelling by query have in common."""
 
+from datetime import datetime
 from typing import Annotated
 
 import msgspec
@@ -13,6 +14,12 @@ from tocsin.domain.intent import Key, Moment, UserId
 from tocsin.domain.timing.moments import moment_faults
 
 FilterText = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f\ud800-\udfff]+\Z")]
+
+
+class ServerTime(msgspec.Struct, frozen=True):
+    """The time by the clock of the server, which a span such as the last two hours is counted back from."""
+
+    now: datetime
 
 
 class DeliveryFilter(

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,13 @@ import msgspec
 import pytest
 
 from tests.edges.command_line import run
-from tests.edges.edge import Edge
-from tests.rows import NOW, add_delivery
+from tests.edges.edge import Edge, running, services
+from tests.rows import NOW, add_delivery, add_notification
 from tocsin.api.auth.roles import Role
 from tocsin.cli.notifications.search import print_found
 from tocsin.cli.notifications.timeline import print_timeline
+from tocsin.engine.clock import utc_now
+from tocsin.store.pool import Pool
 from tocsin.wire.notifications import Notification
 from tocsin.wire.search import SearchPage
 
@@ -51,6 +54,24 @@ async def test_the_same_list_is_printed_over_http_and_from_the_database(
     assert "to: invalid" in faulty.said
     assert far.code == 2
     assert "from: lies outside the years 1900 to 9998" in far.said
+
+
+async def test_a_span_is_counted_by_the_clock_of_the_server(
+    pool: Pool, database_url: str, tmp_path: Path
+) -> None:
+    made = await add_notification(pool, accepted_at=utc_now())
+    await add_delivery(pool, notification_id=made)
+
+    async def listed(environment: dict[str, str]) -> list[str]:
+        ran = await asyncio.to_thread(run, ["list", "--from", "1h", "--json"], environment, tmp_path)
+        return [item["notification_id"] for item in ran.json["items"]]
+
+    async with running(services(pool, clock=lambda: utc_now() + timedelta(days=2))) as edge:
+        key = (await edge.key(Role.VIEWER))["Authorization"].removeprefix("Bearer ")
+        by_http = await listed({"TOCSIN_SERVER": str(edge.http.base_url), "TOCSIN_KEY": key})
+        by_database = await listed({"TOCSIN_DATABASE_URL": database_url})
+
+    assert (by_http, by_database) == ([], [str(made)])
 
 
 async def test_following_prints_what_comes_and_what_changes(

@@ -1,6 +1,7 @@
 """`tocsin audit`."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from operator import attrgetter
 from typing import Annotated
 from uuid import UUID
@@ -10,6 +11,7 @@ import typer
 
 from tocsin.api.operator.audit import AuditEntry, AuditPage, audit_entry
 from tocsin.cli.access import over_http, with_connection
+from tocsin.cli.filters import moment_of
 from tocsin.cli.options import parse_moment
 from tocsin.cli.output import AsJson, moment, print_result
 from tocsin.cli.server import Remote
@@ -21,7 +23,7 @@ def audit(
     actor: Annotated[str | None, typer.Option(help="Only what this actor did.")] = None,
     subject: Annotated[str | None, typer.Option(help="Only what was done to this subject.")] = None,
     since: Annotated[
-        str | None, typer.Option("--from", help="From this time on, e.g. 2030-01-31T03:00:00Z.")
+        str | None, typer.Option("--from", help="From this time on, e.g. 2h or 2030-01-31T03:00:00Z.")
     ] = None,
     until: Annotated[str | None, typer.Option("--to", help="Before this time.")] = None,
     before: Annotated[
@@ -35,8 +37,8 @@ def audit(
         action=action,
         actor=actor,
         subject=subject,
-        since=parse_moment("--from", since) if since else None,
-        until=parse_moment("--to", until) if until else None,
+        since=_parsed("--from", since),
+        until=_parsed("--to", until),
     )
     entries = (
         _fetch(remote, wanted, before, limit)
@@ -45,6 +47,11 @@ def audit(
     )
     lines = [line for entry in entries for line in _lines(entry)]
     print_result(entries, as_json, *lines or ["The audit has no such entry."])
+
+
+def _parsed(option: str, text: str | None) -> datetime | None:
+    given = moment_of(text)
+    return parse_moment(option, given) if given else None
 
 
 def _fetch(remote: Remote, wanted: AuditFilter, before: UUID | None, limit: int) -> list[AuditEntry]:
