@@ -14,10 +14,19 @@ from tocsin.domain.delivery.states import State
 from tocsin.domain.errors import FaultsError
 from tocsin.wire.filters import DeliveryFilter, filter_faults
 
+OfType = Annotated[str | None, typer.Option("--type", help="Notifications of this type.")]
+OfProducer = Annotated[str | None, typer.Option(help="Notifications of this producer.")]
+KeyPrefix = Annotated[str | None, typer.Option(help="Notifications whose idempotency key begins like this.")]
+Since = Annotated[
+    str | None,
+    typer.Option("--from", metavar="TIME", help="Accepted since, e.g. 2h or 2030-01-31T09:00:00Z."),
+]
+Until = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Accepted before, in the same form.")]
+
 
 def read_filter(
     user: Annotated[str | None, typer.Option(help="Deliveries to this user.")] = None,
-    type_: Annotated[str | None, typer.Option("--type", help="Notifications of this type.")] = None,
+    type_: OfType = None,
     state: Annotated[
         str | None, typer.Option(metavar="STATE", help=f"Deliveries in this state: {', '.join(State)}.")
     ] = None,
@@ -27,17 +36,10 @@ def read_filter(
     code: Annotated[str | None, typer.Option(help="Their last error code, e.g. UNAVAILABLE.")] = None,
     channel: Annotated[str | None, typer.Option(help="By this channel, e.g. push.")] = None,
     provider: Annotated[str | None, typer.Option(help="By this provider, e.g. fcm.")] = None,
-    producer: Annotated[str | None, typer.Option(help="Notifications of this producer.")] = None,
-    key_prefix: Annotated[
-        str | None, typer.Option(help="Notifications whose idempotency key begins like this.")
-    ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option("--from", metavar="TIME", help="Accepted since, e.g. 2h or 2030-01-31T09:00:00Z."),
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--to", metavar="TIME", help="Accepted before, in the same form.")
-    ] = None,
+    producer: OfProducer = None,
+    key_prefix: KeyPrefix = None,
+    since: Since = None,
+    until: Until = None,
 ) -> DeliveryFilter:
     """Build a filter from the options; raise everything that is wrong with them."""
     fields = {

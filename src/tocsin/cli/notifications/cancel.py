@@ -10,7 +10,7 @@ import typer
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from tocsin.cli.access import By, at_database_time, operator, over_http
-from tocsin.cli.filters import read_filter
+from tocsin.cli.filters import KeyPrefix, OfProducer, OfType, Since, Until, read_filter
 from tocsin.cli.output import AsJson, errors, fail, plural, print_result
 from tocsin.client.errors import NotFoundError
 from tocsin.engine.settle.cancelling import cancel_by_query
@@ -25,18 +25,11 @@ def cancel(
     notification_id: Annotated[
         UUID | None, typer.Argument(metavar="[ID]", help="The id that `tocsin send` printed.")
     ] = None,
-    type_: Annotated[str | None, typer.Option("--type", help="Notifications of this type.")] = None,
-    producer: Annotated[str | None, typer.Option(help="Notifications of this producer.")] = None,
-    key_prefix: Annotated[
-        str | None, typer.Option(help="Notifications whose idempotency key begins like this.")
-    ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option("--from", metavar="TIME", help="Accepted since, e.g. 2h or 2030-01-31T09:00:00Z."),
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--to", metavar="TIME", help="Accepted before, in the same form.")
-    ] = None,
+    type_: OfType = None,
+    producer: OfProducer = None,
+    key_prefix: KeyPrefix = None,
+    since: Since = None,
+    until: Until = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be cancelled.")] = False,
     by: By = None,
     as_json: AsJson = False,

@@ -132,8 +132,7 @@ join deliveries as newest on newest.id = causes.newest_id
 order by causes.count desc, causes.oldest
 """
 
-_COUNT = """
-select count(*)
+_MATCHES = """
 from {within}
 cross join lateral (
     select
@@ -143,20 +142,8 @@ cross join lateral (
 ) as notification
 where {conditions}
 """
-
-_MATCHING = """
-select deliveries.id
-from {within}
-cross join lateral (
-    select
-    from notifications
-    where notifications.id = deliveries.notification_id and {others}
-    limit 1
-) as notification
-where {conditions}
-order by deliveries.id
-limit $3
-"""
+_COUNT = f"select count(*) {_MATCHES}"
+_MATCHING = f"select deliveries.id {_MATCHES} order by deliveries.id limit $3"
 
 _PAGE = """
 select

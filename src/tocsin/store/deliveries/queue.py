@@ -75,33 +75,7 @@ cross join lateral (
 ) as held
 """
 
-IN_HOURS = """
-select given.lane, given.begins, waiting.count
-from unnest($1::text[], $2::timestamptz[]) as given (lane, begins)
-cross join lateral (
-    select count(*) as count
-    from (
-        select
-        from deliveries
-        where lane = given.lane
-            and state in ('scheduled', 'pending', 'retrying')
-            and due_at >= greatest(given.begins, $3)
-            and due_at < given.begins + interval '1 hour'
-        order by lane, due_at
-        limit $4
-    ) as own
-) as waiting
-where waiting.count > 0
-"""
-
-# One of `every` is drawn by the hash of its id, so that only these are read themselves. A digest has the type
-# of its members, but no notification.
-TYPES_IN_HOURS = """
-select given.lane, given.begins, coalesce(notified.type, collected.type) as type, count(*) as count
-from unnest($1::text[], $2::timestamptz[], $5::integer[]) as given (lane, begins, every)
-cross join lateral (
-    select own.id
-    from (
+_IN_HOUR = """
         select id
         from deliveries
         where lane = given.lane
@@ -110,7 +84,26 @@ cross join lateral (
             and due_at < given.begins + interval '1 hour'
         order by lane, due_at
         limit $4
-    ) as own
+    """
+
+IN_HOURS = f"""
+select given.lane, given.begins, waiting.count
+from unnest($1::text[], $2::timestamptz[]) as given (lane, begins)
+cross join lateral (
+    select count(*) as count
+    from ({_IN_HOUR}) as own
+) as waiting
+where waiting.count > 0
+"""  # noqa: S608 - made of constants
+
+# One of `every` is drawn by the hash of its id, so that only these are read themselves. A digest has the type
+# of its members, but no notification.
+TYPES_IN_HOURS = f"""
+select given.lane, given.begins, coalesce(notified.type, collected.type) as type, count(*) as count
+from unnest($1::text[], $2::timestamptz[], $5::integer[]) as given (lane, begins, every)
+cross join lateral (
+    select own.id
+    from ({_IN_HOUR}) as own
     where (uuid_hash(own.id) & 2147483647) % given.every = 0
 ) as drawn
 cross join lateral (
@@ -132,7 +125,7 @@ left join lateral (
     limit 1
 ) as collected on true
 group by 1, 2, 3
-"""
+"""  # noqa: S608 - made of constants
 
 
 async def depths(connection: Connection, lanes: Sequence[str], now: datetime, most: int) -> list[LaneDepth]:

@@ -12,7 +12,7 @@ import msgspec
 from tocsin.domain.ids import DeviceId, new_device_id
 from tocsin.domain.people.device_tokens import USUAL_KIND, TokenKind
 from tocsin.domain.people.devices import DeviceSettings, Policy, RetiredReason, token_hash
-from tocsin.store.people.token_refresh import take_over_token
+from tocsin.store.people.token_refresh import SUCCESSORS, take_over_token
 from tocsin.store.pool import Connection, Pool
 from tocsin.store.rows import fetch_all, fetch_one
 
@@ -103,20 +103,12 @@ returning window_started_at, registrations
 
 # Lock every row that this transaction may change, in id order as a settlement does, to avoid deadlocks: those
 # of the tokens, the owner's active devices, and the one to which the successors of a replaced token lead.
-LOCK_DEVICES = """
-with recursive line as (
-    select id, successor
-    from devices
-    where token_hash = $3 and user_id = $1
-    union
-    select next.id, next.successor
-    from line
-    join devices as next on next.id = line.successor and next.user_id = $1
-)
+LOCK_DEVICES = f"""
+with recursive {SUCCESSORS}
 select id
 from devices
 where id in (
-    select id from devices where token_hash = any($2::bytea[])
+    select id from devices where token_hash = any($3::bytea[])
     union
     select id from devices where user_id = $1 and retired_at is null
     union
@@ -124,7 +116,7 @@ where id in (
 )
 order by id
 for update
-"""
+"""  # noqa: S608 - made of constants
 
 # For a new owner consent, counters, locale and time zone are reset. A replaced token that is registered again
 # has the consent of the device that it belonged to. A subscription stays bound to the key it was made with.
@@ -244,7 +236,7 @@ async def register(
             return limited
         tokens = [digest, replaced] if replaced else [digest]
         await connection.execute(LOCK_TOKENS, tokens)
-        await connection.execute(LOCK_DEVICES, user_id, tokens, replaced)
+        await connection.execute(LOCK_DEVICES, user_id, replaced, tokens)
         if await connection.fetchval(IS_ENDPOINT, digest):
             return NoDevice()
         retired = []

@@ -12,9 +12,7 @@ from tocsin.domain.limits import device_key
 from tocsin.domain.people.devices import RetiredReason
 from tocsin.store.pool import Connection
 
-# The device that a token belongs or belonged to: through the successors of the row that has the token.
-CURRENT = """
-with recursive line as (
+SUCCESSORS = """line as (
     select id, successor
     from devices
     where token_hash = $2 and user_id = $1
@@ -22,7 +20,12 @@ with recursive line as (
     select next.id, next.successor
     from line
     join devices as next on next.id = line.successor and next.user_id = $1
-)
+)"""
+"""The devices of user $1 that the token with hash $2 belonged to, one after the other."""
+
+# The device that a token belongs or belonged to: the last one of its line.
+CURRENT = f"""
+with recursive {SUCCESSORS}
 select device.*
 from line
 join devices as device on device.id = line.id
@@ -32,7 +35,7 @@ where line.successor is null
     and device.token_hash <> $3
 limit 1
 for update of device
-"""
+"""  # noqa: S608 - made of constants
 
 # A row that has the new token already gives it up; its hash is that of no token until it gets the old one.
 RELEASE_HASH = """
