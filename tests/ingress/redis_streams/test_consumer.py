@@ -187,5 +187,6 @@ async def test_trimming_what_was_read_is_no_loss(galaxy: Galaxy) -> None:
         await galaxy.reaches(last)
         await galaxy.redis.xtrim(STREAM, maxlen=0, approximate=False)
         await asyncio.sleep(3 * QUICK.block_seconds)
+        await galaxy.reaches(await galaxy.append(key="4"))
 
     assert await galaxy.pool.fetchval("select count(*) from alarms") == 0

@@ -13,6 +13,7 @@ from tocsin.ingress.redis_streams.settings import RedisSettings, StreamSettings
 from tocsin.store.stream_offsets import Offset
 
 START = "0-0"
+TRIMMED = "the entry that was read last was trimmed, and perhaps others after it"
 
 
 class EntryId(NamedTuple):
@@ -76,6 +77,7 @@ class StreamReader:
             retry=Retry(NoBackoff(), 0),
             protocol=2,
         )
+        self._empty_at: str | None = None
 
     async def look(self, offset: Offset) -> Look:
         """Read the entries after an offset, and compare the stream with it at the same moment."""
@@ -94,8 +96,13 @@ class StreamReader:
         entries = [
             Entry(entry_id.decode(), fields) for _, listed in found or () for entry_id, fields in listed
         ]
-        added = info.get("entries-added")
-        return Look(entries, _milliseconds(time), added, _gap(offset, info))
+        gap = _gap(offset, info)
+        # Redis before 7 cannot count: what follows where the stream was empty is no sign of a gap.
+        if gap == Gap(None, TRIMMED) and offset.entry_id == self._empty_at:
+            gap = None
+        if not info.get("length"):
+            self._empty_at = _text(info.get("last-generated-id", START))
+        return Look(entries, _milliseconds(time), info.get("entries-added"), gap)
 
     async def wait(self, offset: Offset) -> None:
         """Wait until there is an entry after the offset, at most `block_seconds`."""
@@ -127,7 +134,7 @@ def _gap(offset: Offset, info: Mapping[str, Any]) -> Gap | None:
         return Gap(missing, f"after {offset.entry_id} the stream was trimmed", end) if missing > 0 else None
     if offset.entry_id == START and end is None:
         return None
-    return Gap(None, f"{offset.entry_id}, which was read last, was trimmed, and others after it", end)
+    return Gap(None, TRIMMED, end)
 
 
 def _show(entry_id: EntryId) -> str:
