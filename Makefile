@@ -76,9 +76,9 @@ bench: $(VENV)/bench.done ## Measure Tocsin beside its rivals; writes bench/RESU
 
 lock: $(VENV)/server.done ## Pin the newest packages that pyproject.toml allows, with hashes.
 	$(BIN)/pip install --quiet uv
-	$(COMPILE) --extra server --output-file requirements/server.txt
-	$(COMPILE) --extra sandbox --constraint requirements/server.txt --output-file requirements/sandbox.txt
-	for group in dev bench; do $(COMPILE) --extra sandbox --group $$group \
+	$(COMPILE) --extra server --extra redis --output-file requirements/server.txt
+	$(COMPILE) --extra sandbox --extra redis --constraint requirements/server.txt --output-file requirements/sandbox.txt
+	for group in dev bench; do $(COMPILE) --extra sandbox --extra redis --group $$group \
 		--constraint requirements/sandbox.txt --output-file requirements/$$group.txt; done
 
 clean: ## Remove everything that was made here.

@@ -20,6 +20,11 @@ COMPUTED = {
     ("tocsin.engine.catalog_watch", "code"): ("catalog_faulty", "catalogs_differ"),
     ("tocsin.engine.health.overdue_sweep", "each.code"): ("overdue", "lane_unserved"),
     ("tocsin.engine.health.circuit_breakers", "outcome.code[:LONGEST_CODE]"): (),  # those of the providers
+    ("tocsin.ingress.redis_streams.consumer", "code"): (
+        "redis_unreachable",
+        "directory_unavailable",
+        "entries_lost",
+    ),
     ("tocsin.providers.apns.answers", "answer.code"): (),  # rows that are doubtful, which are listed too
     ("tocsin.providers.answers", "code"): (),  # rows with an alarm, which are listed too
 }
