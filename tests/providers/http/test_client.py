@@ -22,7 +22,7 @@ def _few_streams(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def settings(ca_file: Path) -> HttpProviderSettings:
-    return HttpProviderSettings(max_concurrency=1_000, connect_timeout=5.0, timeout=10.0, ca_file=ca_file)
+    return HttpProviderSettings(max_concurrency=10, connect_timeout=5.0, timeout=10.0, ca_file=ca_file)
 
 
 async def post_many(connections: Connections, port: int) -> set[int]:
