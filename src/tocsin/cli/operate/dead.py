@@ -175,10 +175,9 @@ def _print_dry_run(request: ReplayRequest, as_json: bool) -> None:
         if (remote := over_http())
         else with_connection(dead_letters.count, request.filter)
     )
-    counted = (
-        f"{matched.count}{'+' * matched.or_more} {'dead letter' if matched.count == 1 else 'dead letters'}"
-    )
-    print_result({"matched": matched}, as_json, f"{counted} would be replayed.")
+    counted = plural(matched.count, "dead letter", "dead letters")
+    least = "At least " if matched.or_more else ""
+    print_result({"matched": matched}, as_json, f"{least}{counted} would be replayed.")
 
 
 def _replay_stored(request: ReplayRequest, who: str, *, detach: bool) -> Replay:

@@ -1,6 +1,6 @@
 """Dead letters as an operator sees them, and the start of a replay."""
 
-from collections.abc import AsyncIterator
+import time
 from uuid import UUID
 
 import msgspec
@@ -28,7 +28,8 @@ from tocsin.wire.dead_letters import (
 
 MOST_GROUPED = 50_000
 MOST_GROUPS = 200
-MOST_COUNTED = 100_000
+COUNT_SECONDS = 2.0
+"""How long dead letters are counted at most."""
 STRETCH = 5_000
 
 
@@ -42,31 +43,38 @@ class ReplayConflictError(Exception):
 
 async def list_groups(connection: Connection, given: DeadLetterFilter) -> DeadLetterGroups:
     """Group the newest dead letters by cause, each with an example."""
-    rows, truncated = await reading.groups(connection, given, examined=MOST_GROUPED, limit=MOST_GROUPS)
-    return DeadLetterGroups([_group(row) for row in rows], truncated)
+    after, through = _bounds(given)
+    # One delivery may be older than the newest.
+    start = await reading.start_of_newest(connection, MOST_GROUPED) if given.delivery_id is None else None
+    within = Stretch(start or after, through, last=True)
+    rows = await reading.groups(connection, given, within, MOST_GROUPS)
+    return DeadLetterGroups([_group(row) for row in rows], truncated=start is not None)
 
 
 async def page(connection: Connection, given: DeadLetterFilter, after: UUID, limit: int) -> DeadLetterPage:
     """Read the next dead letters that match, from at most `limit` that follow an id."""
-    within = await reading.stretch(connection, after, LAST, limit)
+    first, through = _bounds(given)
+    within = await reading.stretch(connection, max(after, first), through, limit)
     rows = await reading.page(connection, given, within)
     return DeadLetterPage([_dead_letter(row) for row in rows], None if within.last else within.through)
 
 
 async def count(connection: Connection, given: DeadLetterFilter) -> Matches:
-    """Count the dead letters that match, until too many were looked at."""
-    total, examined = 0, 0
-    async for within in _stretches(connection):
+    """Count the dead letters that match, oldest first, until the time for it is over."""
+    total, ends = 0, time.monotonic() + COUNT_SECONDS
+    after, through = _bounds(given)
+    while True:
+        within = await reading.stretch(connection, after, through, STRETCH)
         total += await reading.count(connection, given, within)
-        examined += STRETCH
-        if examined >= MOST_COUNTED and not within.last:
-            return Matches(total, or_more=True)
-    return Matches(total, or_more=False)
+        if within.last or time.monotonic() >= ends:
+            return Matches(total, or_more=not within.last)
+        after = within.through
 
 
 async def start_replay(connection: Connection, wanted: ReplayRequest, actor: str) -> ReplayRow:
     """Start a replay, or return the one that the same request started; a worker does its batches."""
     matched = await count(connection, wanted.filter)
+    after, through = _bounds(wanted.filter)
     new = NewReplay(
         id=uuid7(),
         idempotency_key=wanted.idempotency_key,
@@ -76,7 +84,8 @@ async def start_replay(connection: Connection, wanted: ReplayRequest, actor: str
         created_by=actor,
         matched=matched.count,
         matched_or_more=matched.or_more,
-        through=await reading.newest(connection),
+        position=after,
+        through=min(through, await reading.newest(connection)),
     )
     async with connection.transaction():
         row = await replays.create(connection, new)
@@ -141,14 +150,11 @@ async def _same_replay(connection: Connection, new: NewReplay) -> ReplayRow:
     return row
 
 
-async def _stretches(connection: Connection) -> AsyncIterator[Stretch]:
-    after = FIRST
-    while True:
-        within = await reading.stretch(connection, after, LAST, STRETCH)
-        yield within
-        if within.last:
-            return
-        after = within.through
+def _bounds(given: DeadLetterFilter) -> tuple[UUID, UUID]:
+    """Return the ids after and through which dead letters can match a filter."""
+    if given.delivery_id is None:
+        return FIRST, LAST
+    return UUID(int=max(given.delivery_id.int - 1, 0)), given.delivery_id
 
 
 def _group(row: GroupRow) -> DeadLetterGroup:

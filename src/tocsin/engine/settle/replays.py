@@ -35,6 +35,8 @@ from tocsin.wire.dead_letters import DeadLetterFilter
 EVERY_SECONDS = 1.0
 BATCHES_A_SECOND = 4
 LARGEST_BATCH = 1_000
+SKIPPED = 500
+"""How many a batch looks at where the first ones are left out."""
 EXAMINED = 5_000
 """How many dead letters a batch looks through for those that match."""
 
@@ -73,15 +75,10 @@ class Replayer:
 
 async def run_batch(connection: Connection, row: ReplayRow, now: datetime) -> None:
     """Do the next batch of a replay that is under lock, within the transaction of the caller."""
-    size = min(max(row.rate // BATCHES_A_SECOND, 1), LARGEST_BATCH)
-    within = await stretch(connection, row.position, row.through, EXAMINED)
-    ids = await matching(connection, _filter.decode(row.filter), within, size)
-    found = await candidates(connection, ids, now)
+    found, position = await _next(connection, row, now)
     step = Step(rule="replay", result="pass", detail=f"replayed by {row.created_by}, replay {row.id}", at=now)
     left_out = Counter(_left_out.decode(row.left_out))
     replayed = await _replay(connection, found, step, now, force=row.force, left_out=left_out)
-    # A full batch may have left some of the stretch to the next one.
-    position = ids[-1] if len(ids) == size else within.through
     finished = position >= row.through
     await replays.advance(
         connection, row.id, position, replayed=replayed, left_out=+left_out, finished=finished
@@ -93,6 +90,43 @@ async def run_batch(connection: Connection, row: ReplayRow, now: datetime) -> No
             deliveries=row.replayed + replayed,
             left_out=+left_out,
         )
+
+
+async def _next(connection: Connection, row: ReplayRow, now: datetime) -> tuple[list[Candidate], UUID]:
+    """Return the next dead letters, with no more that can be replayed than the rate allows, and the last id.
+
+    If none of the first ones can be, the batch goes on to those that can: at a low rate there may be very
+    many that are left out, and skipping a few at a time would take as many transactions.
+    """
+    size = min(max(row.rate // BATCHES_A_SECOND, 1), LARGEST_BATCH)
+    wanted = _filter.decode(row.filter)
+    within = await stretch(connection, row.position, row.through, EXAMINED)
+    ids = await matching(connection, wanted, within, size)
+    found = await candidates(connection, ids, now)
+    if len(ids) < size:
+        return found, within.through
+    if size >= SKIPPED or await _replayable(connection, found, force=row.force):
+        # It may have left some of the stretch to the next batch.
+        return found, ids[-1]
+    ids = await matching(connection, wanted, within, SKIPPED)
+    found = await candidates(connection, ids, now)
+    replayable = await _replayable(connection, found, force=row.force)
+    if len(replayable) > size:
+        beyond = [each.id for each in found].index(replayable[size])
+        return found[:beyond], found[beyond - 1].id
+    return found, ids[-1] if len(ids) == SKIPPED else within.through
+
+
+async def _replayable(connection: Connection, found: Sequence[Candidate], *, force: bool) -> list[UUID]:
+    """List those that nothing keeps from being replayed, taken each by itself."""
+    free = [each for each in found if _obstacle(each, force=force) is None]
+    devices = await free_devices(connection, [each for each in free if _is_lost(each)])
+    return [each.id for each in free if not _is_lost(each) or devices[each.message]]
+
+
+def _is_lost(candidate: Candidate) -> bool:
+    """Return whether it needs another device."""
+    return candidate.digest_id is None and not candidate.reachable
 
 
 async def _replay(
@@ -115,7 +149,7 @@ async def _replay(
     if force and kept:
         await renew(connection, kept, now)
     single = [each for each in kept if each.digest_id is None]
-    lost = [each for each in single if not each.reachable]
+    lost = [each for each in single if _is_lost(each)]
     placed, siblings = _place(lost, await free_devices(connection, lost))
     left_out["no_device"] += len(lost) - len(placed)
     placed += [Placed(each.id) for each in single if each.reachable]

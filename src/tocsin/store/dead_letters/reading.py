@@ -181,16 +181,19 @@ def statement(template: str, given: DeadLetterFilter, first: int) -> Conditions:
 
 
 async def groups(
-    connection: Connection, given: DeadLetterFilter, *, examined: int, limit: int
-) -> tuple[list[GroupRow], bool]:
-    """Group the newest dead letters by cause, the largest groups first; return whether there are older ones.
-
-    At most `examined` are looked at.
-    """
-    start = await connection.fetchval(START_OF_NEWEST, examined)
+    connection: Connection, given: DeadLetterFilter, within: Stretch, limit: int
+) -> list[GroupRow]:
+    """Group the dead letters of a stretch by cause, the largest groups first."""
     asked = statement(_GROUPS, given, 4)
-    rows = await fetch_all(connection, GroupRow, asked.sql, start or FIRST, LAST, limit, *asked.arguments)
-    return rows, start is not None
+    return await fetch_all(
+        connection, GroupRow, asked.sql, within.after, within.through, limit, *asked.arguments
+    )
+
+
+async def start_of_newest(connection: Connection, count: int) -> UUID | None:
+    """Return the dead letter before the newest ones, or None if there are no more than those."""
+    start: UUID | None = await connection.fetchval(START_OF_NEWEST, count)
+    return start
 
 
 async def stretch(connection: Connection, after: UUID, through: UUID, length: int) -> Stretch:

@@ -43,6 +43,7 @@ class NewReplay(msgspec.Struct, frozen=True, kw_only=True):
     created_by: str
     matched: int
     matched_or_more: bool
+    position: UUID
     through: UUID
 
 
@@ -51,9 +52,9 @@ _ROW = f"{_COLUMNS}, extract(epoch from next_at - clock_timestamp())::float8 as 
 
 CREATE = f"""
 insert into replays (
-    id, idempotency_key, filter, rate, force, created_by, matched, matched_or_more, through
+    id, idempotency_key, filter, rate, force, created_by, matched, matched_or_more, position, through
 )
-values ($1, $2, $3::jsonb, $4, $5, $6, $7, $8, $9)
+values ($1, $2, $3::jsonb, $4, $5, $6, $7, $8, $9, $10)
 on conflict (idempotency_key) do nothing
 returning {_ROW}
 """  # noqa: S608 - made of constants
