@@ -94,18 +94,19 @@ async def see_an_outage(week: Week) -> None:
     """See FCM go down, and refuse the credentials when it is back; go on when both are mended."""
     week.sandbox.faults.outage(Outage())
     await week.producer.notify(*PEOPLE)
-    await week.metric_is(1, "tocsin_circuit_open", provider="fcm")
+    await week.metric_is(1, 1, "tocsin_circuit_open", provider="fcm")
     assert (await week.tocsin("providers", "show", "fcm")).startswith("fcm (push): circuit open\n")
     [lane] = (await week.json("queue"))["lanes"]
     assert lane["blocked_by"] == "circuit breaker of fcm is open: UNAVAILABLE"
     [fcm] = await week.json("providers")
     assert fcm["state"] == "open"
-    assert await week.metric("tocsin_attempts_failed_total", provider="fcm", code="UNAVAILABLE") >= 10
+    failed = {"provider": "fcm", "code": "UNAVAILABLE"}
+    await week.metric_is(10, len(PEOPLE), "tocsin_attempts_failed_total", **failed)
 
     week.sandbox.faults.outage(None)
     week.sandbox.faults.chances(Chance(1.0, Refuse("UNAUTHENTICATED")))
     await week.tocsin("providers", "try", "fcm")
-    await week.metric_is(1, "tocsin_alarms", code="UNAUTHENTICATED")
+    await week.metric_is(1, 1, "tocsin_alarms", code="UNAUTHENTICATED")
     alarm = await week.tocsin("alarms")
     assert "  fcm  UNAUTHENTICATED, " in alarm
     assert "\n  Request had invalid authentication credentials." in alarm
@@ -115,8 +116,8 @@ async def see_an_outage(week: Week) -> None:
     await week.waits_for(len(PEOPLE) - 1, "--type", "new_customer", "--state", "sent")
     [deferred] = await week.listed("--code", "UNAUTHENTICATED")
     assert deferred["state"] in {"retrying", "scheduled"}
-    await week.metric_is(0, "tocsin_circuit_open", provider="fcm")
-    await week.metric_is(0, "tocsin_alarms")
+    await week.metric_is(0, 0, "tocsin_circuit_open", provider="fcm")
+    await week.metric_is(0, 0, "tocsin_alarms")
     assert await week.tocsin("alarms") == "No alarm stands.\n"
 
 
