@@ -117,7 +117,8 @@ relayed = Counter(
 )
 relay_lag = Gauge(
     "tocsin_relay_lag_seconds",
-    "Age of the oldest row of an outbox that waits to be relayed; 0 if none does.",
+    "Age of the oldest row of an outbox that waits to be relayed; 0 if none does. It grows while the outbox "
+    "cannot be read.",
     ("outbox",),
     largest=True,
 )
