@@ -61,10 +61,10 @@ begin
 
     if jsonb_typeof(audience) is distinct from 'object'
         or (select count(*) from jsonb_object_keys(audience)) <> 1
-        or not audience ?| array['users', 'emails', 'admins', 'topic', 'condition']
+        or not audience ?| array['users', 'emails', 'admins', 'topic', 'condition', 'attributes']
     then
         raise invalid_parameter_value using
-            message = 'tocsin_publish: audience must name exactly one of users, emails, admins, topic, condition',
+            message = 'tocsin_publish: audience must name exactly one of users, emails, admins, topic, condition, attributes',
             hint = 'For example {"users": ["ada"]}.';
     end if;
 

@@ -167,7 +167,13 @@ def delivery_rules(settings: Settings, catalog: Catalog, toggles: Toggles) -> De
 
 def planner(settings: Settings, catalog: Catalog, toggles: Toggles) -> Planner:
     """Build the planner of intents."""
-    return Planner(catalog, providers_by_channel(settings), settings.admin_emails, toggles)
+    return Planner(
+        catalog,
+        providers_by_channel(settings),
+        settings.admin_emails,
+        toggles,
+        settings.delivery.largest_audience,
+    )
 
 
 def explainer(settings: Settings, catalog: Catalog, toggles: Toggles) -> Explainer:

@@ -160,10 +160,25 @@ def test_a_person_has_devices_and_choices(tocsin_server: RunningTocsin, client: 
 
 def test_the_directory_keeps_whatever_a_user_id_holds(client: Tocsin) -> None:
     user_id = "b?c=%3D#ü +;d"
-
     attributes = {"plan": "pro", "seats": 5, "interests": ["news"]}
 
     stored = client.put_user(user_id, locale="tr", timezone="Europe/Istanbul", attributes=attributes)
 
     assert client.get_user(user_id) == stored
     assert (stored.user_id, stored.locale, stored.attributes) == (user_id, "tr", attributes)
+
+
+def test_people_are_reached_by_their_attributes(client: Tocsin, user_id: str) -> None:
+    client.put_user(user_id, attributes={"team": user_id, "interests": ["news", "art"]})
+    asked = {"team": user_id, "interests": ["art"]}
+
+    explained = client.explain("new_customer", attributes=asked, payload=PAYLOAD)
+    sent = client.send("new_customer", attributes=asked, payload=PAYLOAD)
+    with pytest.raises(RefusedError) as refused:
+        client.send("new_customer", attributes={"team": "nobody"}, payload=PAYLOAD)
+
+    assert [route.recipient for route in explained.routes] == [f"user:{user_id}"]
+    assert client.show(sent.notification_id).audience == {"attributes": asked}
+    assert [(fault.field, fault.code) for fault in refused.value.faults] == [
+        ("audience.attributes", "nobody")
+    ]

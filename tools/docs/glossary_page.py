@@ -17,9 +17,10 @@ TERMS: tuple[tuple[str, str], ...] = (
         "How a push looks and what it does on the device besides its texts: image, sound, badge, deep link.",
     ),
     ("attempt", "One try to send a delivery through its provider. The object that carries it is `Attempt`."),
+    ("attribute", "A custom fact about a user, such as `plan: pro`, for texts and audiences."),
     (
         "audience",
-        "The recipients that an intent asks for: users, e-mail addresses, admins, a topic or a condition.",
+        "Whom an intent is for: users by id or attributes, e-mail addresses, admins, a topic or a condition.",
     ),
     ("audit", "The record of who did what to which subject, stored with the change that it describes."),
     ("backoff", "The delay between two attempts: exponential with jitter, or a list of delays."),

@@ -24,7 +24,7 @@ SECTIONS: Mapping[str, str] = {
     "auth": "People's tokens",
     "devices": "Devices",
     "pool": "Database connections",
-    "delivery": "Time to live and recovery",
+    "delivery": "Time to live, recovery and audiences",
     "dispatch": "Workers",
     "health": "Circuit breakers",
     "rates": "Rate limits of providers",
@@ -93,6 +93,8 @@ MEANING: dict[str, str] = {
     "delivery.recover_every_seconds": "How often a delivery whose provider failed in its last attempt is "
     "tried again, unless its type declares `recover`.",
     "delivery.recover_for_days": "For how long, at most until its time to live ends; 0 means never.",
+    "delivery.largest_audience": "The most people that an audience by attributes may find; one that finds "
+    "more is refused.",
     "dispatch.lease_seconds": "The duration of a worker's lease: at least twice the longest `timeout` of the "
     "providers in use, and 5 seconds.",
     "dispatch.poll_seconds": "How often an idle worker polls, in case a notification was lost.",

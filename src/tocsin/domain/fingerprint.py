@@ -35,6 +35,12 @@ def intent_fingerprint(intent: Intent) -> bytes:
         content["topic"] = audience.topic
     elif audience.condition is not None:
         content["condition"] = audience.condition
+    elif audience.attributes is not None:
+        # The query, not whom it found: sent again, it is the same intent.
+        content["attributes"] = {
+            name: sorted(set(value)) if isinstance(value, list) else value
+            for name, value in audience.attributes.items()
+        }
     else:
         content["admins"] = True
     return fingerprint(content)

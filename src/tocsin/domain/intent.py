@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from tocsin.domain.faults import Fault
+from tocsin.domain.people.attributes import Attributes, attribute_faults
 from tocsin.domain.people.recipient import (
     ConditionRecipient,
     ConfigRecipient,
@@ -32,11 +33,14 @@ CollapseKey = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[\x20-
 Moment = Annotated[datetime, Meta(tz=True)]
 WallTime = Annotated[datetime, Meta(tz=False)]
 
-_AUDIENCES = ("users", "emails", "admins", "topic", "condition")
+_AUDIENCES = ("users", "emails", "admins", "topic", "condition", "attributes")
 
 
 class Audience(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Exactly one of: users by id, bare e-mail addresses, the type's administrators, a topic, a condition."""
+    """Exactly one of: users by id or attributes, bare e-mail addresses, administrators, a topic, a condition.
+
+    A user has all the `attributes`: each equals the given value, or is a list with all the given texts.
+    """
 
     users: Annotated[list[UserId | NumericUserId], Meta(min_length=1, max_length=LARGEST_AUDIENCE)] | None = (
         None
@@ -45,6 +49,7 @@ class Audience(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     admins: bool | None = None
     topic: Topic | None = None
     condition: Condition | None = None
+    attributes: Attributes | None = None
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -80,12 +85,33 @@ def audience_faults(audience: Audience) -> list[Fault]:
         return [Fault(field="audience.admins", code="invalid", message="can only be true")]
     if audience.condition is not None and (message := condition_fault(audience.condition)):
         return [Fault(field="audience.condition", code="invalid", message=message)]
-    return []
+    return [] if audience.attributes is None else _query_faults(audience.attributes)
 
 
-def recipients(intent: Intent, admins: Sequence[str]) -> list[Recipient]:
-    """List the recipients of an intent, each once, in the given order."""
+def _query_faults(attributes: Attributes) -> list[Fault]:
+    """List what is wrong with a query by attributes; one that says nothing would match everybody."""
+    root = "audience.attributes"
+    if not attributes:
+        return [Fault(field=root, code="invalid", message="must have at least one attribute")]
+    faults = [
+        msgspec.structs.replace(fault, field=f"{root}.{fault.field}" if fault.field else root)
+        for fault in attribute_faults(attributes)
+    ]
+    return faults or [
+        Fault(field=f"{root}.{name}", code="invalid", message="must list at least one text")
+        for name, value in attributes.items()
+        if value == []
+    ]
+
+
+def recipients(intent: Intent, admins: Sequence[str], people: Sequence[str] = ()) -> list[Recipient]:
+    """List the recipients of an intent, each once, in the given order.
+
+    `people` are the users who have the attributes that an audience asks for.
+    """
     audience = intent.audience
+    if audience.attributes is not None:
+        return [UserRecipient(user_id) for user_id in people]
     if audience.users is not None:
         return [UserRecipient(user_id) for user_id in dict.fromkeys(map(str, audience.users))]
     if audience.topic is not None:

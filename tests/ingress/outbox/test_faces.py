@@ -203,7 +203,7 @@ def test_django_needs_postgres() -> None:
 
 def test_every_field_of_an_intent_can_be_said() -> None:
     said = Particulars.__annotations__.keys() - {"aggregate", "aggregate_id", "function"}
-    audiences = {"users", "emails", "admins", "topic", "condition"}
+    audiences = {"users", "emails", "admins", "topic", "condition", "attributes"}
 
     assert said - audiences == set(Intent.__struct_fields__) - {"type", "audience"}
 

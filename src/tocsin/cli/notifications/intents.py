@@ -1,6 +1,7 @@
 """The options of an intent, shared by every command that takes one."""
 
 import uuid
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -31,6 +32,13 @@ def read_intent(
     topic: Annotated[str | None, typer.Option(help="Send to every device subscribed to a topic.")] = None,
     condition: Annotated[
         str | None, typer.Option(help="Send to devices by their topics, e.g. \"'a' in topics\".")
+    ] = None,
+    attribute: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Send to the users who have this attribute, e.g. plan=pro; all that are given must match.",
+        ),
     ] = None,
     payload: Annotated[str, typer.Option(help="The payload as JSON.")] = "{}",
     version: Annotated[
@@ -65,6 +73,7 @@ def read_intent(
             "admins": admins or None,
             "topic": topic,
             "condition": condition,
+            "attributes": _read_attributes(attribute) if attribute else None,
         },
         "payload": _read_payload(payload),
         "version": version,
@@ -78,6 +87,25 @@ def read_intent(
         return msgspec.convert(fields, Intent, strict=False)
     except msgspec.ValidationError as error:
         raise FaultsError("The intent is invalid:", [validation_fault(error, "intent")]) from error
+
+
+def _read_attributes(given: Sequence[str]) -> dict[str, Any]:
+    """Parse `NAME=VALUE`: a value is JSON, or else a text as it stands."""
+    attributes: dict[str, Any] = {}
+    faults = []
+    for text in given:
+        name, separator, value = text.partition("=")
+        if not separator or name in attributes:
+            message = f"{text[:80]!r} is not NAME=VALUE" if not separator else f"{name[:80]!r} is given twice"
+            faults.append(Fault(field="--attribute", code="invalid", message=message))
+            continue
+        try:
+            attributes[name] = msgspec.json.decode(value)
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            attributes[name] = value
+    if faults:
+        raise FaultsError("The intent is invalid:", faults)
+    return attributes
 
 
 def _read_payload(text: str) -> dict[str, Any]:

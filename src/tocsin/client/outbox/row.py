@@ -22,6 +22,7 @@ class Particulars(TypedDict, total=False):
     admins: bool
     topic: str
     condition: str
+    attributes: Mapping[str, Any]
     payload: Required[Mapping[str, Any]]
     version: int | None
     send_at: datetime | None

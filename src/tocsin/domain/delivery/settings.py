@@ -14,11 +14,16 @@ from tocsin.domain.faults import Fault
 MOST_ATTEMPTS = 100
 
 
+LARGEST_AUDIENCE_BY_ATTRIBUTES = 10_000
+
+
 class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What holds for types that declare nothing else: their time to live, attempts, backoff, and recovery.
 
     After the last attempt a delivery that failed by a fault of its provider is tried again every
     `recover_every_seconds`, for `recover_for_days` or until its time to live ends; 0 days means never.
+    `largest_audience` is how many people an audience by attributes may find: the deliveries of a notification
+    are planned and stored in one piece.
     """
 
     default_ttl_days: Annotated[float, Meta(gt=0, le=28)] = 28.0
@@ -26,6 +31,7 @@ class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     backoff: str = "exponential(1s, 5m, 2, 0.2)"
     recover_every_seconds: Annotated[float, Meta(ge=60, le=86_400)] = 300.0
     recover_for_days: Annotated[float, Meta(ge=0, le=28)] = 28.0
+    largest_audience: Annotated[int, Meta(ge=1, le=50_000)] = LARGEST_AUDIENCE_BY_ATTRIBUTES
 
     @property
     def policies(self) -> Policies:

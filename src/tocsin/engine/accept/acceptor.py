@@ -15,6 +15,7 @@ from tocsin.engine.accept.answers import (
     Answer,
     Unreadable,
 )
+from tocsin.engine.accept.audiences import find_people
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.accept.write import Request, report, write_all
 from tocsin.engine.clock import Clock
@@ -75,7 +76,9 @@ class Acceptor:
         """
         sizes = await delivery_counts(self._planner, intents)
         if limit is not None and sum(sizes) > limit:
-            raise TooManyDeliveriesError(sum(sizes), limit)
+            sizes = await self._counts_of_people(intents, sizes)
+            if sum(sizes) > limit:
+                raise TooManyDeliveriesError(sum(sizes), limit)
         parts = split(sizes)
         if len(parts) > 1 or sum(sizes) > LARGEST_WRITE:
             return [
@@ -85,17 +88,28 @@ class Acceptor:
             ]
         return await self._accept_with_others(_Waiting(producer, source, intents))
 
+    async def _counts_of_people(
+        self, intents: Sequence[Intent | Unreadable], sizes: Sequence[int]
+    ) -> list[int]:
+        """Replace the largest size of audiences by attributes by what they find now."""
+        counts, most = list(sizes), self._planner.largest_audience
+        for position, intent in enumerate(intents):
+            if isinstance(intent, Intent) and intent.audience.attributes is not None:
+                people, _ = await find_people(self._pool.acquire, intent, most)
+                counts[position] = sizes[position] // most * len(people)
+        return counts
+
     async def _accept_part(self, request: Request) -> list[Answer]:
         """Plan and write a part of a large request; the parts of several requests alternate."""
         async with self._large:
-            await request.check(self._planner, self._clock())
+            await request.check(self._planner, self._clock(), self._pool.acquire)
             async with self._pool.acquire() as connection:
                 await write_all(connection, self._planner, [request], self._clock())
         report(request, self._planner)
         return request.answered()
 
     async def _accept_with_others(self, request: _Waiting) -> list[Answer]:
-        await request.check(self._planner, self._clock())
+        await request.check(self._planner, self._clock(), self._pool.acquire)
         self._waiting.append(request)
         if len(self._writers) < WRITERS:
             writer = asyncio.create_task(self._write_waiting())

@@ -9,11 +9,13 @@ import rfc8785
 
 from tocsin.catalog.catalog import Catalog
 from tocsin.domain.catalog import NotificationType
+from tocsin.domain.delivery.settings import LARGEST_AUDIENCE_BY_ATTRIBUTES
 from tocsin.domain.digest import digest_group
 from tocsin.domain.faults import Fault
 from tocsin.domain.fingerprint import intent_fingerprint
 from tocsin.domain.ids import new_notification_id
 from tocsin.domain.intent import Intent, audience_faults, recipients
+from tocsin.domain.people.recipient import Recipient
 from tocsin.domain.plan import Conditions, due_time, plan
 from tocsin.domain.timing.moments import moment_faults, send_time_faults
 from tocsin.engine.toggles.toggles import Toggles
@@ -32,9 +34,15 @@ class Planner(msgspec.Struct, frozen=True):
     providers: Mapping[str, Sequence[str]]
     admins: Mapping[str, Sequence[str]]
     toggles: Toggles
+    largest_audience: int = LARGEST_AUDIENCE_BY_ATTRIBUTES
 
-    def check(self, producer: str, intent: Intent, now: datetime) -> NewNotification | list[Fault]:
-        """Build the notification of an intent, or list everything that is wrong with it."""
+    def check(
+        self, producer: str, intent: Intent, now: datetime, people: Sequence[str] = ()
+    ) -> NewNotification | list[Fault]:
+        """Build the notification of an intent, or list everything that is wrong with it.
+
+        `people` are the users who have the attributes that its audience asks for.
+        """
         try:
             payload = _encoder.encode(intent.payload)
         except UnicodeEncodeError:
@@ -51,13 +59,19 @@ class Planner(msgspec.Struct, frozen=True):
             fingerprint = intent_fingerprint(intent)
         except rfc8785.CanonicalizationError as error:
             return [Fault(field="payload", code="not_canonical", message=f"has no canonical form: {error}")]
-        return self._notification(producer, intent, notification_type, payload, fingerprint, now)
+        whom = recipients(intent, self.admins.get(intent.type, ()), people)
+        return self._notification(producer, intent, notification_type, payload, fingerprint, whom, now)
 
     def delivery_count(self, intent: Intent) -> int:
-        """Count the deliveries of an intent without planning them; one of an unknown type has none."""
+        """Count the deliveries of an intent without planning them; one of an unknown type has none.
+
+        Whom an audience by attributes finds is not known yet: it counts as the largest.
+        """
         notification_type = self.catalog.find(intent.type, intent.version)
         if notification_type is None:
             return 0
+        if intent.audience.attributes is not None:
+            return self.largest_audience * len(notification_type.channels)
         return len(recipients(intent, self.admins.get(intent.type, ()))) * len(notification_type.channels)
 
     def _notification(
@@ -67,9 +81,9 @@ class Planner(msgspec.Struct, frozen=True):
         notification_type: NotificationType,
         payload: bytes,
         fingerprint: bytes,
+        whom: Sequence[Recipient],
         now: datetime,
     ) -> NewNotification:
-        whom = recipients(intent, self.admins.get(intent.type, ()))
         ttl = intent.ttl_seconds or notification_type.policies.ttl_seconds
         starts = due_time(intent.send_at, intent.send_at_local, now)
         group = None

@@ -1,12 +1,14 @@
 """Stores the intents of requests: what is good with its plan, the rest as refused."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from typing import TypeAlias
 from uuid import UUID
 
 import msgspec
 
+from tocsin.domain.faults import Fault
 from tocsin.domain.ids import NotificationId, new_delivery_id, uuid7
 from tocsin.domain.intent import Intent, repeated_recipients
 from tocsin.engine.accept.answers import (
@@ -18,6 +20,7 @@ from tocsin.engine.accept.answers import (
     Unreadable,
     accepted_answer,
 )
+from tocsin.engine.accept.audiences import Connect, find_people
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.accept.report import refusal_code, report_answers, storable
 from tocsin.engine.time_slice import TimeSlice
@@ -31,6 +34,7 @@ from tocsin.store.refused import LONGEST_CONTENT, RefusedIntent
 STORE_TRIES = 3
 """How often an intent is stored if what held its key is pruned each time before it was read."""
 
+_ADVICE = "ask for one more attribute, or raise TOCSIN_DELIVERY__LARGEST_AUDIENCE"
 _encoder = msgspec.json.Encoder()
 
 _Key: TypeAlias = tuple[str, str]
@@ -61,9 +65,13 @@ class Request:
         self.origins = origins
         self.answers: list[Answer | None] = [None] * len(intents)
         self.good: list[tuple[int, NewNotification]] = []
+        self.unmatched: list[tuple[int, NewNotification, list[Fault]]] = []
 
-    async def check(self, planner: Planner, now: datetime) -> None:
-        """Plan the valid intents and answer the others."""
+    async def check(self, planner: Planner, now: datetime, connect: Connect) -> None:
+        """Plan the valid intents and answer the others.
+
+        One whose audience finds nobody, or too many, is refused unless it was accepted before.
+        """
         slice_ = TimeSlice()
         for position, intent in enumerate(self.intents):
             await slice_.pause()
@@ -71,8 +79,11 @@ class Request:
                 case Unreadable(faults=faults):
                     self.answers[position] = Invalid(faults)
                 case Intent():
-                    checked = planner.check(self.producer, intent, now)
-                    if isinstance(checked, NewNotification):
+                    people, faults = await find_people(connect, intent, planner.largest_audience, _ADVICE)
+                    checked = planner.check(self.producer, intent, now, people)
+                    if isinstance(checked, NewNotification) and faults:
+                        self.unmatched.append((position, checked, faults))
+                    elif isinstance(checked, NewNotification):
                         if self.origins:
                             external_id = self.origins[position].external_id
                             checked = msgspec.structs.replace(checked, external_id=external_id)
@@ -96,7 +107,7 @@ async def accept_within(
 ) -> list[Answer]:
     """Answer each intent, in order; all of it is durable when the caller's transaction is."""
     request = Request(producer, source, intents)
-    await request.check(planner, now)
+    await request.check(planner, now, lambda: nullcontext(connection))
     await write_all(connection, planner, [request], now)
     report(request, planner)
     return request.answered()
@@ -114,7 +125,7 @@ async def accept_sourced_within(
         origins = [sourced[position] for position in own]
         requests.append(Request(producer, source, [each.intent for each in origins], origins))
     for request in requests:
-        await request.check(planner, now)
+        await request.check(planner, now, lambda: nullcontext(connection))
     await write_all(connection, planner, requests, now)
     answers: dict[int, Answer] = {}
     for request, own in zip(requests, positions.values(), strict=True):
@@ -132,8 +143,22 @@ async def write_all(
     for request in requests:
         for position, notification in request.good:
             request.answers[position] = _answer(request.intents[position], notification, stored)
+        if request.unmatched:
+            await _answer_unmatched(connection, request)
     if refusals := [refusal for request in requests for refusal in _refusals(request, now)]:
         await refused.record(connection, refusals)
+
+
+async def _answer_unmatched(connection: Connection, request: Request) -> None:
+    """Answer intents whose audience finds nobody or too many now; sent again, one is a duplicate even so."""
+    found = await notifications.existing(connection, [_key(each) for _, each, _ in request.unmatched])
+    for index, (position, notification, faults) in enumerate(request.unmatched):
+        if index not in found:
+            request.answers[position] = Invalid(faults)
+            continue
+        holder, fingerprint = found[index]
+        is_same = fingerprint == notification.fingerprint
+        request.answers[position] = Duplicate(holder) if is_same else Conflict(holder)
 
 
 def _key(notification: NewNotification) -> _Key:

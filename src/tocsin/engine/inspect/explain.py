@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import nullcontext
 from datetime import datetime
 from typing import Literal, TypeAlias, assert_never
 from uuid import UUID
@@ -25,11 +26,12 @@ from tocsin.domain.decide import (
 from tocsin.domain.delivery.held_by import ORDER, stored_held_by
 from tocsin.domain.delivery.reasons import MEANING, Reason
 from tocsin.domain.faults import Fault
-from tocsin.domain.intent import Intent
+from tocsin.domain.intent import LARGEST_AUDIENCE, Intent
 from tocsin.domain.limits import Allowance, limit_verdict
 from tocsin.domain.people.profile import UNKNOWN_RECIPIENT, Destination, RecipientProfile
 from tocsin.domain.people.recipient import recipient_of, route_id
 from tocsin.domain.plan import PlannedDelivery
+from tocsin.engine.accept.audiences import find_people
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.dispatch.rules import DeliveryRules
 from tocsin.engine.time_slice import TimeSlice
@@ -57,9 +59,12 @@ class Explainer(msgspec.Struct, frozen=True):
         self, connection: Connection, producer: str, intent: Intent, now: datetime
     ) -> Explanation | list[Fault]:
         """Return what would become of an intent, or what is wrong with it."""
-        accepted = self.planner.check(producer, intent, now)
-        if isinstance(accepted, list):
-            return accepted
+        most = min(self.planner.largest_audience, LARGEST_AUDIENCE)
+        advice = "explain is for no more"
+        people, faults = await find_people(lambda: nullcontext(connection), intent, most, advice)
+        accepted = self.planner.check(producer, intent, now, people)
+        if isinstance(accepted, list) or faults:
+            return accepted if isinstance(accepted, list) else faults
         # Before anything is awaited: the catalog may be reloaded meanwhile.
         notification_type, _ = self.rules.catalog.resolve(intent.type, intent.version, intent.payload)
         users = sorted({each.user_id for each in accepted.deliveries if each.user_id is not None})

@@ -65,6 +65,19 @@ from users
 where user_id = $1
 """
 
+# Materialized, so that the limit, unknown to a plan that is kept, does not make reading the table look cheap.
+WITH_ATTRIBUTES = """
+with found as materialized (
+    select user_id
+    from users
+    where attributes @> $1::jsonb
+)
+select user_id
+from found
+limit $2
+"""
+USE_BITMAPS = "set local enable_bitmapscan = on"
+
 
 async def put(connection: Connection, users: Sequence[UserRow]) -> None:
     """Insert or replace people; each user id may occur only once."""
@@ -81,7 +94,23 @@ async def get(connection: Connection, user_id: str) -> UserRow | None:
     return UserRow(**{**row, "attributes": msgspec.json.decode(attributes) if attributes else {}})
 
 
-def _json(attributes: dict[str, AttributeValue]) -> str:
+async def with_attributes(
+    connection: Connection, attributes: Mapping[str, AttributeValue], limit: int
+) -> list[str]:
+    """List the ids of people who have all of some attributes, at most `limit`, sorted."""
+    # A GIN index is read by a bitmap alone, which the connections of a worker have switched off. Rolling back
+    # restores that for the rest of the caller's transaction.
+    transaction = connection.transaction()
+    await transaction.start()
+    try:
+        await connection.execute(USE_BITMAPS)
+        rows = await connection.fetch(WITH_ATTRIBUTES, _json(attributes), limit)
+    finally:
+        await transaction.rollback()
+    return sorted(row["user_id"] for row in rows)
+
+
+def _json(attributes: Mapping[str, AttributeValue]) -> str:
     return msgspec.json.encode(attributes).decode()
 
 

@@ -120,3 +120,51 @@ def test_attributes_without_faults_are_within_every_bound(attributes: dict[str, 
         assert len(msgspec.json.encode(attributes)) <= LARGEST_ATTRIBUTES
         assert b"\\u0000" not in msgspec.json.encode(attributes)
         assert msgspec.json.decode(msgspec.json.encode(attributes)) == attributes
+
+
+def asking(**attributes: Any) -> dict[str, Any]:
+    return {
+        "type": "new_customer",
+        "audience": {"attributes": attributes},
+        "payload": {"customer_name": "Grace"},
+        "idempotency_key": "key",
+    }
+
+
+async def test_an_audience_by_attributes_is_accepted_shown_and_explained(edge: Edge) -> None:
+    headers = await edge.key(Role.PRODUCER)
+    for user_id, plan in (("ada", "pro"), ("bob", "free"), ("eve", "pro")):
+        await edge.http.put(f"/v1/users/{user_id}", json={"attributes": {"plan": plan}}, headers=headers)
+
+    explained = await edge.http.post("/v1/notifications/explain", json=asking(plan="pro"), headers=headers)
+    accepted = await edge.http.post("/v1/notifications", json=asking(plan="pro"), headers=headers)
+    again = await edge.http.post("/v1/notifications", json=asking(plan="pro"), headers=headers)
+    other = await edge.http.post("/v1/notifications", json=asking(plan="free"), headers=headers)
+    shown = await edge.http.get(f"/v1/notifications/{accepted.json()['notification_id']}", headers=headers)
+
+    assert [route["recipient"] for route in explained.json()["routes"]] == ["user:ada", "user:eve"]
+    assert (accepted.status_code, again.json()["status"], other.status_code) == (202, "duplicate", 409)
+    assert shown.json()["audience"] == {"attributes": {"plan": "pro"}}
+    assert [each["recipient"] for each in shown.json()["deliveries"]] == ["user:ada", "user:eve"]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "field", "code"),
+    [
+        ({}, "audience.attributes", "invalid"),
+        ({"Plan": "pro"}, "audience.attributes.'Plan'", "invalid"),
+        ({"plan": None}, "audience.attributes.plan", "missing"),
+        ({"plan": []}, "audience.attributes.plan", "invalid"),
+        ({"plan": 2**53}, "audience.attributes.plan", "invalid"),
+        ({"plan": "pro"}, "audience.attributes", "nobody"),
+    ],
+)
+async def test_a_question_with_faults_is_refused(
+    edge: Edge, attributes: dict[str, Any], field: str, code: str
+) -> None:
+    headers = await edge.key(Role.PRODUCER)
+
+    for path in ("/v1/notifications", "/v1/notifications/explain"):
+        answer = await edge.http.post(path, json=asking(**attributes), headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (422, "invalid_intent")
+        assert faults(answer) == {field: code}
