@@ -43,6 +43,8 @@ from tocsin.settings import Settings, default_data_dir, providers_in_use, settin
 from tocsin.store.kept_secrets import get_or_make
 from tocsin.store.migrate import check_schema
 from tocsin.store.pool import Pool, first_connection, open_pool
+from tocsin.store.sealed_rows import check_data_keys
+from tocsin.store.sealing import DataKeys, data_keys
 
 if TYPE_CHECKING:
     from litestar import Litestar
@@ -110,6 +112,14 @@ def provider_summaries(settings: Settings) -> tuple[ProviderInUse, ...]:
         ProviderInUse(name=name, channel=entry.channel, rate=settings.rates.of(name) or None)
         for name, entry in providers_in_use(settings).items()
     )
+
+
+async def checked_data_keys(settings: Settings, pool: Pool) -> DataKeys:
+    """Read the data keys; raise SettingsError if one that is in use is not set."""
+    keys = data_keys(settings.data)
+    async with first_connection(pool) as connection:
+        await check_data_keys(connection, keys)
+    return keys
 
 
 async def open_webpush_keys(
@@ -240,6 +250,7 @@ async def open_api(settings: Settings, url: str) -> AsyncIterator["Litestar"]:
             webhook=settings.provider(WebhookSettings),
             device_rules=device_rules(settings.registry),
             webpush_keys=webpush_keys,
+            data_keys=await checked_data_keys(settings, pool),
             slow_seconds=settings.log.slow_seconds,
         )
         watch = ToggleWatch(toggles, url, settings.schema, settings.pool)
@@ -284,6 +295,7 @@ async def open_worker(
                 unsubscribe=settings.unsubscribe,
                 rates=settings.rates,
                 retention=settings.retention,
+                data_keys=await checked_data_keys(settings, pool),
             ),
             clock=clock,
             lanes=lanes,

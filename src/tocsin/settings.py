@@ -33,6 +33,7 @@ from tocsin.logs import LogSettings
 from tocsin.providers.registry import ProviderEntry, Registry, load_registry
 from tocsin.providers.settings import ProviderSettings
 from tocsin.store.pool import PoolSettings, schema_fault, url_fault
+from tocsin.store.sealing import DataSettings, data_settings_faults
 from tocsin.telemetry.settings import MetricsSettings
 
 PREFIX = "TOCSIN_"
@@ -60,6 +61,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     probes: ProbesSettings = ProbesSettings()
     metrics: MetricsSettings = MetricsSettings()
     auth: AuthSettings = AuthSettings()
+    data: DataSettings = DataSettings()
     devices: DeviceSettings = DeviceSettings()
     pool: PoolSettings = PoolSettings()
     delivery: DeliverySettings = DeliverySettings()
@@ -240,6 +242,7 @@ def _contradictions(settings: Settings) -> Iterator[Fault]:
     entries = settings.registry.values()
     for fault in (
         *auth_settings_faults(settings.auth),
+        *data_settings_faults(settings.data),
         *delivery_settings_faults(settings.delivery),
         *device_settings_faults(settings.devices),
         *quiet_hours_faults(settings.quiet_hours),

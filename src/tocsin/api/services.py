@@ -16,6 +16,7 @@ from tocsin.engine.webpush_keys import WebPushKeys
 from tocsin.logs import LogSettings
 from tocsin.providers.webhook.settings import WebhookSettings
 from tocsin.store.pool import Pool
+from tocsin.store.sealing import NO_KEYS, DataKeys
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,4 +35,5 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     http: HttpSettings = HttpSettings()
     webhook: WebhookSettings = WebhookSettings()
     webpush_keys: WebPushKeys | None = None
+    data_keys: DataKeys = NO_KEYS
     slow_seconds: float = LogSettings().slow_seconds

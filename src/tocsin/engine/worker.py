@@ -30,6 +30,7 @@ from tocsin.engine.settle.writer import SettlementWriter
 from tocsin.engine.toggles.toggles import ToggleWatch
 from tocsin.engine.wake import Wake
 from tocsin.store.pool import Pool
+from tocsin.store.sealing import NO_KEYS, DataKeys
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -43,6 +44,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     unsubscribe: UnsubscribeSettings = UnsubscribeSettings()
     rates: RatesSettings = RatesSettings()
     retention: RetentionSettings = RetentionSettings()
+    data_keys: DataKeys = NO_KEYS
 
 
 class Worker:
@@ -73,7 +75,7 @@ class Worker:
             pool=pool,
             rules=rules,
             digests=DigestPayloads(pool, rules.catalog),
-            renderer=Renderer(rules.catalog, settings.unsubscribe),
+            renderer=Renderer(rules.catalog, settings.unsubscribe, settings.data_keys),
             breakers=self._breakers,
             writer=self._writer,
             settings=settings.dispatch,

@@ -1,6 +1,7 @@
 """`tocsin devices` tells which devices were not seen for long."""
 
 import asyncio
+import base64
 from pathlib import Path
 
 from tests.edges.command_line import Ran, run
@@ -57,3 +58,28 @@ async def test_the_secret_of_an_endpoint_is_rotated(database_url: str, pool: Poo
     actors = await pool.fetch("select actor from audit where action = 'webhook_secret.rotate' order by id")
     assert actors[0]["actor"] == "grace"
     assert len(actors) == 2
+
+
+async def test_stored_tokens_are_encrypted_and_a_worker_without_the_key_does_not_start(
+    database_url: str, pool: Pool, tmp_path: Path
+) -> None:
+    key = base64.b64encode(b"k" * 32).decode()
+
+    async def tocsin(*arguments: str, **variables: str) -> Ran:
+        settings = {"TOCSIN_DATABASE_URL": database_url, **variables}
+        return await asyncio.to_thread(run, arguments, settings, tmp_path)
+
+    await add_device(pool, token="token-1")
+    without = await tocsin("keys", "rotate-data")
+    done = await tocsin("keys", "rotate-data", TOCSIN_DATA__KEY=key)
+    worker = await tocsin("worker", TOCSIN_EXPO__ENABLED="true")
+    off = await tocsin("keys", "rotate-data", "--json", TOCSIN_DATA__PREVIOUS_KEYS=key)
+
+    assert (without.code, "TOCSIN_DATA__KEY" in without.said) == (2, True)
+    assert (done.code, done.out.startswith("Rewrote 1 row with the data key")) == (0, True)
+    assert "0 rows are left." in done.out
+    assert (worker.code, "data.previous_keys" in worker.said) == (2, True)
+    assert "Traceback" not in worker.err
+    assert off.json == {"key_id": None, "rewritten": 1, "unreadable": 0, "left": 0}
+    assert await pool.fetchval("select token from devices") == "token-1"
+    assert key not in without.said + done.said + worker.said

@@ -27,6 +27,7 @@ from tocsin.engine.inspect.person import shown_device
 from tocsin.providers.webpush.settings import WebPushSettings
 from tocsin.store.people import devices
 from tocsin.store.people.devices import DeviceRegistration, DeviceRow, NoDevice, RateLimited
+from tocsin.store.sealing import PREFIX as SEALED
 from tocsin.wire.people import ChangeDevice, Device, DeviceList, RegisterDevice, UnregisterDevice
 
 routes = Routes(Tag.DEVICES)
@@ -64,12 +65,14 @@ async def register_device(request: ApiRequest) -> Device:
     rules = request.services.device_rules
     if faults := list(registration_faults(rules, body.provider, body.token, body.token_kind)):
         raise faults_problem(INVALID_BODY, *faults)
+    if body.token.startswith(SEALED):
+        raise fault_problem("token", "invalid", "is not a token of a provider")
     locale = normalize(body.locale) if body.locale else None
     keys = request.services.webpush_keys if body.provider == WebPushSettings.section else None
     registration = copy_fields(
         DeviceRegistration, body, user_id=user_id, locale=locale, sender_key=keys.key_id if keys else None
     )
-    result = await devices.register(request.pool, registration, settings, now)
+    result = await devices.register(request.pool, registration, settings, now, request.services.data_keys)
     if isinstance(result, RateLimited):
         wait = max(1, ceil((result.again_at - now).total_seconds()))
         raise ProblemError(

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from tocsin.api.auth.roles import Right
 from tocsin.api.http.conversion import copy_fields
-from tocsin.api.http.problems import NOT_FOUND, ProblemError, fault_problem
+from tocsin.api.http.problems import NOT_FOUND, UNAVAILABLE, ProblemError, fault_problem
 from tocsin.api.http.queries import Query
 from tocsin.api.http.requests import ApiRequest, checked_user_id
 from tocsin.api.routes import PERSON_BODY_BYTES, Routes, Tag
@@ -18,6 +18,7 @@ from tocsin.providers.webhook.signing import LONGEST_OVERLAP, new_secret, rotate
 from tocsin.store.people import endpoints
 from tocsin.store.people.endpoints import MOST_ACTIVE, AlreadyActive, EndpointRow, TooManyEndpoints
 from tocsin.store.pool import Pool
+from tocsin.store.sealing import DataKeys, SealedError
 from tocsin.wire.checks import Checked
 
 EndpointUrl = Annotated[str, Meta(min_length=1, max_length=2_048, pattern=r"^[!-~]+\Z")]
@@ -107,7 +108,9 @@ async def add_webhook(request: ApiRequest, user_id: str, body: AddWebhook) -> We
         message = f"{fault}; register an address of the public Internet, or set {_ALLOW_PRIVATE}=true"
         raise fault_problem("url", "address_refused", message)
     secret = new_secret()
-    added = await endpoints.add(request.pool, checked_user_id(user_id), body.url, secret, request.now())
+    added = await endpoints.add(
+        request.pool, checked_user_id(user_id), body.url, secret, request.now(), request.services.data_keys
+    )
     match added:
         case EndpointRow():
             return copy_fields(WebhookWithSecret, added, endpoint_id=added.id, secret=secret)
@@ -158,18 +161,37 @@ async def rotate_webhook(
 ) -> WebhookWithSecret:
     """Replace the secret of an active endpoint."""
     overlap = timedelta(seconds=body.overlap_seconds)
-    changed = await rotate_secret(
-        request.pool, checked_user_id(user_id), endpoint_id, overlap, request.now(), actor=request.actor
-    )
+    try:
+        changed = await rotate_secret(
+            request.pool,
+            checked_user_id(user_id),
+            endpoint_id,
+            overlap,
+            request.now(),
+            actor=request.actor,
+            keys=request.services.data_keys,
+        )
+    except SealedError as error:
+        raise ProblemError(UNAVAILABLE, f"The secret cannot be read: {error}.") from None
     if changed is None:
         raise _no_endpoint()
     return changed
 
 
 async def rotate_secret(
-    pool: Pool, user_id: str, endpoint_id: UUID, overlap: timedelta, now: datetime, *, actor: str
+    pool: Pool,
+    user_id: str,
+    endpoint_id: UUID,
+    overlap: timedelta,
+    now: datetime,
+    *,
+    actor: str,
+    keys: DataKeys,
 ) -> WebhookWithSecret | None:
-    """Replace the secret of an active endpoint; the old one signs too until the overlap ends."""
+    """Replace the secret of an active endpoint; the old one signs too until the overlap ends.
+
+    Raise SealedError if the present secret is encrypted with a key that is not among `keys`.
+    """
     secret = new_secret()
     row = await endpoints.change_secret(
         pool,
@@ -178,6 +200,7 @@ async def rotate_secret(
         lambda present: rotated(present, secret, now, overlap),
         actor=actor,
         details={"overlap_seconds": overlap.total_seconds()},
+        keys=keys,
     )
     return copy_fields(WebhookWithSecret, row, endpoint_id=row.id, secret=secret) if row else None
 

@@ -5,6 +5,7 @@ from typing import Annotated, TypeVar
 from uuid import UUID
 
 import typer
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from tocsin.api.auth.api_keys import (
     LONGEST_OVERLAP,
@@ -29,10 +30,11 @@ from tocsin.cli.access import (
     with_pool,
 )
 from tocsin.cli.options import parse_span
-from tocsin.cli.output import AsJson, fail, moment, print_result, print_rows
+from tocsin.cli.output import AsJson, errors, fail, moment, plural, print_result, print_rows
 from tocsin.cli.server import NoAnswerError, Remote
 from tocsin.client.errors import NotFoundError
 from tocsin.domain.intent import UserId
+from tocsin.engine.data_keys import RotatedData, rotate_data
 from tocsin.engine.webpush_keys import KEY_IN_FILE, RotatedWebPushKey, rotate_webpush_key
 from tocsin.providers.webpush.settings import WebPushSettings
 from tocsin.settings import Settings
@@ -40,6 +42,7 @@ from tocsin.store import keys
 from tocsin.store.keys import KeyRow
 from tocsin.store.people import endpoints
 from tocsin.store.pool import Connection, Pool
+from tocsin.store.sealing import SealedError, data_keys
 
 Answer = TypeVar("Answer")
 
@@ -193,9 +196,13 @@ def rotate_webhook(
                 WebhookWithSecret, "POST", *path, body=wanted
             )
         else:
-            changed = with_pool(lambda _, pool: _rotate_secret(pool, user_id, endpoint_id, span, who))
+            changed = with_pool(
+                lambda settings, pool: _rotate_secret(settings, pool, user_id, endpoint_id, span, who)
+            )
     except NotFoundError:
         changed = None
+    except SealedError as error:
+        fail(f"The secret cannot be read: {error}. Set TOCSIN_DATA__PREVIOUS_KEYS.")
     if changed is None:
         fail(f"User {user_id} has no active webhook endpoint {endpoint_id}.")
     print_result(
@@ -222,11 +229,48 @@ def _only_endpoint(user_id: str) -> UUID:
 
 
 async def _rotate_secret(
-    pool: Pool, user_id: str, endpoint_id: UUID, overlap: timedelta, who: str
+    settings: Settings, pool: Pool, user_id: str, endpoint_id: UUID, overlap: timedelta, who: str
 ) -> WebhookWithSecret | None:
     async with pool.acquire() as connection:
         now = await database_time(connection)
-    return await rotate_secret(pool, user_id, endpoint_id, overlap, now, actor=who)
+    keys = data_keys(settings.data)
+    return await rotate_secret(pool, user_id, endpoint_id, overlap, now, actor=who, keys=keys)
+
+
+@app.command("rotate-data")
+def rotate_all(by: By = None, as_json: AsJson = False) -> None:
+    """Encrypt stored device tokens and webhook secrets with the current data key.
+
+    Without a current key (TOCSIN_DATA__KEY) those that are encrypted become plain text again. It runs beside
+    everything else; if it is stopped, run it again.
+    """
+    who = operator(by)
+    columns = TextColumn("{task.completed} rows"), TimeElapsedColumn()
+    with Progress(*columns, console=errors, disable=not errors.is_terminal, transient=True) as bar:
+        task = bar.add_task("rows", total=None)
+
+        async def rotate(settings: Settings, pool: Pool) -> RotatedData:
+            keys = data_keys(settings.data)
+            if not keys.ids:
+                fail(
+                    "No data key is set: TOCSIN_DATA__KEY, or TOCSIN_DATA__PREVIOUS_KEYS to decrypt.", code=2
+                )
+            return await rotate_data(
+                pool, keys, actor=who, progress=lambda seen: bar.update(task, completed=seen)
+            )
+
+        done = with_pool(rotate)
+    print_result(
+        done,
+        as_json,
+        f"Rewrote {plural(done.rewritten, 'row', 'rows')} with the data key {done.key_id}."
+        if done.key_id
+        else f"Decrypted {plural(done.rewritten, 'row', 'rows')}.",
+        f"{plural(done.left, 'row is', 'rows are')} left."
+        + (f" {done.unreadable} cannot be read with the keys that are set." if done.unreadable else ""),
+    )
+    if done.left:
+        raise typer.Exit(1)
 
 
 @app.command("list")

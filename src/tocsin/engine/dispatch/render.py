@@ -16,6 +16,7 @@ from tocsin.domain.people.unsubscribe import UnsubscribeSettings, unsubscribe_he
 from tocsin.domain.trace_context import traceparent_of
 from tocsin.engine.dispatch.attempt import Attempt
 from tocsin.store.deliveries.claim import ClaimedDelivery
+from tocsin.store.sealing import NO_KEYS, Column, DataKeys, SealedError
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
 
@@ -25,6 +26,7 @@ class Renderer(msgspec.Struct, frozen=True):
 
     catalog: Catalog
     unsubscribe: UnsubscribeSettings
+    data_keys: DataKeys = NO_KEYS
 
     def render(
         self, attempt: Attempt, type_: NotificationType, destination: Destination
@@ -38,6 +40,11 @@ class Renderer(msgspec.Struct, frozen=True):
             )
         except RenderError as error:
             return Rejected("render_failed", str(error))
+        try:
+            target = self._open(destination, destination.token, "token")
+            secret = self._open(destination, destination.secret or "", "secret") or None
+        except SealedError as error:
+            return Rejected("data_key_unknown", str(error))
         notification_id = attempt.notification_id or attempt.id
         identity = {
             "delivery_id": str(attempt.id),
@@ -48,7 +55,7 @@ class Renderer(msgspec.Struct, frozen=True):
             delivery_id=DeliveryId(attempt.id),
             notification_id=NotificationId(notification_id),
             type=delivery.type,
-            target=destination.token,
+            target=target,
             target_kind=destination.token_kind,
             title=content.parts.get("title", ""),
             body=content.parts.get("body", ""),
@@ -67,11 +74,15 @@ class Renderer(msgspec.Struct, frozen=True):
                 return msgspec.structs.replace(
                     message,
                     payload=attempt.payload,
-                    secret=destination.secret,
+                    secret=secret,
                     traceparent=traceparent_of(delivery.trace_id),
                 )
             case _:
                 return message
+
+    def _open(self, destination: Destination, stored: str, column: Column) -> str:
+        """Decrypt what is stored about a device or endpoint; an address or topic is in clear."""
+        return stored if destination.id is None else self.data_keys.open(stored, destination.id, column)
 
     def _mail(
         self, message: Message, content: Content, type_: NotificationType, delivery: ClaimedDelivery

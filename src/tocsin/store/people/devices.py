@@ -15,6 +15,7 @@ from tocsin.domain.people.devices import DeviceSettings, Policy, RetiredReason, 
 from tocsin.store.people.token_refresh import SUCCESSORS, take_over_token
 from tocsin.store.pool import Connection, Pool
 from tocsin.store.rows import fetch_all, fetch_one
+from tocsin.store.sealing import NO_KEYS, DataKeys
 
 RATE_WINDOW = timedelta(hours=1)
 LONGEST_LIST = 200
@@ -161,6 +162,12 @@ returning id
 # In the order of the parameters of REGISTER.
 _REGISTERED = [name for name in DeviceRegistration.__struct_fields__ if name != "replaces_token"]
 
+FIND_ID = """
+select id
+from devices
+where token_hash = $1
+"""
+
 IS_ENDPOINT = """
 select true
 from devices
@@ -220,7 +227,11 @@ returning {columns}
 
 
 async def register(
-    pool: Pool, registration: DeviceRegistration, settings: DeviceSettings, now: datetime
+    pool: Pool,
+    registration: DeviceRegistration,
+    settings: DeviceSettings,
+    now: datetime,
+    keys: DataKeys = NO_KEYS,
 ) -> Registered | RateLimited | NoDevice:
     """Register a device; move a known token to this owner and retire the devices that the policy excludes.
 
@@ -242,10 +253,20 @@ async def register(
         retired = []
         if replaced:
             retired += await take_over_token(
-                connection, user_id, new=digest, old=replaced, now=now, sender_key=registration.sender_key
+                connection,
+                user_id,
+                new=digest,
+                old=replaced,
+                now=now,
+                sender_key=registration.sender_key,
+                data_keys=keys,
             )
-        registered = [getattr(registration, name) for name in _REGISTERED]
-        device_id = await connection.fetchval(REGISTER, new_device_id(), digest, now, *registered)
+        # A token is sealed for its row, which may exist.
+        known = await connection.fetchval(FIND_ID, digest) if keys.current_id else None
+        row_id = known or new_device_id()
+        sealed = msgspec.structs.replace(registration, token=keys.seal(registration.token, row_id, "token"))
+        registered = [getattr(sealed, name) for name in _REGISTERED]
+        device_id = await connection.fetchval(REGISTER, row_id, digest, now, *registered)
         retired += await _apply_policy(connection, registration, device_id, settings, now)
         row = await connection.fetchrow(GET, device_id)
     return Registered(DeviceRow(**row), tuple(retired))

@@ -9,9 +9,10 @@ import msgspec
 from tocsin.domain.ids import new_device_id
 from tocsin.domain.people.devices import RetiredReason, token_hash
 from tocsin.store import audit
-from tocsin.store.people.devices import LOCK_OWNER
+from tocsin.store.people.devices import FIND_ID, LOCK_OWNER
 from tocsin.store.pool import Connection, Pool
 from tocsin.store.rows import fetch_all, fetch_one
+from tocsin.store.sealing import NO_KEYS, DataKeys
 
 MOST_ACTIVE = 10
 ROTATED = "webhook_secret.rotate"
@@ -110,7 +111,7 @@ def endpoint_hash(user_id: str, url: str) -> bytes:
 
 
 async def add(
-    pool: Pool, user_id: str, url: str, secret: str, now: datetime
+    pool: Pool, user_id: str, url: str, secret: str, now: datetime, keys: DataKeys = NO_KEYS
 ) -> EndpointRow | TooManyEndpoints | AlreadyActive:
     """Add an endpoint of a person, or reactivate a retired one."""
     digest = endpoint_hash(user_id, url)
@@ -122,7 +123,10 @@ async def add(
                 return AlreadyActive(row["id"])
         if len(active) >= MOST_ACTIVE:
             return TooManyEndpoints()
-        added = await connection.fetchrow(ADD, new_device_id(), user_id, url, digest, secret, now)
+        # A secret is sealed for its row, which may exist.
+        row_id = await connection.fetchval(FIND_ID, digest) or new_device_id()
+        sealed = keys.seal(secret, row_id, "secret")
+        added = await connection.fetchrow(ADD, row_id, user_id, url, digest, sealed, now)
     return EndpointRow(**added)
 
 
@@ -148,12 +152,18 @@ async def change_secret(
     *,
     actor: str,
     details: Mapping[str, object] | None = None,
+    keys: DataKeys = NO_KEYS,
 ) -> EndpointRow | None:
-    """Replace the secret of an active endpoint with what `change` returns for it; record it in the audit."""
+    """Replace the secret of an active endpoint with what `change` returns for it; record it in the audit.
+
+    Raise SealedError if the present secret is encrypted with a key that is not among `keys`.
+    """
     async with pool.acquire() as connection, connection.transaction():
         present = await connection.fetchrow(PRESENT, user_id, endpoint_id)
         if present is None:
             return None
         subject = f"webhook:{endpoint_id}"
         await audit.record(connection, actor=actor, action=ROTATED, subject=subject, details=details)
-        return await fetch_one(connection, EndpointRow, RENEW, endpoint_id, change(present["secret"] or ""))
+        changed = change(keys.open(present["secret"] or "", endpoint_id, "secret"))
+        sealed = keys.seal(changed, endpoint_id, "secret")
+        return await fetch_one(connection, EndpointRow, RENEW, endpoint_id, sealed)

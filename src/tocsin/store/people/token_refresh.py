@@ -11,6 +11,7 @@ from tocsin.domain.ids import new_device_id
 from tocsin.domain.limits import device_key
 from tocsin.domain.people.devices import RetiredReason
 from tocsin.store.pool import Connection
+from tocsin.store.sealing import NO_KEYS, DataKeys, SealedError
 
 SUCCESSORS = """line as (
     select id, successor
@@ -110,7 +111,7 @@ where limit_counters.key = $1 and limit_counters.window_ends_at = moved.window_e
 """
 
 
-_OF_TOKEN = ("token", "token_hash", "token_kind", "provider", "platform", "sender_key")
+_OF_TOKEN = ("token_hash", "token_kind", "provider", "platform", "sender_key")
 
 
 async def take_over_token(
@@ -121,6 +122,7 @@ async def take_over_token(
     old: bytes,
     now: datetime,
     sender_key: str | None = None,
+    data_keys: DataKeys = NO_KEYS,
 ) -> list[UUID]:
     """Move the new token to the person's device that had the old one; return the devices retired for it.
 
@@ -141,12 +143,23 @@ async def take_over_token(
     await connection.execute(
         ASSIGN_HASH, device["id"], new, *carried, other["sender_key"] if other else sender_key
     )
+    retired = other["id"] if other else new_device_id()
     await connection.execute(
         KEEP_OLD,
         device["id"],
-        other["id"] if other else new_device_id(),
+        retired,
+        _moved(data_keys, device["token"], device["id"], retired),
         *(device[name] for name in _OF_TOKEN),
         now,
         RetiredReason.REPLACED,
     )
     return [other["id"]] if other else []
+
+
+def _moved(keys: DataKeys, token: str, source: UUID, target: UUID) -> str:
+    """Return a stored token as it is stored in another row; one that cannot be opened is left unreadable."""
+    try:
+        return keys.seal(keys.open(token, source, "token"), target, "token")
+    except SealedError:
+        # The row is retired; an app that registers the token again stores it anew.
+        return token
