@@ -14,6 +14,7 @@ from tests.edges.edge import Edge
 from tests.rows import NOW, add_delivery
 from tocsin.api.auth.roles import Role
 from tocsin.engine.clock import utc_now
+from tocsin.engine.inspect import dead_letters
 from tocsin.engine.settle.replays import Replayer
 from tocsin.store.pool import Pool
 
@@ -94,7 +95,9 @@ async def test_a_careless_call_replays_nothing(tocsin: Tocsin, pool: Pool) -> No
     assert await pool.fetchval("select count(*) from replays") == 0
 
 
-async def test_it_works_over_http_too(edge: Edge, pool: Pool, tmp_path: Path) -> None:
+async def test_it_works_over_http_too(
+    edge: Edge, pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dead = [await add_dead(pool) for _ in range(2)]
     key = (await edge.key(Role.OPERATOR))["Authorization"].removeprefix("Bearer ")
     environment = {"TOCSIN_SERVER": str(edge.http.base_url), "TOCSIN_KEY": key, "COLUMNS": "200"}
@@ -109,6 +112,11 @@ async def test_it_works_over_http_too(edge: Edge, pool: Pool, tmp_path: Path) ->
     stopped = await tocsin("stop", started.json["replay_id"])
     async with replaying(pool):
         finished = await tocsin("replay", "--code", "UNAVAILABLE", "--json")
+    for _ in range(2):
+        await add_dead(pool)
+    monkeypatch.setattr(dead_letters, "STRETCH", 1)
+    monkeypatch.setattr(dead_letters, "COUNT_SECONDS", 0.0)
+    hasty = await tocsin("replay", "--all", "--dry-run")
 
     assert [group["count"] for group in listed.json["groups"]] == [2]
     lines = [msgspec.json.decode(line) for line in (tmp_path / "dead.ndjson").read_bytes().splitlines()]
@@ -117,3 +125,4 @@ async def test_it_works_over_http_too(edge: Edge, pool: Pool, tmp_path: Path) ->
     assert started.json["replay_id"] == again.json["replay_id"]
     assert stopped.out == "Replayed 0 deliveries (stopped).\n"
     assert (finished.json["state"], finished.json["replayed"]) == ("finished", 2)
+    assert hasty.out == "At least 1 dead letter would be replayed.\n"
