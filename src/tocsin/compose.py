@@ -40,11 +40,11 @@ from tocsin.providers.webhook.settings import WebhookSettings
 from tocsin.providers.webpush.provider import WebPushProvider
 from tocsin.providers.webpush.settings import WebPushSettings
 from tocsin.settings import Settings, default_data_dir, providers_in_use, setting_name
-from tocsin.store.kept_secrets import get_or_make
 from tocsin.store.migrate import check_schema
 from tocsin.store.pool import Pool, first_connection, open_pool
-from tocsin.store.sealed_rows import check_data_keys
-from tocsin.store.sealing import DataKeys, data_keys
+from tocsin.store.secrets.kept_secrets import get_or_make
+from tocsin.store.secrets.sealed_rows import check_data_keys
+from tocsin.store.secrets.sealing import DataKeys, data_keys
 
 if TYPE_CHECKING:
     from litestar import Litestar

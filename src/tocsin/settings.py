@@ -33,7 +33,7 @@ from tocsin.logs import LogSettings
 from tocsin.providers.registry import ProviderEntry, Registry, load_registry
 from tocsin.providers.settings import ProviderSettings
 from tocsin.store.pool import PoolSettings, schema_fault, url_fault
-from tocsin.store.sealing import DataSettings, data_settings_faults
+from tocsin.store.secrets.sealing import DataSettings, data_settings_faults
 from tocsin.telemetry.settings import MetricsSettings
 
 PREFIX = "TOCSIN_"

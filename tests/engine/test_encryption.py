@@ -16,12 +16,12 @@ from tocsin.domain.errors import SettingsError
 from tocsin.domain.people.devices import DeviceSettings
 from tocsin.engine.data_keys import RotatedData, rotate_data
 from tocsin.settings import load_settings
-from tocsin.store import sealed_rows
 from tocsin.store.people import devices
 from tocsin.store.people.devices import DeviceRegistration, Registered
 from tocsin.store.pool import Pool
-from tocsin.store.sealed_rows import check_data_keys
-from tocsin.store.sealing import NO_KEYS, DataKeys, SealedError, data_keys
+from tocsin.store.secrets import sealed_rows
+from tocsin.store.secrets.sealed_rows import check_data_keys
+from tocsin.store.secrets.sealing import NO_KEYS, DataKeys, SealedError, data_keys
 
 OLD, NEW = b"o" * 32, b"n" * 32
 KEYS = DataKeys(NEW, [OLD])

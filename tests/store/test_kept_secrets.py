@@ -6,15 +6,15 @@ from itertools import count
 
 from tests.databases import SCHEMA
 from tocsin.providers.webpush.crypto import new_private_key_pem, public_key_of
-from tocsin.store import kept_secrets
 from tocsin.store.pool import Pool
+from tocsin.store.secrets import kept_secrets
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 FIRST_START = """
 import asyncio, datetime, sys
 from tocsin.providers.webpush.crypto import new_private_key_pem, public_key_of
-from tocsin.store import kept_secrets
+from tocsin.store.secrets import kept_secrets
 from tocsin.store.pool import PoolSettings, open_pool
 
 async def main():

@@ -16,7 +16,7 @@ from tocsin.engine.webpush_keys import WebPushKeys
 from tocsin.logs import LogSettings
 from tocsin.providers.webhook.settings import WebhookSettings
 from tocsin.store.pool import Pool
-from tocsin.store.sealing import NO_KEYS, DataKeys
+from tocsin.store.secrets.sealing import NO_KEYS, DataKeys
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,8 +7,8 @@ import msgspec
 
 from tocsin.store import audit
 from tocsin.store.pool import Pool
-from tocsin.store.sealed_rows import FIRST, check_data_keys, finish, rewrite
-from tocsin.store.sealing import DataKeys
+from tocsin.store.secrets.sealed_rows import FIRST, check_data_keys, finish, rewrite
+from tocsin.store.secrets.sealing import DataKeys
 
 
 class RotatedData(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,8 +11,9 @@ import msgspec
 
 from tocsin.engine.duty import repeat
 from tocsin.providers.webpush.crypto import SECRET_NAME, key_id_of, new_private_key_pem, public_key_of
-from tocsin.store import audit, kept_secrets
+from tocsin.store import audit
 from tocsin.store.pool import Connection, Pool
+from tocsin.store.secrets import kept_secrets
 
 KEY_IN_FILE = (
     "names the key of Web Push: put a new key into the file, set TOCSIN_WEBPUSH__PREVIOUS_KEY_FILES to a "

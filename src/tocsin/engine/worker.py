@@ -30,7 +30,7 @@ from tocsin.engine.settle.writer import SettlementWriter
 from tocsin.engine.toggles.toggles import ToggleWatch
 from tocsin.engine.wake import Wake
 from tocsin.store.pool import Pool
-from tocsin.store.sealing import NO_KEYS, DataKeys
+from tocsin.store.secrets.sealing import NO_KEYS, DataKeys
 
 _log = structlog.stdlib.get_logger(__name__)
 

@@ -25,8 +25,8 @@ from tocsin.providers.webpush.provider import WebPushProvider
 from tocsin.providers.webpush.settings import WebPushSettings
 from tocsin.sandbox import Sandbox, SandboxSettings
 from tocsin.settings import Settings, load_settings
-from tocsin.store import kept_secrets
 from tocsin.store.pool import Pool
+from tocsin.store.secrets import kept_secrets
 
 OLD, NEW = new_private_key_pem(), new_private_key_pem()
 

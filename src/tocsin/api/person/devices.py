@@ -27,7 +27,7 @@ from tocsin.engine.inspect.person import shown_device
 from tocsin.providers.webpush.settings import WebPushSettings
 from tocsin.store.people import devices
 from tocsin.store.people.devices import DeviceRegistration, DeviceRow, NoDevice, RateLimited
-from tocsin.store.sealing import PREFIX as SEALED
+from tocsin.store.secrets.sealing import PREFIX as SEALED
 from tocsin.wire.people import ChangeDevice, Device, DeviceList, RegisterDevice, UnregisterDevice
 
 routes = Routes(Tag.DEVICES)

@@ -18,7 +18,7 @@ from tocsin.providers.webhook.signing import LONGEST_OVERLAP, new_secret, rotate
 from tocsin.store.people import endpoints
 from tocsin.store.people.endpoints import MOST_ACTIVE, AlreadyActive, EndpointRow, TooManyEndpoints
 from tocsin.store.pool import Pool
-from tocsin.store.sealing import DataKeys, SealedError
+from tocsin.store.secrets.sealing import DataKeys, SealedError
 from tocsin.wire.checks import Checked
 
 EndpointUrl = Annotated[str, Meta(min_length=1, max_length=2_048, pattern=r"^[!-~]+\Z")]

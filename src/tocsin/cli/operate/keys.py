@@ -42,7 +42,7 @@ from tocsin.store import keys
 from tocsin.store.keys import KeyRow
 from tocsin.store.people import endpoints
 from tocsin.store.pool import Connection, Pool
-from tocsin.store.sealing import SealedError, data_keys
+from tocsin.store.secrets.sealing import SealedError, data_keys
 
 Answer = TypeVar("Answer")
 

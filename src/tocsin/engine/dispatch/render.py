@@ -16,7 +16,7 @@ from tocsin.domain.people.unsubscribe import UnsubscribeSettings, unsubscribe_he
 from tocsin.domain.trace_context import traceparent_of
 from tocsin.engine.dispatch.attempt import Attempt
 from tocsin.store.deliveries.claim import ClaimedDelivery
-from tocsin.store.sealing import NO_KEYS, Column, DataKeys, SealedError
+from tocsin.store.secrets.sealing import NO_KEYS, Column, DataKeys, SealedError
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
 

@@ -15,7 +15,7 @@ from tocsin.domain.people.devices import DeviceSettings, Policy, RetiredReason, 
 from tocsin.store.people.token_refresh import SUCCESSORS, take_over_token
 from tocsin.store.pool import Connection, Pool
 from tocsin.store.rows import fetch_all, fetch_one
-from tocsin.store.sealing import NO_KEYS, DataKeys
+from tocsin.store.secrets.sealing import NO_KEYS, DataKeys
 
 RATE_WINDOW = timedelta(hours=1)
 LONGEST_LIST = 200

@@ -12,7 +12,7 @@ from tocsin.store import audit
 from tocsin.store.people.devices import FIND_ID, LOCK_OWNER
 from tocsin.store.pool import Connection, Pool
 from tocsin.store.rows import fetch_all, fetch_one
-from tocsin.store.sealing import NO_KEYS, DataKeys
+from tocsin.store.secrets.sealing import NO_KEYS, DataKeys
 
 MOST_ACTIVE = 10
 ROTATED = "webhook_secret.rotate"

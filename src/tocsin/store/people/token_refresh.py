@@ -11,7 +11,7 @@ from tocsin.domain.ids import new_device_id
 from tocsin.domain.limits import device_key
 from tocsin.domain.people.devices import RetiredReason
 from tocsin.store.pool import Connection
-from tocsin.store.sealing import NO_KEYS, DataKeys, SealedError
+from tocsin.store.secrets.sealing import NO_KEYS, DataKeys, SealedError
 
 SUCCESSORS = """line as (
     select id, successor

@@ -9,7 +9,7 @@ from uuid import UUID
 from tocsin.domain.errors import SettingsError
 from tocsin.domain.faults import Fault
 from tocsin.store.pool import Connection, Pool
-from tocsin.store.sealing import Column, DataKeys, SealedError
+from tocsin.store.secrets.sealing import Column, DataKeys, SealedError
 
 BATCH = 500
 FIRST = UUID(int=0)
