@@ -104,14 +104,14 @@ def _query_faults(attributes: Attributes) -> list[Fault]:
     ]
 
 
-def recipients(intent: Intent, admins: Sequence[str], people: Sequence[str] = ()) -> list[Recipient]:
+def recipients(intent: Intent, admins: Sequence[str]) -> list[Recipient]:
     """List the recipients of an intent, each once, in the given order.
 
-    `people` are the users who have the attributes that an audience asks for.
+    Who has the attributes that an audience asks for is not known to the intent: it lists nobody.
     """
     audience = intent.audience
     if audience.attributes is not None:
-        return [UserRecipient(user_id) for user_id in people]
+        return []
     if audience.users is not None:
         return [UserRecipient(user_id) for user_id in dict.fromkeys(map(str, audience.users))]
     if audience.topic is not None:

@@ -84,11 +84,15 @@ def plan(
     conditions: Conditions,
 ) -> list[PlannedDelivery]:
     """Plan one delivery for each recipient and channel; one that cannot be sent has the reason."""
-    return [
-        delivery
-        for recipient in recipients
-        for delivery in _for_recipient(notification_type, recipient, conditions)
-    ]
+    return list(iter_plan(notification_type, recipients, conditions=conditions))
+
+
+def iter_plan(
+    notification_type: NotificationType, recipients: Iterable[Recipient], *, conditions: Conditions
+) -> Iterator[PlannedDelivery]:
+    """Plan the same deliveries one by one, for a caller that has other work between them."""
+    for recipient in recipients:
+        yield from _for_recipient(notification_type, recipient, conditions)
 
 
 def _for_recipient(

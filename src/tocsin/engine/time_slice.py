@@ -2,6 +2,10 @@
 
 import asyncio
 import time
+from collections.abc import Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 SLICE_SECONDS = 0.01
 
@@ -17,3 +21,13 @@ class TimeSlice:
         if time.monotonic() >= self._until:
             await asyncio.sleep(0)
             self._until = time.monotonic() + SLICE_SECONDS
+
+
+async def paced(items: Iterable[T]) -> list[T]:
+    """Collect items that are computed one by one, in slices."""
+    slice_ = TimeSlice()
+    collected = []
+    for item in items:
+        collected.append(item)
+        await slice_.pause()
+    return collected

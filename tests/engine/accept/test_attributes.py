@@ -1,6 +1,7 @@
 """Audiences by attributes: who is found, when, and what the same intent means later."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tests.engine.accept.accepting import accept, codes
 from tests.engine.stage import PUSH, Stage, an_intent
 from tests.rows import NOW, add_user
 from tocsin.domain.intent import Audience, Intent
+from tocsin.engine import time_slice
 from tocsin.engine.accept.acceptor import Acceptor, TooManyDeliveriesError
 from tocsin.engine.accept.answers import Accepted, Answer, Conflict, Duplicate
 from tocsin.engine.accept.planner import Planner
@@ -126,6 +128,28 @@ async def test_thousands_are_found_and_stored_as_one_notification(stage: Stage) 
     (answer,) = await accept(stage, asking(plan="pro"))
 
     assert sorted(await found_by(stage, answer)) == sorted(row.user_id for row in rows)
+
+
+async def test_what_is_planned_for_many_people_leaves_time_to_others(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time_slice, "SLICE_SECONDS", 0.0)
+    planner = Planner(stage.catalog, PUSH, {}, stage.toggles)
+    ran: list[str | None] = []
+
+    def planned() -> Iterator[None]:
+        for delivery in planner.plan_people(asking(plan="pro"), ["ada", "bob"], NOW):
+            ran.append(delivery.user_id)
+            yield None
+
+    async def other() -> None:
+        for _ in range(2):
+            ran.append("other")
+            await asyncio.sleep(0)
+
+    await asyncio.gather(time_slice.paced(planned()), other())
+
+    assert ran == ["ada", "other", "bob", "other"]
 
 
 values = st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "a", "b", "true", "1"])

@@ -31,7 +31,7 @@ class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     backoff: str = "exponential(1s, 5m, 2, 0.2)"
     recover_every_seconds: Annotated[float, Meta(ge=60, le=86_400)] = 300.0
     recover_for_days: Annotated[float, Meta(ge=0, le=28)] = 28.0
-    largest_audience: Annotated[int, Meta(ge=1, le=50_000)] = LARGEST_AUDIENCE_BY_ATTRIBUTES
+    largest_audience: Annotated[int, Meta(ge=1, le=20_000)] = LARGEST_AUDIENCE_BY_ATTRIBUTES
 
     @property
     def policies(self) -> Policies:

@@ -1,13 +1,13 @@
 """Checks intents against the catalog and plans their deliveries."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 import rfc8785
 
-from tocsin.catalog.catalog import Catalog
+from tocsin.catalog.catalog import Catalog, UnknownTypeError
 from tocsin.domain.catalog import NotificationType
 from tocsin.domain.delivery.settings import LARGEST_AUDIENCE_BY_ATTRIBUTES
 from tocsin.domain.digest import digest_group
@@ -15,8 +15,8 @@ from tocsin.domain.faults import Fault
 from tocsin.domain.fingerprint import intent_fingerprint
 from tocsin.domain.ids import new_notification_id
 from tocsin.domain.intent import Intent, audience_faults, recipients
-from tocsin.domain.people.recipient import Recipient
-from tocsin.domain.plan import Conditions, due_time, plan
+from tocsin.domain.people.recipient import UserRecipient
+from tocsin.domain.plan import Conditions, PlannedDelivery, due_time, iter_plan, plan
 from tocsin.domain.timing.moments import moment_faults, send_time_faults
 from tocsin.engine.toggles.toggles import Toggles
 from tocsin.store.notifications import NewNotification
@@ -36,12 +36,10 @@ class Planner(msgspec.Struct, frozen=True):
     toggles: Toggles
     largest_audience: int = LARGEST_AUDIENCE_BY_ATTRIBUTES
 
-    def check(
-        self, producer: str, intent: Intent, now: datetime, people: Sequence[str] = ()
-    ) -> NewNotification | list[Fault]:
+    def check(self, producer: str, intent: Intent, now: datetime) -> NewNotification | list[Fault]:
         """Build the notification of an intent, or list everything that is wrong with it.
 
-        `people` are the users who have the attributes that its audience asks for.
+        That of an audience by attributes has no deliveries yet: see `plan_people`.
         """
         try:
             payload = _encoder.encode(intent.payload)
@@ -59,8 +57,18 @@ class Planner(msgspec.Struct, frozen=True):
             fingerprint = intent_fingerprint(intent)
         except rfc8785.CanonicalizationError as error:
             return [Fault(field="payload", code="not_canonical", message=f"has no canonical form: {error}")]
-        whom = recipients(intent, self.admins.get(intent.type, ()), people)
-        return self._notification(producer, intent, notification_type, payload, fingerprint, whom, now)
+        return self._notification(producer, intent, notification_type, payload, fingerprint, now)
+
+    def plan_people(self, intent: Intent, people: Iterable[str], now: datetime) -> Iterator[PlannedDelivery]:
+        """Plan, one by one, the deliveries to the people who have the attributes that an intent asks for.
+
+        The type is looked up at once: the catalog may be reloaded while the iterator is used.
+        """
+        notification_type = self.catalog.find(intent.type, intent.version)
+        if notification_type is None:
+            raise UnknownTypeError(intent.type, intent.version)
+        conditions = self._conditions(intent, notification_type, now)
+        return iter_plan(notification_type, map(UserRecipient, people), conditions=conditions)
 
     def delivery_count(self, intent: Intent) -> int:
         """Count the deliveries of an intent without planning them; one of an unknown type has none.
@@ -81,16 +89,11 @@ class Planner(msgspec.Struct, frozen=True):
         notification_type: NotificationType,
         payload: bytes,
         fingerprint: bytes,
-        whom: Sequence[Recipient],
         now: datetime,
     ) -> NewNotification:
+        whom = recipients(intent, self.admins.get(intent.type, ()))
         ttl = intent.ttl_seconds or notification_type.policies.ttl_seconds
-        starts = due_time(intent.send_at, intent.send_at_local, now)
-        group = None
-        is_timed = intent.send_at_local is not None or starts > now
-        if notification_type.policies.digest is not None and not is_timed:
-            starts += notification_type.policies.digest.window
-            group = digest_group(*self.catalog.resolve(intent.type, intent.version, intent.payload))
+        conditions = self._conditions(intent, notification_type, now)
         return NewNotification(
             id=new_notification_id(),
             producer=producer,
@@ -106,20 +109,25 @@ class Planner(msgspec.Struct, frozen=True):
             occurred_at=intent.occurred_at,
             send_at=intent.send_at,
             send_at_local=intent.send_at_local,
-            expires_at=starts + timedelta(seconds=ttl) if ttl else None,
+            expires_at=conditions.due_at + timedelta(seconds=ttl) if ttl else None,
             accepted_at=now,
-            deliveries=plan(
-                notification_type,
-                whom,
-                conditions=Conditions(
-                    providers=self.providers,
-                    off=self.off(notification_type),
-                    due_at=starts,
-                    now=now,
-                    collapse_key=self._collapse_key(intent, notification_type),
-                    digest_group=group,
-                ),
-            ),
+            deliveries=plan(notification_type, whom, conditions=conditions),
+        )
+
+    def _conditions(self, intent: Intent, notification_type: NotificationType, now: datetime) -> Conditions:
+        starts = due_time(intent.send_at, intent.send_at_local, now)
+        group = None
+        is_timed = intent.send_at_local is not None or starts > now
+        if notification_type.policies.digest is not None and not is_timed:
+            starts += notification_type.policies.digest.window
+            group = digest_group(*self.catalog.resolve(intent.type, intent.version, intent.payload))
+        return Conditions(
+            providers=self.providers,
+            off=self.off(notification_type),
+            due_at=starts,
+            now=now,
+            collapse_key=self._collapse_key(intent, notification_type),
+            digest_group=group,
         )
 
     def _collapse_key(self, intent: Intent, notification_type: NotificationType) -> str | None:

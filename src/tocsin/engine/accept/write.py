@@ -23,7 +23,7 @@ from tocsin.engine.accept.answers import (
 from tocsin.engine.accept.audiences import Connect, find_people
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.accept.report import refusal_code, report_answers, storable
-from tocsin.engine.time_slice import TimeSlice
+from tocsin.engine.time_slice import TimeSlice, paced
 from tocsin.store import notifications, refused
 from tocsin.store.deliveries import digests
 from tocsin.store.deliveries.digests import NewMember
@@ -80,7 +80,10 @@ class Request:
                     self.answers[position] = Invalid(faults)
                 case Intent():
                     people, faults = await find_people(connect, intent, planner.largest_audience, _ADVICE)
-                    checked = planner.check(self.producer, intent, now, people)
+                    checked = planner.check(self.producer, intent, now)
+                    if isinstance(checked, NewNotification) and people:
+                        planned = await paced(planner.plan_people(intent, people, now))
+                        checked = msgspec.structs.replace(checked, deliveries=planned)
                     if isinstance(checked, NewNotification) and faults:
                         self.unmatched.append((position, checked, faults))
                     elif isinstance(checked, NewNotification):

@@ -34,7 +34,7 @@ from tocsin.domain.plan import PlannedDelivery
 from tocsin.engine.accept.audiences import find_people
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.dispatch.rules import DeliveryRules
-from tocsin.engine.time_slice import TimeSlice
+from tocsin.engine.time_slice import TimeSlice, paced
 from tocsin.store.deliveries.context import order_blockers
 from tocsin.store.deliveries.digests import open_due_at
 from tocsin.store.limits import used
@@ -62,11 +62,14 @@ class Explainer(msgspec.Struct, frozen=True):
         most = min(self.planner.largest_audience, LARGEST_AUDIENCE)
         advice = "explain is for no more"
         people, faults = await find_people(lambda: nullcontext(connection), intent, most, advice)
-        accepted = self.planner.check(producer, intent, now, people)
+        accepted = self.planner.check(producer, intent, now)
         if isinstance(accepted, list) or faults:
             return accepted if isinstance(accepted, list) else faults
         # Before anything is awaited: the catalog may be reloaded meanwhile.
         notification_type, _ = self.rules.catalog.resolve(intent.type, intent.version, intent.payload)
+        if people:
+            deliveries = await paced(self.planner.plan_people(intent, people, now))
+            accepted = msgspec.structs.replace(accepted, deliveries=deliveries)
         users = sorted({each.user_id for each in accepted.deliveries if each.user_id is not None})
         known = await profiles(connection, users)
         addresses = [each.address for each in accepted.deliveries if each.address is not None]
