@@ -66,32 +66,42 @@ limit $3
 for update
 """
 
-# Without an overlap it is revoked, which processes of an older version heed too.
-REPLACE = """
-update api_keys
-set replaced_by = $2,
-    expires_at = clock_timestamp() + $3::interval,
-    revoked_at = case when $3::interval = interval '0' then clock_timestamp() end
-where id = $1
-returning id, producer, role, hint, created_at, last_used_at, revoked_at, expires_at, replaced_by
-"""
-
-# A key that was made by a rotation ends together with those that it replaced.
-REVOKE = """
-with recursive ended as (
+# A key and those that it replaced, which still work during their overlaps.
+_LINE = """
+with recursive line as (
     select id
     from api_keys
     where id = $1
     union
     select replaced.id
     from api_keys as replaced
-    join ended on replaced.replaced_by = ended.id
+    join line on replaced.replaced_by = line.id
 )
+"""
+
+# Keys that were replaced earlier end with this one, or sooner. Without an overlap they are revoked, which
+# processes of an older version heed too.
+REPLACE = (
+    _LINE
+    + """
 update api_keys
-set revoked_at = coalesce(revoked_at, $2)
-where id in (select id from ended)
+set replaced_by = case when id = $1 then $2 else replaced_by end,
+    expires_at = least(expires_at, clock_timestamp() + $3::interval),
+    revoked_at = coalesce(revoked_at, case when $3::interval = interval '0' then clock_timestamp() end)
+where id in (select id from line)
 returning id, producer, role, hint, created_at, last_used_at, revoked_at, expires_at, replaced_by
 """
+)
+
+REVOKE = (
+    _LINE
+    + """
+update api_keys
+set revoked_at = coalesce(revoked_at, $2)
+where id in (select id from line)
+returning id, producer, role, hint, created_at, last_used_at, revoked_at, expires_at, replaced_by
+"""
+)
 
 TOUCH = """
 update api_keys
@@ -123,8 +133,12 @@ async def lock_current(
 
 
 async def replace(connection: Connection, key_id: UUID, successor: UUID, overlap: timedelta) -> KeyRow | None:
-    """Replace a key by its successor; it expires after the overlap, by the database's clock."""
-    return await fetch_one(connection, KeyRow, REPLACE, key_id, successor, overlap)
+    """Replace a key by its successor; it expires after the overlap, by the database's clock.
+
+    Those that it replaced expire no later.
+    """
+    rows = await fetch_all(connection, KeyRow, REPLACE, key_id, successor, overlap)
+    return next((row for row in rows if row.id == key_id), None)
 
 
 async def revoke(connection: Connection, key_id: UUID, now: datetime) -> KeyRow | None:

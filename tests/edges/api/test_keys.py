@@ -5,7 +5,14 @@ from uuid import uuid4
 import pytest
 
 from tests.edges.edge import Edge, faults, person
-from tocsin.api.auth.api_keys import REMEMBERED_SECONDS, TOUCHED_SECONDS, KeyRing, create_key, rotate_key
+from tocsin.api.auth.api_keys import (
+    REMEMBERED_SECONDS,
+    TOUCHED_SECONDS,
+    KeyRing,
+    RotatedKey,
+    create_key,
+    rotate_key,
+)
 from tocsin.api.auth.roles import RIGHTS, Right, Role
 from tocsin.engine.clock import utc_now
 from tocsin.store import keys
@@ -194,6 +201,30 @@ async def test_without_an_overlap_the_old_key_ends_at_once(pool: Pool) -> None:
     assert rotated.replaced.revoked_at is not None
     assert await ring.holder(made.secret) is None
     assert await ring.holder(rotated.made.secret)
+    await ring.aclose()
+
+
+async def test_a_key_that_was_replaced_earlier_ends_with_the_next_rotation(pool: Pool) -> None:
+    async def rotate(overlap: timedelta) -> RotatedKey:
+        async with pool.acquire() as connection:
+            rotated = await rotate_key(connection, "billing", overlap, utc_now(), actor="test")
+        assert rotated is not None
+        return rotated
+
+    first = await create_key(pool, "billing", Role.PRODUCER, utc_now())
+    second = await rotate(timedelta(days=7))
+    third = await rotate(timedelta(hours=1))
+    listed = await pool.fetch("select id, expires_at from api_keys where expires_at is not null")
+    ends = {row["id"]: row["expires_at"] for row in listed}
+    assert set(ends) == {first.row.id, second.made.row.id}
+    assert abs(ends[first.row.id] - ends[second.made.row.id]) < timedelta(seconds=1)
+
+    # A key leaked: no other than the newest is to work.
+    fourth = await rotate(timedelta())
+    ring = KeyRing(pool, utc_now)
+    for secret in (first.secret, second.made.secret, third.made.secret):
+        assert await ring.holder(secret) is None
+    assert await ring.holder(fourth.made.secret)
     await ring.aclose()
 
 
