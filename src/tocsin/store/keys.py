@@ -81,27 +81,23 @@ with recursive line as (
 
 # Keys that were replaced earlier end with this one, or sooner. Without an overlap they are revoked, which
 # processes of an older version heed too.
-REPLACE = (
-    _LINE
-    + """
+REPLACE = """
+{line}
 update api_keys
 set replaced_by = case when id = $1 then $2 else replaced_by end,
     expires_at = least(expires_at, clock_timestamp() + $3::interval),
     revoked_at = coalesce(revoked_at, case when $3::interval = interval '0' then clock_timestamp() end)
 where id in (select id from line)
 returning id, producer, role, hint, created_at, last_used_at, revoked_at, expires_at, replaced_by
-"""
-)
+""".replace("{line}", _LINE)
 
-REVOKE = (
-    _LINE
-    + """
+REVOKE = """
+{line}
 update api_keys
 set revoked_at = coalesce(revoked_at, $2)
 where id in (select id from line)
 returning id, producer, role, hint, created_at, last_used_at, revoked_at, expires_at, replaced_by
-"""
-)
+""".replace("{line}", _LINE)
 
 TOUCH = """
 update api_keys
