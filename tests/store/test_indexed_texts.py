@@ -49,6 +49,8 @@ LONGEST = {
     "registration_rates.user_id": USER_ID,
     "replays.idempotency_key": 200 * CHARACTER,
     "schema_migrations.id": 100,
+    "stream_offsets.name": 40,
+    "stream_offsets.stream": 512 * CHARACTER,
     "suppressed_addresses.address": ADDRESS,
     "tickets.provider": PROVIDER,
     "toggle_changes.name": len("type:") + TYPE + len(":webhook"),

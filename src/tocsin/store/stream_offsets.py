@@ -1,5 +1,7 @@
 """How far each stream of intents was read, and who reads it."""
 
+from typing import NamedTuple
+
 import msgspec
 
 from tocsin.domain.ids import LeaseId
@@ -13,42 +15,63 @@ class Offset(msgspec.Struct, frozen=True):
     entries_read: int | None
 
 
+class StreamName(NamedTuple):
+    """A stream of the settings: its name there and its key."""
+
+    name: str
+    stream: str
+
+
 # The leases are compared by the clock of the database: those of the readers may differ.
 HOLD = """
-insert into stream_offsets as known (name, lease, leased_until)
-values ($1, $2, now() + make_interval(secs => $3))
-on conflict (name) do update
+insert into stream_offsets as known (name, stream, lease, leased_until)
+values ($1, $2, $3, now() + make_interval(secs => $4))
+on conflict (name, stream) do update
 set lease = excluded.lease, leased_until = excluded.leased_until
 where known.lease is null or known.lease = excluded.lease or known.leased_until <= now()
 returning entry_id, entries_read
 """
 
+RENEW = """
+update stream_offsets
+set leased_until = now() + make_interval(secs => $4)
+where name = $1 and stream = $2 and lease = $3
+"""
+
+# The offset must still be where the caller read it: a lease that was lost and regained is not enough.
 MOVE = """
 update stream_offsets
-set entry_id = $3, entries_read = $4, moved_at = now(), leased_until = now() + make_interval(secs => $5)
-where name = $1 and lease = $2
+set entry_id = $5, entries_read = $6, moved_at = now(), leased_until = now() + make_interval(secs => $4)
+where name = $1 and stream = $2 and lease = $3 and entry_id = $7
 returning name
 """
 
 RELEASE = """
 update stream_offsets
 set lease = null, leased_until = null
-where name = $1 and lease = $2
+where name = $1 and stream = $2 and lease = $3
 """
 
 
-async def hold(connection: Connection, name: str, lease: LeaseId, seconds: float) -> Offset | None:
+async def hold(connection: Connection, stream: StreamName, lease: LeaseId, seconds: float) -> Offset | None:
     """Take or renew the lease on a stream and return its offset; None while another reader holds it."""
-    row = await connection.fetchrow(HOLD, name, lease, seconds)
+    row = await connection.fetchrow(HOLD, *stream, lease, seconds)
     return Offset(*row) if row else None
 
 
-async def move(connection: Connection, name: str, lease: LeaseId, offset: Offset, seconds: float) -> bool:
-    """Move the offset and renew the lease; return False if that was lost."""
-    moved = await connection.fetchval(MOVE, name, lease, offset.entry_id, offset.entries_read, seconds)
+async def renew(connection: Connection, stream: StreamName, lease: LeaseId, seconds: float) -> None:
+    """Renew the lease, unless it was lost."""
+    await connection.execute(RENEW, *stream, lease, seconds)
+
+
+async def move(
+    connection: Connection, stream: StreamName, lease: LeaseId, seconds: float, *, before: str, to: Offset
+) -> bool:
+    """Move the offset from an entry and renew the lease; return False if either is not there any more."""
+    moved = await connection.fetchval(MOVE, *stream, lease, seconds, to.entry_id, to.entries_read, before)
     return moved is not None
 
 
-async def release(connection: Connection, name: str, lease: LeaseId) -> None:
+async def release(connection: Connection, stream: StreamName, lease: LeaseId) -> None:
     """Release the lease, so that another reader can continue at once."""
-    await connection.execute(RELEASE, name, lease)
+    await connection.execute(RELEASE, *stream, lease)

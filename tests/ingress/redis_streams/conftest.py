@@ -77,16 +77,17 @@ class Galaxy:
             task.cancel()
             await asyncio.wait([task])
 
-    async def reaches(self, entry_id: str) -> None:
+    async def reaches(self, entry_id: str, stream: str = STREAM) -> None:
         """Wait until the offset is at an entry."""
 
         async def look() -> bool:
-            return await self.offset() == entry_id
+            return await self.offset(stream) == entry_id
 
         await found(look)
 
-    async def offset(self) -> str | None:
-        found: str | None = await self.pool.fetchval("select entry_id from stream_offsets")
+    async def offset(self, stream: str = STREAM) -> str | None:
+        statement = "select entry_id from stream_offsets where stream = $1"
+        found: str | None = await self.pool.fetchval(statement, stream)
         return found
 
     async def notifications(self) -> list[dict[str, Any]]:

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from tocsin.domain.intent import Intent
 from tocsin.engine.accept.answers import Unreadable
-from tocsin.ingress.redis_streams.envelopes import LARGEST_ENTRY, read_entry
+from tocsin.engine.retention.erase import names_person
+from tocsin.ingress.redis_streams.envelopes import LARGEST_ENTRY, MOST_FAULTS, read_entry
 
 GOOD = {
     "notification_type": "game.finished",
@@ -91,6 +92,25 @@ def test_a_huge_entry_is_refused_in_a_small_record() -> None:
     raw = entry(payload_json='{"a": "' + "x" * LARGEST_ENTRY + '"}')
     assert faults(raw) == [("$", "too_large")]
     assert len(read_entry("1-1", raw, "").content) < 50_000
+
+
+def test_an_entry_has_a_bounded_number_of_faults() -> None:
+    raw = {b"\xff%d" % number: b"" for number in range(5_000)}
+    assert len(faults(raw)) == MOST_FAULTS
+
+
+def test_the_people_of_a_refused_entry_can_be_found() -> None:
+    """Whatever way a producer writes them."""
+    escaped = entry(recipient_user_ids_json='["zo\\u00e9", "7"]', payload_json="[]")
+    content = read_entry("1718-7", escaped, "").content
+
+    assert names_person(content, "zoé", None)
+    assert names_person(content, "7", None)
+    assert not names_person(content, "1718", None)
+
+
+def test_a_producer_is_shown_without_control_characters() -> None:
+    assert read_entry("1-1", entry(producer="a\x1b[2Jb"), "").producer == "a\ufffd[2Jb"
 
 
 @given(st.dictionaries(st.binary(max_size=30) | st.sampled_from([key.encode() for key in GOOD]), st.binary()))

@@ -19,6 +19,7 @@ from tocsin.engine.accept.planner import Planner
 from tocsin.engine.accept.write import Sourced, accept_sourced_within
 from tocsin.engine.clock import Clock
 from tocsin.engine.duty import RETRIED_FAULTS, repeat
+from tocsin.engine.time_slice import TimeSlice
 from tocsin.ingress.directory.lookup import Directory, DirectoryUnavailableError, People
 from tocsin.ingress.redis_streams.envelopes import read_entry
 from tocsin.ingress.redis_streams.reader import START, Gap, Look, StreamReader
@@ -28,7 +29,7 @@ from tocsin.store.health.provider_health import Alarm, raise_alarms
 from tocsin.store.people import users
 from tocsin.store.pool import Connection, Pool, is_transient
 from tocsin.store.progress import clear_alarms
-from tocsin.store.stream_offsets import Offset
+from tocsin.store.stream_offsets import Offset, StreamName
 from tocsin.telemetry import metrics
 
 BACKOFF = parse_backoff("exponential(250ms, 5s, 2, 0)")
@@ -70,6 +71,7 @@ class StreamConsumer:
         directory: Directory | None = None,
     ) -> None:
         self._name = name
+        self._stream = StreamName(name, settings.stream)
         self._settings = settings
         self._reader = StreamReader(settings, redis)
         self._pool = pool
@@ -78,6 +80,7 @@ class StreamConsumer:
         self._directory = directory
         self._lease = new_lease_id()
         self._failures: Counter[str] = Counter()
+        self._standing = {UNREACHABLE, NO_DIRECTORY}
         self._reported: Gap | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -99,7 +102,7 @@ class StreamConsumer:
     async def _release(self) -> None:
         try:
             async with self._pool.acquire() as connection:
-                await stream_offsets.release(connection, self._name, self._lease)
+                await stream_offsets.release(connection, self._stream, self._lease)
         except RETRIED_FAULTS as error:
             # It expires by itself.
             _log.warning("stream not released", stream=self._name, error=repr(error))
@@ -107,7 +110,7 @@ class StreamConsumer:
     async def _hold(self) -> Offset | None:
         async with self._pool.acquire() as connection:
             seconds = self._settings.lease_seconds
-            return await stream_offsets.hold(connection, self._name, self._lease, seconds)
+            return await stream_offsets.hold(connection, self._stream, self._lease, seconds)
 
     async def _keep(self) -> None:
         """Renew the lease for as long as a batch takes; whether it is lost shows when the offset moves."""
@@ -116,12 +119,16 @@ class StreamConsumer:
         await repeat(self._renew, name="stream lease", subject=self._name, every=interval)
 
     async def _renew(self) -> None:
-        await self._hold()
+        async with self._pool.acquire() as connection:
+            seconds = self._settings.lease_seconds
+            await stream_offsets.renew(connection, self._stream, self._lease, seconds)
 
     async def _step(self) -> bool:
         """Accept what the stream has, or wait for more; return False while another reader holds it."""
         offset = await self._hold()
         if offset is None:
+            # Whoever reads meanwhile may leave alarms that are this one's to clear.
+            self._standing = {UNREACHABLE, NO_DIRECTORY}
             metrics.stream_lag.set((self._name,), 0.0)
             return False
         keeping = asyncio.create_task(self._keep())
@@ -139,11 +146,13 @@ class StreamConsumer:
         look = await self._watched(UNREACHABLE, self._reader.look(offset))
         metrics.stream_lag.set((self._name,), look.oldest_age)
         if look.gap is not None:
-            await self._report_gap(look.gap)
-        elif not look.entries:
-            await self._reader.wait(offset)
+            await self._report_gap(look.gap, offset)
+            if look.gap.continue_at is not None:
+                return
         if look.entries:
             await self._accept(look, offset)
+        else:
+            await self._reader.wait(offset)
 
     async def _watched(self, code: str, call: Awaitable[T]) -> T:
         """Return what a call returns; an alarm stands while it fails again and again."""
@@ -153,22 +162,28 @@ class StreamConsumer:
             self._failures[code] += 1
             if self._failures[code] >= ALARM_AFTER:
                 detail = f"{self._failures[code]} tries in a row failed: {type(error).__name__}"
+                self._standing.add(code)
                 await self._raise_alarm(code, detail)
             raise
-        if self._failures[code] >= ALARM_AFTER:
+        if code in self._standing:
             async with self._pool.acquire() as connection:
                 await clear_alarms(connection, [self._subject], [code], self._clock())
+            self._standing.discard(code)
         self._failures[code] = 0
         return answer
 
     async def _accept(self, look: Look, offset: Offset) -> None:
         """Accept entries in parts that are each one transaction; a part ends with the offset behind it."""
         unknown = f"stream:{self._name}"
-        sourced = [read_entry(entry.id, entry.fields, unknown) for entry in look.entries]
+        slice_ = TimeSlice()
+        sourced = []
+        for entry in look.entries:
+            await slice_.pause()
+            sourced.append(read_entry(entry.id, entry.fields, unknown))
         read = offset.entries_read if offset.entry_id != START else 0
         if read is not None and look.gap is not None:
             read += look.gap.entries or 0
-        if len(look.entries) < self._settings.batch and look.added is not None:
+        if look.is_all and look.added is not None:
             # All of the stream is here, so what was ever added ends with these.
             read = look.added - len(look.entries)
         people: People = {}
@@ -177,15 +192,17 @@ class StreamConsumer:
             people = await self._watched(NO_DIRECTORY, self._directory.find(wanted))
             sourced = [_found(each, people) for each in sourced]
         sizes = await delivery_counts(self._planner, [each.intent for each in sourced])
+        before = Offset(offset.entry_id, read)
         for start, end in split(sizes):
-            await self._accept_part(sourced[start:end], None if read is None else read + start, people)
+            before = await self._accept_part(sourced[start:end], before, people)
 
-    async def _accept_part(self, part: Sequence[Sourced], read: int | None, people: People) -> None:
-        """Accept or refuse entries and move the offset behind them, in one transaction."""
+    async def _accept_part(self, part: Sequence[Sourced], before: Offset, people: People) -> Offset:
+        """Accept or refuse entries and move the offset behind them, in one transaction; return it."""
+        read = before.entries_read
         behind = Offset(part[-1].external_id, None if read is None else read + len(part))
         try:
             async with self._pool.acquire() as connection, connection.transaction():
-                await self._move(connection, behind)
+                await self._move(connection, before, behind)
                 known = {each: people.get(each) for one in part for each in _users(one)}
                 if present := {
                     each: (person.email, person.preferred_language)
@@ -199,16 +216,15 @@ class StreamConsumer:
                 raise
         else:
             metrics.stream_entries.add((self._name,), len(part))
-            return
+            return behind
         # One odd entry must not keep the others from being accepted: it is refused, alone.
         if len(part) == 1:
-            await self._accept_part([_not_storable(part[0])], read, {})
-            return
+            return await self._accept_part([_not_storable(part[0])], before, {})
         half = len(part) // 2
-        await self._accept_part(part[:half], read, people)
-        await self._accept_part(part[half:], None if read is None else read + half, people)
+        before = await self._accept_part(part[:half], before, people)
+        return await self._accept_part(part[half:], before, people)
 
-    async def _report_gap(self, gap: Gap) -> None:
+    async def _report_gap(self, gap: Gap, offset: Offset) -> None:
         """Raise an alarm about entries that are gone, once, and continue where the stream is."""
         if gap != self._reported:
             self._reported = gap
@@ -216,11 +232,13 @@ class StreamConsumer:
             await self._raise_alarm(ENTRIES_LOST, f"lost {count} entries: {gap.detail}")
         if gap.continue_at is not None:
             async with self._pool.acquire() as connection:
-                await self._move(connection, gap.continue_at)
+                await self._move(connection, offset, gap.continue_at)
 
-    async def _move(self, connection: Connection, offset: Offset) -> None:
+    async def _move(self, connection: Connection, before: Offset, to: Offset) -> None:
         seconds = self._settings.lease_seconds
-        if not await stream_offsets.move(connection, self._name, self._lease, offset, seconds):
+        if not await stream_offsets.move(
+            connection, self._stream, self._lease, seconds, before=before.entry_id, to=to
+        ):
             raise LeaseLostError
 
     @property

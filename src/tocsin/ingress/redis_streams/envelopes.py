@@ -13,19 +13,31 @@ from tocsin.wire.stream_entries import LONGEST_PRODUCER, EntryFaultsError, read_
 
 LARGEST_ENTRY = 262_144
 """Bytes of an entry that are decoded at all."""
+MOST_FAULTS = 20
+
+_user_ids = msgspec.json.Decoder(list[str])
 
 
 def read_entry(entry_id: str, raw: Mapping[bytes, bytes], unknown_producer: str) -> Sourced:
     """Decode an entry; one that is no valid intent is `Unreadable`, and never raises."""
     fields, faults = _as_text(raw)
-    content = msgspec.json.encode({"stream_entry_id": entry_id, "fields": fields}).decode()
-    producer = fields.get("producer") or unknown_producer
+    # The audience comes in the form of any other intent, so that whoever erases a person finds them in it.
+    shown = {"stream_entry_id": entry_id, "audience": _audience(fields), "fields": fields}
+    content = msgspec.json.encode(shown).decode()
+    producer = (fields.get("producer") or unknown_producer)[:LONGEST_PRODUCER]
     return Sourced(
-        producer=producer[:LONGEST_PRODUCER].replace("\x00", "\ufffd"),
+        producer="".join(each if each.isprintable() else "\ufffd" for each in producer),
         intent=_unreadable(fields, content, faults) if faults else _read(fields, content),
         external_id=entry_id,
         content=content,
     )
+
+
+def _audience(fields: Mapping[str, str]) -> dict[str, list[str]] | None:
+    try:
+        return {"users": _user_ids.decode(fields.get("recipient_user_ids_json", "[]"))}
+    except (msgspec.MsgspecError, RecursionError):
+        return None
 
 
 def _read(fields: Mapping[str, str], content: str) -> Intent | Unreadable:
@@ -46,7 +58,8 @@ def _as_text(raw: Mapping[bytes, bytes]) -> tuple[dict[str, str], list[Fault]]:
     for name, value in raw.items():
         shown = name.decode(errors="replace")
         fields[shown] = value.decode(errors="replace")
-        if fields[shown].encode() != value or shown.encode() != name:
+        is_text = fields[shown].encode() == value and shown.encode() == name
+        if not is_text and len(faults) < MOST_FAULTS:
             faults.append(Fault(field=shown[:100], code="not_text", message="is not UTF-8"))
     return fields, faults
 

@@ -8,12 +8,31 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from tocsin.ingress.redis_streams.settings import RedisSettings, StreamSettings
 from tocsin.store.stream_offsets import Offset
 
 START = "0-0"
 TRIMMED = "the entry that was read last was trimmed, and perhaps others after it"
+LOOK_SECONDS = 30.0
+"""An answer may be large: longer than Redis needs otherwise, and no batch is tried again in full."""
+
+# An entry may be huge, and XINFO answers with the first and the last one: only their ids leave the server.
+STATE = """
+local info = redis.pcall('XINFO', 'STREAM', KEYS[1])
+if info.err then
+    return info
+end
+local known = {}
+for position = 1, #info, 2 do
+    known[info[position]] = info[position + 1]
+end
+local first = known['first-entry']
+return {
+    known['last-generated-id'], known['length'], first and first[1] or '', known['entries-added'] or -1
+}
+"""
 
 
 class EntryId(NamedTuple):
@@ -27,6 +46,10 @@ class EntryId(NamedTuple):
         """Parse an id as Redis writes it."""
         milliseconds, _, sequence = text.partition("-")
         return cls(int(milliseconds), int(sequence or 0))
+
+    def __str__(self) -> str:
+        """Format the id as Redis does."""
+        return f"{self.milliseconds}-{self.sequence}"
 
 
 class Entry(NamedTuple):
@@ -49,12 +72,16 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class Look(msgspec.Struct, frozen=True):
-    """What a stream had after an offset at one moment, by the clock of Redis."""
+    """What a stream had after an offset at one moment, by the clock of Redis.
+
+    `added` is how many entries were ever added, None if the server cannot say.
+    """
 
     entries: list[Entry]
     now_ms: int
     added: int | None
     gap: Gap | None
+    is_all: bool
 
     @property
     def oldest_age(self) -> float:
@@ -64,6 +91,13 @@ class Look(msgspec.Struct, frozen=True):
         return max(0.0, (self.now_ms - EntryId.parse(self.entries[0].id).milliseconds) / 1_000)
 
 
+class _State(NamedTuple):
+    last: EntryId
+    length: int
+    first: EntryId | None
+    added: int | None
+
+
 class StreamReader:
     """Reads one stream by plain `XREAD`."""
 
@@ -71,38 +105,52 @@ class StreamReader:
         self._settings = settings
         self._redis = Redis.from_url(
             settings.url or redis.url,
-            socket_timeout=redis.timeout + settings.block_seconds,
+            socket_timeout=max(LOOK_SECONDS, redis.timeout + settings.block_seconds),
             socket_connect_timeout=redis.timeout,
             # The consumer tries again by itself.
             retry=Retry(NoBackoff(), 0),
             protocol=2,
         )
-        self._empty_at: str | None = None
+        self._count = settings.batch
+        self._was_missing = False
 
     async def look(self, offset: Offset) -> Look:
-        """Read the entries after an offset, and compare the stream with it at the same moment."""
+        """Read the entries after an offset, and compare the stream with it at the same moment.
+
+        After a time-out fewer entries are read at once.
+        """
+        count = self._count
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.time()
-        pipeline.xinfo_stream(self._settings.stream)
-        pipeline.xread({self._settings.stream: offset.entry_id}, count=self._settings.batch)
-        time, info, found = await pipeline.execute(raise_on_error=False)
+        pipeline.eval(STATE, 1, self._settings.stream)
+        pipeline.xread({self._settings.stream: offset.entry_id}, count=count)
+        try:
+            time, state, found = await pipeline.execute(raise_on_error=False)
+        except (RedisTimeoutError, TimeoutError):
+            self._count = max(1, count // 10)
+            raise
+        self._count = min(self._settings.batch, 2 * count)
         for answer in (time, found):
             if isinstance(answer, Exception):
                 raise answer
-        if isinstance(info, Exception):
-            if not isinstance(info, ResponseError) or "no such key" not in str(info):
-                raise info
-            info = {}
         entries = [
             Entry(entry_id.decode(), fields) for _, listed in found or () for entry_id, fields in listed
         ]
-        gap = _gap(offset, info)
-        # Redis before 7 cannot count: what follows where the stream was empty is no sign of a gap.
-        if gap == Gap(None, TRIMMED) and offset.entry_id == self._empty_at:
-            gap = None
-        if not info.get("length"):
-            self._empty_at = _text(info.get("last-generated-id", START))
-        return Look(entries, _milliseconds(time), info.get("entries-added"), gap)
+        known = _state(state)
+        gap = self._gap(offset, known)
+        return Look(entries, _milliseconds(time), known and known.added, gap, len(entries) < count)
+
+    def _gap(self, offset: Offset, state: _State | None) -> Gap | None:
+        at = EntryId.parse(offset.entry_id)
+        if state is None:
+            # It may come back, as after a failover: where it was read up to is kept.
+            self._was_missing = True
+            return None if offset.entry_id == START else Gap(None, f"there is no stream; {at} was read last")
+        was_missing, self._was_missing = self._was_missing, False
+        is_new = state.added is not None and state.added < (offset.entries_read or 0)
+        if is_new or (was_missing and at > state.last):
+            return Gap(None, f"{at} was read last, and the stream began anew", Offset(START, 0))
+        return _gap(offset, state)
 
     async def wait(self, offset: Offset) -> None:
         """Wait until there is an entry after the offset, at most `block_seconds`."""
@@ -114,35 +162,36 @@ class StreamReader:
         await self._redis.aclose()
 
 
-def _gap(offset: Offset, info: Mapping[str, Any]) -> Gap | None:
-    """Return what is missing between an offset and what the stream still has."""
-    last = EntryId.parse(_text(info.get("last-generated-id", START)))
-    at = EntryId.parse(offset.entry_id)
-    added: int | None = info.get("entries-added")
-    if at > last:
-        detail = (
-            f"the stream ends at {_show(last)}, before {offset.entry_id}, which was read: it was replaced"
-        )
-        return Gap(None, detail, Offset(_show(last), added))
-    first = info.get("first-entry")
-    length: int = info.get("length", 0)
-    if at == last or (first and EntryId.parse(_text(first[0])) <= at):
+def _state(answer: Any) -> _State | None:
+    """Parse what the server says of a stream; None if there is none."""
+    if isinstance(answer, ResponseError) and "no such key" in str(answer):
         return None
-    end = Offset(_show(last), added) if length == 0 else None
-    if added is not None and (offset.entries_read is not None or offset.entry_id == START):
-        missing = added - (offset.entries_read or 0) - length
-        return Gap(missing, f"after {offset.entry_id} the stream was trimmed", end) if missing > 0 else None
+    if isinstance(answer, Exception):
+        raise answer
+    last, length, first, added = answer
+    return _State(
+        last=EntryId.parse(last.decode()),
+        length=length,
+        first=EntryId.parse(first.decode()) if first else None,
+        added=added if added >= 0 else None,
+    )
+
+
+def _gap(offset: Offset, state: _State) -> Gap | None:
+    """Return what is missing between an offset and what the stream still has."""
+    at = EntryId.parse(offset.entry_id)
+    if at > state.last:
+        detail = f"the stream ends at {state.last}, before {at}, which was read"
+        return Gap(None, detail, Offset(str(state.last), state.added))
+    if at == state.last or (state.first is not None and state.first <= at):
+        return None
+    end = Offset(str(state.last), state.added) if state.length == 0 else None
+    if state.added is not None and (offset.entries_read is not None or offset.entry_id == START):
+        missing = state.added - (offset.entries_read or 0) - state.length
+        return Gap(missing, f"after {at} the stream was trimmed", end) if missing > 0 else None
     if offset.entry_id == START and end is None:
         return None
     return Gap(None, TRIMMED, end)
-
-
-def _show(entry_id: EntryId) -> str:
-    return f"{entry_id.milliseconds}-{entry_id.sequence}"
-
-
-def _text(value: bytes | str) -> str:
-    return value.decode() if isinstance(value, bytes) else value
 
 
 def _milliseconds(time: Any) -> int:
