@@ -10,6 +10,11 @@ alter table api_keys
 
 -- migrate: rollback
 
+-- A version that knows of no overlap must not take what was replaced for a key that works.
+update api_keys
+set revoked_at = coalesce(revoked_at, now())
+where expires_at is not null;
+
 alter table api_keys
     drop column if exists replaced_by,
     drop column if exists expires_at;

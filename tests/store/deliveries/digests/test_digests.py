@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from tests.rows import NEVER, NOW, add_carrier, add_delivery, add_digest, delivery, take
-from tests.store.deliveries.digest_rows import (
+from tests.store.deliveries.digests.rows import (
     KEY,
     LATER,
     add_joining,

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from tests.rows import NOW, add_carrier, add_device, add_digest, delivery, take
-from tests.store.deliveries.digest_rows import (
+from tests.store.deliveries.digests.rows import (
     add_joining,
     add_member,
     end_one,
