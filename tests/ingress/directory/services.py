@@ -15,6 +15,8 @@ class UserService:
     def __init__(self) -> None:
         self.people: dict[str, dict[str, object]] = {}
         self.broken: bytes | None = None
+        self.answers: dict[str, tuple[bytes, bytes]] = {}
+        self.fails_every = 0
         self.asked: Counter[str] = Counter()
         self.at_once = self.most_at_once = 0
         self.seconds = 0.0
@@ -37,6 +39,10 @@ class UserService:
         self.asked[user_id] += 1
         if self.broken is not None:
             return self.broken, b"oops"
+        if self.fails_every and self.asked.total() % self.fails_every == 0:
+            return b"503", b"busy"
+        if user_id in self.answers:
+            return self.answers[user_id]
         if user_id in self.people:
             return b"200", msgspec.json.encode(self.people[user_id])
         return b"404", b'{"error": {"code": "subject_not_found"}}'

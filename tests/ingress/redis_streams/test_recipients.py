@@ -25,6 +25,22 @@ async def test_recipients_are_looked_up_before_an_entry_is_accepted(galaxy: Gala
     assert [tuple(row) for row in known] == [("ada", "ada@example.com", "de")]
 
 
+async def test_ids_that_a_directory_cannot_have_hold_nobody_up(galaxy: Galaxy) -> None:
+    async with running_service() as service:
+        service.people["ada"], service.answers["odd"] = {}, (b"400", b"no uuid")
+        settings = DirectorySettings(kind="http", url=service.url)
+        refused = [await galaxy.append("ada", user_id, key=user_id) for user_id in ("..", "odd")]
+        last = await galaxy.append("ada", key="1")
+        async with open_directory(settings) as directory, galaxy.consuming(directory=directory):
+            await galaxy.reaches(last)
+
+    stored, refusals = await galaxy.notifications(), await galaxy.refused()
+    assert [row["external_id"] for row in stored] == [last]
+    assert [(row["code"], row["content"]["stream_entry_id"]) for row in refusals] == [
+        ("recipient_not_found", entry_id) for entry_id in refused
+    ]
+
+
 async def test_the_offset_waits_for_a_directory_that_fails(galaxy: Galaxy) -> None:
     async with running_service() as service:
         service.broken = b"503"

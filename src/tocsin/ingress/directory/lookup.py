@@ -15,10 +15,6 @@ from tocsin.telemetry import metrics
 MOST_CACHED = 50_000
 
 
-class DirectoryUnavailableError(TocsinError):
-    """The directory did not answer, or not as a directory does; nobody is known to be missing."""
-
-
 class Person(msgspec.Struct, frozen=True):
     """What a directory knows of a person."""
 
@@ -30,11 +26,22 @@ People = Mapping[str, Person | None]
 """People by their user ids; None stands for one whom the directory does not have."""
 
 
+class DirectoryUnavailableError(TocsinError):
+    """The directory did not answer, or not as a directory does; nobody else is known to be missing.
+
+    `found` has the answers that came all the same.
+    """
+
+    def __init__(self, why: str, found: People | None = None) -> None:
+        super().__init__(why)
+        self.found: People = found or {}
+
+
 class Directory(Protocol):
     """Finds people by their ids."""
 
     async def find(self, user_ids: Collection[str]) -> People:
-        """Return every person asked for, or raise DirectoryUnavailableError."""
+        """Return every person asked for, or raise DirectoryUnavailableError with those that were found."""
         ...
 
     async def aclose(self) -> None:
@@ -72,19 +79,21 @@ class CachedDirectory:
     async def _ask(self, user_ids: Collection[str]) -> People:
         try:
             people = await self._directory.find(user_ids)
-        except DirectoryUnavailableError:
-            metrics.lookups.add(("failed",), len(user_ids))
+        except DirectoryUnavailableError as error:
+            # The next try asks for the others alone; else a few failures in many would hold all up for ever.
+            metrics.lookups.add(("failed",), len(user_ids) - len(error.found))
+            self._remember(error.found)
             raise
         finally:
             for each in user_ids:
                 self._under_way.pop(each, None)
-        missing = sum(person is None for person in people.values())
-        metrics.lookups.add(("found",), len(people) - missing)
-        metrics.lookups.add(("missing",), missing)
         self._remember(people)
         return people
 
     def _remember(self, people: People) -> None:
+        missing = sum(person is None for person in people.values())
+        metrics.lookups.add(("found",), len(people) - missing)
+        metrics.lookups.add(("missing",), missing)
         until = time.monotonic() + self._seconds
         for user_id, person in people.items():
             # One that is missing may be there at the next look: the producer may be ahead of the directory.
