@@ -1,11 +1,13 @@
 """Appends intents to a stream of Redis, from which Tocsin reads them.
 
-Each call is one `XADD`: nothing is trimmed and nothing is retried. A failure is an exception of its own, so
-that the caller decides; the transaction in which the event happened need not know of it.
+Each call is one `XADD`: nothing is trimmed, and it is sent once even over a client that retries commands by
+itself, as those of redis-py do by default. A failure is an exception of its own, so that the caller decides;
+the transaction in which the event happened need not know of it.
 """
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, Required, TypedDict, Unpack, cast
 
 from redis import Redis
@@ -42,8 +44,15 @@ class StreamProducer:
     ) -> str:
         """Append an intent and return the id of its entry; raise RefusedError for one that is not valid."""
         fields = checked_fields(self._producer, type, particulars)
+        pool: Any = self._redis.connection_pool  # parts of it have no types
         try:
-            entry_id = self._redis.xadd(self._stream, fields)
+            # The client would send a command again whose answer was lost; a connection does not.
+            connection = pool.get_connection()
+            try:
+                connection.send_command(*_command(self._stream, fields))
+                entry_id = connection.read_response()
+            finally:
+                pool.release(connection)
         except (RedisError, OSError) as error:
             raise _failed(self._stream, fields, error) from error
         return _text(entry_id)
@@ -64,14 +73,21 @@ class AsyncStreamProducer:
     ) -> str:
         """Append an intent and return the id of its entry; raise RefusedError for one that is not valid."""
         fields = checked_fields(self._producer, type, particulars)
+        pool: Any = self._redis.connection_pool  # parts of it have no types
         try:
-            entry_id = await self._redis.xadd(self._stream, fields)
+            # The client would send a command again whose answer was lost; a connection does not.
+            connection = await pool.get_connection()
+            try:
+                await connection.send_command(*_command(self._stream, fields))
+                entry_id = await connection.read_response()
+            finally:
+                await pool.release(connection)
         except (RedisError, OSError) as error:
             raise _failed(self._stream, fields, error) from error
         return _text(entry_id)
 
 
-def checked_fields(producer: str, type_name: str, given: StreamParticulars) -> Any:
+def checked_fields(producer: str, type_name: str, given: StreamParticulars) -> dict[str, str]:
     """Build the fields of an entry; raise RefusedError, with every fault, if Tocsin would refuse them.
 
     Whether the type exists and the payload fits it is known to Tocsin alone.
@@ -79,21 +95,25 @@ def checked_fields(producer: str, type_name: str, given: StreamParticulars) -> A
     occurred_at = given.get("occurred_at") or datetime.now(UTC)
     if occurred_at.tzinfo is None:
         raise ValueError("occurred_at must have a time zone")
-    fields = write_fields(
-        type_name,
-        producer=producer,
-        users=given.get("users"),
-        payload=given["payload"],
-        idempotency_key=given["idempotency_key"],
-        occurred_at=occurred_at,
-        request_id=given.get("request_id"),
-        trace_id=given.get("trace_id"),
-    )
     try:
+        fields = write_fields(
+            type_name,
+            producer=producer,
+            users=given.get("users"),
+            payload=given["payload"],
+            idempotency_key=given["idempotency_key"],
+            occurred_at=occurred_at,
+            request_id=given.get("request_id"),
+            trace_id=given.get("trace_id"),
+        )
         read_fields(fields)
     except EntryFaultsError as error:
         raise RefusedError("invalid_intent", "the entry is not valid", error.faults) from error
     return fields
+
+
+def _command(stream: str, fields: Mapping[str, str]) -> tuple[str, ...]:
+    return ("XADD", stream, "*", *chain.from_iterable(fields.items()))
 
 
 def _failed(stream: str, fields: Mapping[str, str], error: Exception) -> AppendFailedError:

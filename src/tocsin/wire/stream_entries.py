@@ -1,5 +1,6 @@
 """The entries of a stream of intents, as producers append them."""
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
@@ -20,6 +21,8 @@ REQUIRED = (
     "payload_json",
 )
 LONGEST_PRODUCER = 100
+LARGEST_ENTRY = 262_144
+"""Bytes of all names and values of an entry."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MS = 253_402_300_799_999
 """The end of the year 9999."""
@@ -30,6 +33,8 @@ Fields: TypeAlias = Mapping[str, str]
 _object = msgspec.json.Decoder(dict[str, Any])
 _user_ids = msgspec.json.Decoder(list[str])
 _encoder = msgspec.json.Encoder()
+# After an even number of backslashes, which are themselves escaped.
+_ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 class EntryFaultsError(Exception):
@@ -51,19 +56,42 @@ def write_fields(
     request_id: str | None,
     trace_id: str | None,
 ) -> dict[str, str]:
-    """Build the fields of an entry, for users or, without any, for the administrators of the type."""
-    fields = {
+    """Build the fields of an entry, for users or, without any, for the administrators of the type.
+
+    Raise the faults of what cannot be written, or what no reader takes however it is read.
+    """
+    given = {
         "notification_type": type_name,
         "producer": producer,
         "audience_kind": "admin_email" if users is None else "user",
         "idempotency_key": idempotency_key,
         "occurred_at_ms": str((occurred_at - _EPOCH) // timedelta(milliseconds=1)),
-        "payload_json": _encoder.encode(payload).decode(),
+        "payload_json": payload,
+        "recipient_user_ids_json": None if users is None else list(users),
+        "request_id": request_id or None,
+        "trace_id": trace_id or None,
     }
-    if users is not None:
-        fields["recipient_user_ids_json"] = _encoder.encode(list(users)).decode()
-    given = {"request_id": request_id, "trace_id": trace_id}
-    return fields | {name: value for name, value in given.items() if value}
+    fields, faults = {}, []
+    for name, value in given.items():
+        if value is None:
+            continue
+        try:
+            encoded = value.encode() if isinstance(value, str) else _encoder.encode(value)
+        except UnicodeEncodeError:
+            faults.append(Fault(field=name, code="not_text", message="holds half of a surrogate pair"))
+        except RecursionError:
+            faults.append(Fault(field=name, code="too_deep", message="is nested too deep"))
+        else:
+            fields[name] = encoded.decode()
+            if "\x00" in fields[name] or (name.endswith("_json") and _ESCAPED_NUL.search(fields[name])):
+                faults.append(Fault(field=name, code="nul_character", message="holds a NUL character"))
+    size = sum(len(name) + len(value.encode()) for name, value in fields.items())
+    if size > LARGEST_ENTRY:
+        message = f"has {size:,} bytes; at most {LARGEST_ENTRY:,} are taken"
+        faults.append(Fault(field="$", code="too_large", message=message))
+    if faults:
+        raise EntryFaultsError(*faults)
+    return fields
 
 
 def read_fields(fields: Fields) -> Intent:

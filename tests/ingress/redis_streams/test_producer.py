@@ -1,19 +1,27 @@
 import asyncio
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from typing import cast
+from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from tests.ingress.redis_streams.conftest import STREAM, Galaxy
+from tests.redis_servers import RedisServer
 from tocsin.client.errors import AppendFailedError, RefusedError
-from tocsin.client.streams import AsyncStreamProducer, StreamProducer, checked_fields
+from tocsin.client.streams import AsyncStreamProducer, StreamParticulars, StreamProducer, checked_fields
 from tocsin.domain.intent import Intent
 from tocsin.ingress.redis_streams.envelopes import read_entry
 
 PAYLOAD = {"customer_name": "Ali Veli"}
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=5)
 
 
 async def test_what_producers_append_is_accepted(galaxy: Galaxy) -> None:
@@ -48,7 +56,7 @@ async def test_an_intent_that_would_be_refused_is_not_appended(galaxy: Galaxy) -
 
 
 async def test_a_failure_of_redis_is_an_error_of_its_own() -> None:
-    async with AsyncRedis(host="127.0.0.1", port=1) as unreachable:
+    async with AsyncRedis(host="127.0.0.1", port=1, retry=AsyncRetry(NoBackoff(), 0)) as unreachable:
         producer = AsyncStreamProducer(unreachable, "game_lobby")
         with pytest.raises(AppendFailedError, match="same key") as caught:
             await producer.append("new_customer", users=["ada"], payload=PAYLOAD, idempotency_key="1")
@@ -56,9 +64,95 @@ async def test_a_failure_of_redis_is_an_error_of_its_own() -> None:
     assert caught.value.idempotency_key == "1"
 
 
+@pytest.fixture
+async def lossy_port(redis_server: RedisServer) -> AsyncIterator[int]:
+    """Run a proxy before Redis that breaks the connection instead of passing the answer to XADD on."""
+    address = urlsplit(redis_server.url)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        upstream, to_upstream = await asyncio.open_connection(address.hostname, address.port)
+        while sent := await reader.read(65_536):
+            to_upstream.write(sent)
+            answer = await upstream.read(65_536)
+            if b"XADD" in sent:
+                break
+            writer.write(answer)
+        to_upstream.close()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def test_a_lost_answer_is_not_retried_by_the_client(galaxy: Galaxy, lossy_port: int) -> None:
+    def append() -> None:
+        with Redis(port=lossy_port, retry=Retry(NoBackoff(), 3)) as redis:
+            StreamProducer(redis, "game_lobby").append("new_customer", payload=PAYLOAD, idempotency_key="1")
+
+    with pytest.raises(AppendFailedError):
+        await asyncio.to_thread(append)
+    assert await galaxy.redis.xlen(STREAM) == 1
+
+    async with AsyncRedis(port=lossy_port, retry=AsyncRetry(NoBackoff(), 3)) as redis:
+        producer = AsyncStreamProducer(redis, "game_lobby")
+        for _ in range(2):
+            with pytest.raises(AppendFailedError):
+                await producer.append("new_customer", payload=PAYLOAD, idempotency_key="1")
+    assert await galaxy.redis.xlen(STREAM) == 3
+
+
+async def test_what_redis_refuses_leaves_the_connection_usable(galaxy: Galaxy) -> None:
+    await galaxy.redis.set("text", "x")
+    async with AsyncRedis.from_url(galaxy.server.url, max_connections=1) as redis:
+        with pytest.raises(AppendFailedError, match="ResponseError"):
+            await AsyncStreamProducer(redis, "game_lobby", stream="text").append(
+                "new_customer", payload=PAYLOAD, idempotency_key="1"
+            )
+        entry_id = await AsyncStreamProducer(redis, "game_lobby").append(
+            "new_customer", payload=PAYLOAD, idempotency_key="1"
+        )
+        (entry,) = cast("list[tuple[bytes, object]]", await redis.xrange(STREAM))
+    assert entry[0].decode() == entry_id
+
+
+NESTED: dict[str, object] = {}
+for _ in range(5_000):
+    NESTED = {"a": NESTED}
+
+
+@pytest.mark.parametrize(
+    ("changes", "faults"),
+    [
+        ({"payload": {"a": "\ud800"}}, [("payload_json", "not_text")]),
+        (
+            {"idempotency_key": "\ud800", "request_id": "\udfff"},
+            [("idempotency_key", "not_text"), ("request_id", "not_text")],
+        ),
+        (
+            {"users": ["\ud800"], "trace_id": "\x00"},
+            [("recipient_user_ids_json", "not_text"), ("trace_id", "nul_character")],
+        ),
+        ({"payload": {"a": ["\\\x00"]}}, [("payload_json", "nul_character")]),
+        ({"payload": NESTED}, [("payload_json", "too_deep")]),
+        ({"payload": {"a": "é" * 140_000}}, [("$", "too_large")]),
+    ],
+)
+def test_what_cannot_be_written_is_a_fault(changes: StreamParticulars, faults: list[tuple[str, str]]) -> None:
+    given: StreamParticulars = {"payload": PAYLOAD, "idempotency_key": "k"}
+    with pytest.raises(RefusedError) as caught:
+        checked_fields("game_lobby", "new_customer", given | changes)
+    assert [(fault.field, fault.code) for fault in caught.value.faults] == faults
+
+
+def test_a_backslash_before_u0000_is_no_nul_character() -> None:
+    fields = checked_fields("p", "t", {"payload": {"a": "\\u0000"}, "idempotency_key": "k"})
+    assert fields["payload_json"] == '{"a":"\\\\u0000"}'
+
+
 @given(
     users=st.none() | st.lists(st.text("abc", min_size=1, max_size=5), min_size=1, unique=True),
-    payload=st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5) | st.none()),
+    payload=st.dictionaries(TEXT, st.integers() | TEXT | st.none()),
     occurred_at=st.datetimes(datetime(1970, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001 - the zone is added
 )
 def test_an_entry_is_read_as_it_was_written(
