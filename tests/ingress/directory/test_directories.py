@@ -147,6 +147,19 @@ async def test_a_person_is_asked_for_once(service: UserService) -> None:
     assert service.asked == {"a": 1, "b": 1, "c": 1}
 
 
+async def test_one_who_is_cancelled_does_not_cancel_the_look_up_of_another(service: UserService) -> None:
+    service.people["a"], service.seconds = {}, 0.05
+    async with open_directory(http(service)) as directory:
+        assert directory is not None
+        first = asyncio.ensure_future(directory.find("a"))
+        second = asyncio.ensure_future(directory.find("a"))
+        await asyncio.sleep(0)
+        first.cancel()
+        assert await second == {"a": Person()}
+
+    assert service.asked == {"a": 1}
+
+
 async def test_a_missing_person_and_a_failure_are_asked_for_again(service: UserService) -> None:
     async def ask(directory: Directory) -> Person | None:
         return (await directory.find(["a"]))["a"]

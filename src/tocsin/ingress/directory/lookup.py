@@ -72,7 +72,8 @@ class CachedDirectory:
             asking = asyncio.ensure_future(self._ask(asked))
             self._under_way |= dict.fromkeys(asked, asking)
             waited.add(asking)
-        for answer in await asyncio.gather(*waited):
+        # Somebody who is cancelled must not cancel a look-up that others wait for.
+        for answer in await asyncio.gather(*map(asyncio.shield, waited)):
             found |= {each: answer[each] for each in unknown if each in answer}
         return found
 
@@ -104,7 +105,11 @@ class CachedDirectory:
             del self._known[next(iter(self._known))]
 
     async def aclose(self) -> None:
-        """Close connections."""
+        """Cancel look-ups and close connections."""
+        if under_way := set(self._under_way.values()):
+            for each in under_way:
+                each.cancel()
+            await asyncio.wait(under_way)
         await self._directory.aclose()
 
 

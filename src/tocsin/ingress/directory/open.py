@@ -24,7 +24,8 @@ async def open_directory(settings: DirectorySettings) -> AsyncIterator[Directory
             opened = SqlDirectory(settings)
         case _:
             assert_never(settings.kind)
+    cached = CachedDirectory(opened, settings.cache_seconds)
     try:
-        yield CachedDirectory(opened, settings.cache_seconds)
+        yield cached
     finally:
-        await opened.aclose()
+        await cached.aclose()
