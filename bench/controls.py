@@ -6,7 +6,7 @@ import urllib.request
 import msgspec
 
 from tocsin.sandbox.counters import Stats
-from tocsin.sandbox.faults.rules import Outage
+from tocsin.sandbox.faults.rules import Latency, Outage
 
 PATIENCE_SECONDS = 10.0
 
@@ -28,6 +28,10 @@ class Controls:
     async def put_up(self, provider: str, outage: Outage) -> None:
         """Let one stand-in refuse everything for a while."""
         await self.call("PUT", f"faults/outage?provider={provider}", msgspec.json.encode(outage))
+
+    async def delay(self, provider: str, latency: Latency) -> None:
+        """Let one stand-in take so long for each answer."""
+        await self.call("PUT", f"faults/latency?provider={provider}", msgspec.json.encode(latency))
 
     async def call(self, method: str, path: str, body: bytes | None = None) -> bytes:
         """Make one request off the event loop."""

@@ -115,12 +115,15 @@ async def lay_in_devices(
 async def tocsin_server(
     arena: Arena,
     *,
-    workers: int,
-    concurrency: int,
+    workers: int = 0,
+    concurrency: int | None = None,
     phone_of: Callable[[int], Phone] = android,
     settings: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Server]:
-    """Run all of Tocsin against the sandbox; `settings` set up other providers beside FCM."""
+    """Run all of Tocsin against the sandbox; `settings` set up other providers beside FCM.
+
+    Without `workers` it is one `tocsin serve` with its defaults.
+    """
     async with contextlib.AsyncExitStack() as stack:
         url, postmaster_pid = await stack.enter_async_context(database(arena.workdir))
         connection = await asyncpg.connect(url, server_settings=connection_settings(SCHEMA))
@@ -138,9 +141,10 @@ async def tocsin_server(
             "TOCSIN_FCM__BASE_URL": arena.url,
             "TOCSIN_FCM__CA_FILE": str(arena.ca_file),
             "TOCSIN_FCM__CREDENTIALS_FILE": str(arena.credentials_file),
-            "TOCSIN_FCM__MAX_CONCURRENCY": str(concurrency),
+            **({"TOCSIN_FCM__MAX_CONCURRENCY": str(concurrency)} if concurrency else {}),
             **(settings or {}),
         }
+        commands = ("api", *["worker"] * workers) if workers else ("serve",)
         processes = [
             await stack.enter_async_context(
                 running(
@@ -149,7 +153,7 @@ async def tocsin_server(
                     arena.workdir / f"tocsin_{command}.log",
                 )
             )
-            for command in ("api", *["worker"] * workers)
+            for command in commands
         ]
         api_url = f"http://127.0.0.1:{port}"
         await _ready(api_url)

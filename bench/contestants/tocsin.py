@@ -58,13 +58,17 @@ class Tocsin:
                     arena, workers=int(workers), concurrency=int(concurrency), settings=self._environment
                 )
             )
-            producer = await stack.enter_async_context(
-                conversing(
-                    [sys.executable, "-m", "bench.programs.tocsin_producer"],
-                    {"BENCH_API": server.api_url, "BENCH_KEY": server.key},
-                    arena.workdir / "tocsin_producer.log",
-                )
-            )
-            books = await asyncpg.connect(server.database_url, server_settings=connection_settings(SCHEMA))
-            stack.push_async_callback(books.close)
+            yield await stack.enter_async_context(running_engine(arena, server))
+
+
+@contextlib.asynccontextmanager
+async def running_engine(arena: Arena, server: Server) -> AsyncIterator[Engine]:
+    """Run a producer beside a server."""
+    argv = [sys.executable, "-m", "bench.programs.tocsin_producer"]
+    environment = {"BENCH_API": server.api_url, "BENCH_KEY": server.key}
+    async with conversing(argv, environment, arena.workdir / "tocsin_producer.log") as producer:
+        books = await asyncpg.connect(server.database_url, server_settings=connection_settings(SCHEMA))
+        try:
             yield _Running(server, producer, books)
+        finally:
+            await books.close()

@@ -10,6 +10,7 @@ from bench.lines.planning import Planning
 from bench.lines.providers import Providers
 from bench.lines.relay import Relaying
 from bench.lines.search import Search
+from bench.lines.serve import OutOfTheBox
 
 OUTAGE_SECONDS = 60.0
 
@@ -26,4 +27,5 @@ def lines(outage_seconds: float = OUTAGE_SECONDS) -> tuple[Line, ...]:
         Relaying(),
         Search(),
         MetricsCost(),
+        OutOfTheBox(),
     )
