@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from tocsin.domain.intent import Intent
 from tocsin.engine.accept.answers import Unreadable
 from tocsin.engine.retention.erase import names_person
-from tocsin.ingress.redis_streams.envelopes import LARGEST_ENTRY, MOST_FAULTS, read_entry
+from tocsin.ingress.redis_streams.envelopes import MOST_FAULTS, read_entry
+from tocsin.wire.stream_entries import LARGEST_ENTRY
 
 GOOD = {
     "notification_type": "game.finished",

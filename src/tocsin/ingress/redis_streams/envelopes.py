@@ -9,10 +9,8 @@ from tocsin.domain.intent import Intent
 from tocsin.engine.accept.answers import Unreadable
 from tocsin.engine.accept.write import Sourced
 from tocsin.store.refused import LONGEST_CONTENT
-from tocsin.wire.stream_entries import LONGEST_PRODUCER, EntryFaultsError, read_fields
+from tocsin.wire.stream_entries import LARGEST_ENTRY, LONGEST_PRODUCER, EntryFaultsError, read_fields
 
-LARGEST_ENTRY = 262_144
-"""Bytes of an entry that are decoded at all."""
 MOST_FAULTS = 20
 
 _user_ids = msgspec.json.Decoder(list[str])
