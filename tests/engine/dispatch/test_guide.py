@@ -131,6 +131,10 @@ async def test_what_the_guides_send_arrives_at_three_in_the_morning(stage: Stage
     stage.clock.move_to(datetime(2026, 1, 15, 3, 0, tzinfo=UTC))
     for user in ("ada", "42", "43"):
         await stage.device(user)
+    attributes = '{"plan": "pro", "interests": ["news"]}'
+    await stage.pool.execute(
+        "insert into users (user_id, attributes, updated_at) values ('ada', $1::jsonb, now())", attributes
+    )
     acceptor = stage.an_acceptor({"push": ("fcm",), "email": ("smtp",)})
     providers = a_provider("fcm"), a_provider("smtp")
     sending = set()

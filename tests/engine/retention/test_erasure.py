@@ -68,7 +68,7 @@ IMPERSONAL: Mapping[str, str] = {
     "refused_intents": "producer source code type",
     "replays": "idempotency_key state created_by left_out stopped_by",
     "schema_migrations": "id",
-    "stream_offsets": "name entry_id",
+    "stream_offsets": "name stream entry_id",
     "suppressed_addresses": "reason",
     "tickets": "provider",
     "toggle_changes": "name changed_by reason",

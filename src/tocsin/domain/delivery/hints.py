@@ -34,8 +34,7 @@ HINTS: Mapping[str, str] = {
     "provider_failed": "A bug in Tocsin; look for `provider failed` in the log.{ It is retried.|}",
     "internal_error": "A bug in Tocsin; look for the correlation id in the log. Fix it, then replay.",
     "type_unknown": "Deploy a catalog that has the type to the workers; what they hold is then sent.",
-    "data_key_unknown": "Set the data key that is missing (TOCSIN_DATA__PREVIOUS_KEYS), restart the workers, "
-    "then replay it by `tocsin dead replay`.",
+    "data_key_unknown": "Set the data key, restart the workers, then replay it by `tocsin dead replay`.",
     "render_failed": "Fix the templates (`tocsin catalog check`), then replay it by `tocsin dead replay`.",
     "lease_expired": "Workers died while they held its lease. Look for crashes or memory limits.",
     **dict.fromkeys(("UNREGISTERED", "ExpiredToken", "Unregistered", "DeviceNotRegistered"), _REMOVED),
