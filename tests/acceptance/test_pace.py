@@ -1,15 +1,11 @@
 """Several workers keep to one rate together."""
 
-from itertools import accumulate
-
 from tests.acceptance.figures import Figure
 from tests.acceptance.installation import Installation
 
 RATE = 600
 SECONDS = 8
 WORKERS = 4
-BATCH = 100
-"""How many messages Expo takes in one request."""
 
 
 async def test_four_workers_keep_to_the_rate_of_one_project(
@@ -43,9 +39,5 @@ async def test_four_workers_keep_to_the_rate_of_one_project(
         },
     )
     assert (stats.delivered, stats.duplicates) == (times * len(people), 0)
-    # A busy machine may delay a batch of each worker on its way, which then arrives with later ones.
-    late = WORKERS * BATCH
-    for start in range(len(counts)):
-        sums = accumulate(counts[start:])
-        assert all(arrived <= RATE * seconds + late for seconds, arrived in enumerate(sums, start=1)), counts
+    assert max(counts) <= RATE
     assert sum(whole) / len(whole) >= RATE * 0.8
