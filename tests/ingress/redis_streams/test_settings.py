@@ -31,6 +31,10 @@ def test_faults_of_streams_are_listed() -> None:
 
 
 def test_no_address_is_shown() -> None:
+    with pytest.raises(SettingsError) as caught:
+        load_settings({"TOCSIN_REDIS__URL": "redis://:sec/ret@redis.example"})
+    assert [fault.code for fault in caught.value.faults] == ["invalid"]
+    assert "sec" not in str(caught.value).replace("percent", "")
     settings = load_settings(
         {"TOCSIN_REDIS__URL": "redis://:secret@a", "TOCSIN_STREAMS__GALAXY__URL": "redis://:secret@b"}
     )

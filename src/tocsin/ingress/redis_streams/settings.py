@@ -67,8 +67,11 @@ def stream_settings_faults(redis: RedisSettings, streams: Mapping[str, StreamSet
 
 
 def _url_fault(url: str) -> str | None:
+    """Return what is wrong with an address, without quoting it: it may hold a password."""
     try:
-        scheme = urlsplit(url).scheme
+        parts = urlsplit(url)
+        is_address = parts.scheme in _SCHEMES and bool(parts.port or parts.hostname or parts.path)
     except ValueError:
-        scheme = ""
-    return None if scheme in _SCHEMES else "must be an address of Redis: redis://, rediss:// or unix://"
+        # As with a slash in a password, which has to be written %2F.
+        return "is not an address: what is no letter or digit in a password must be percent-encoded"
+    return None if is_address else "must be an address of Redis: redis://, rediss:// or unix://"
