@@ -60,8 +60,14 @@ async def test_an_id_that_the_service_refuses_is_of_nobody(service: UserService,
     ]
 
 
+async def test_an_answer_without_end_is_a_failure(service: UserService) -> None:
+    service.answers["ada"] = b"200", b'{"email": "' + b"a" * 1_000_000 + b'"}'
+    with pytest.raises(DirectoryUnavailableError, match="more than 65,536 bytes"):
+        await find(http(service), "ada")
+
+
 @pytest.mark.parametrize(
-    "body", [b'{"name": "Andr\xe9", "email": "a@b.c"}', b'{"a":' * 100_000, b"[]", b'{"email": "a@b.c']
+    "body", [b'{"name": "Andr\xe9", "email": "a@b.c"}', b'{"a":' * 10_000, b"[]", b'{"email": "a@b.c']
 )
 async def test_a_body_that_is_no_json_object_is_a_failure(service: UserService, body: bytes) -> None:
     service.answers["ada"] = b"200", body

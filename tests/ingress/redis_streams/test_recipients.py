@@ -62,6 +62,23 @@ async def test_the_offset_waits_for_a_directory_that_fails(galaxy: Galaxy) -> No
     assert not await galaxy.refused()
 
 
+async def test_entries_before_one_that_cannot_be_looked_up_are_accepted(galaxy: Galaxy) -> None:
+    async with running_service() as service:
+        service.people["ada"], service.answers["eve"] = {}, (b"503", b"busy")
+        settings = DirectorySettings(kind="http", url=service.url, cache_seconds=0)
+        first = await galaxy.append("ada", key="1")
+        await galaxy.append("eve", key="2")
+        last = await galaxy.append("ada", key="3")
+        async with open_directory(settings) as directory, galaxy.consuming(directory=directory):
+            await galaxy.reaches(first)
+            assert "tries in a row failed" in await galaxy.alarm("directory_unavailable")
+            assert await galaxy.offset() == first
+            del service.answers["eve"]
+            await galaxy.reaches(last)
+
+    assert [row["code"] for row in await galaxy.refused()] == ["recipient_not_found"]
+
+
 async def test_a_long_look_up_keeps_the_lease(galaxy: Galaxy) -> None:
     brief = msgspec.structs.replace(QUICK, lease_seconds=0.3)
     async with running_service() as service:

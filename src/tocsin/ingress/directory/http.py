@@ -12,12 +12,15 @@ import msgspec
 import structlog
 from pyreqwest.client import ClientBuilder
 from pyreqwest.exceptions import PyreqwestError
+from pyreqwest.response import Response
 
 from tocsin.ingress.directory.lookup import DirectoryUnavailableError, People, Person, person_of
 from tocsin.ingress.directory.settings import DirectorySettings
 
 PATH = "/api/v1/internal/users/"
 NOT_FOUND = b"subject_not_found"
+LARGEST_ANSWER = 65_536
+"""Bytes of an answer about one person."""
 # Inside a URL these are steps to another path, escaped or not, so nobody can be asked for by them.
 _DOT_SEGMENTS = {".", ".."}
 # What a client error says about the request as such, or about the moment. Any other is about the user id.
@@ -82,12 +85,12 @@ class HttpDirectory:
     async def _find_one(self, user_id: str, refused: Counter[int]) -> Person | None:
         async with self._free:
             try:
-                answer = await self._client.get(self._url + quote(user_id, safe="")).build().send()
-                body = bytes(await answer.bytes())
+                request = self._client.get(self._url + quote(user_id, safe=""))
+                async with request.build_streamed() as answer:
+                    status, body = answer.status, await _read(answer)
             except (PyreqwestError, TimeoutError, ValueError) as error:
                 # A ValueError quotes the URL, which may hold a password.
                 raise DirectoryUnavailableError(f"the directory: {type(error).__name__}") from None
-        status = answer.status
         if status == HTTPStatus.NOT_FOUND and NOT_FOUND in body:
             return None
         if (
@@ -103,3 +106,13 @@ class HttpDirectory:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise DirectoryUnavailableError("the directory answered with something else than JSON") from None
         return person_of(fields.get("email"), fields.get("preferred_language"))
+
+
+async def _read(answer: Response) -> bytes:
+    """Read an answer, or raise DirectoryUnavailableError for one that no directory would give."""
+    body = b""
+    while chunk := await answer.body_reader.read_chunk():
+        body += bytes(chunk)
+        if len(body) > LARGEST_ANSWER:
+            raise DirectoryUnavailableError(f"the directory answered with more than {LARGEST_ANSWER:,} bytes")
+    return body

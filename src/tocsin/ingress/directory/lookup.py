@@ -59,7 +59,7 @@ class CachedDirectory:
         self._under_way: dict[str, asyncio.Future[People]] = {}
 
     async def find(self, user_ids: Collection[str]) -> People:
-        """Return every person asked for, or raise DirectoryUnavailableError."""
+        """Return every person asked for, or raise DirectoryUnavailableError with those that were found."""
         now = time.monotonic()
         found = {
             each: self._known[each][0]
@@ -73,8 +73,18 @@ class CachedDirectory:
             self._under_way |= dict.fromkeys(asked, asking)
             waited.add(asking)
         # Somebody who is cancelled must not cancel a look-up that others wait for.
-        for answer in await asyncio.gather(*map(asyncio.shield, waited)):
-            found |= {each: answer[each] for each in unknown if each in answer}
+        failure = None
+        for answer in await asyncio.gather(*map(asyncio.shield, waited), return_exceptions=True):
+            match answer:
+                case DirectoryUnavailableError():
+                    failure, people = answer, answer.found
+                case BaseException():
+                    raise answer
+                case people:
+                    pass
+            found |= {each: people[each] for each in unknown if each in people}
+        if failure is not None:
+            raise DirectoryUnavailableError(str(failure), found)
         return found
 
     async def _ask(self, user_ids: Collection[str]) -> People:

@@ -3,6 +3,8 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Sequence
+from functools import partial
+from itertools import takewhile
 from typing import TypeVar
 
 import msgspec
@@ -186,13 +188,24 @@ class StreamConsumer:
         if look.is_all and look.added is not None:
             # All of the stream is here, so what was ever added ends with these.
             read = look.added - len(look.entries)
-        people: People = {}
-        if self._directory is not None:
-            wanted = {user_id for each in sourced for user_id in _users(each)}
-            people = await self._watched(NO_DIRECTORY, self._directory.find(wanted))
-            sourced = [_found(each, people) for each in sourced]
-        sizes = await delivery_counts(self._planner, [each.intent for each in sourced])
         before = Offset(offset.entry_id, read)
+        if self._directory is None:
+            await self._accept_all(sourced, before, {})
+            return
+        wanted = {user_id for each in sourced for user_id in _users(each)}
+        try:
+            people = await self._watched(NO_DIRECTORY, self._directory.find(wanted))
+        except DirectoryUnavailableError as error:
+            # Whoever comes before the first of whom nothing is known does not wait for the directory.
+            people = error.found
+            known = [_found(each, people) for each in takewhile(partial(_is_known, people), sourced)]
+            if known:
+                await self._accept_all(known, before, people)
+            raise
+        await self._accept_all([_found(each, people) for each in sourced], before, people)
+
+    async def _accept_all(self, sourced: Sequence[Sourced], before: Offset, people: People) -> None:
+        sizes = await delivery_counts(self._planner, [each.intent for each in sourced])
         for start, end in split(sizes):
             before = await self._accept_part(sourced[start:end], before, people)
 
@@ -255,6 +268,11 @@ def _users(sourced: Sourced) -> list[str]:
     """List the people that an intent is for."""
     intent = sourced.intent
     return list(map(str, intent.audience.users or ())) if isinstance(intent, Intent) else []
+
+
+def _is_known(people: People, sourced: Sourced) -> bool:
+    """Return whether everybody of an intent was looked up."""
+    return people.keys() >= set(_users(sourced))
 
 
 def _found(sourced: Sourced, people: People) -> Sourced:
