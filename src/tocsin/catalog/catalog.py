@@ -1,6 +1,6 @@
 """The catalog in use: every schema and template compiled before the first notification."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -114,20 +114,18 @@ class Catalog:
         payload: Payload,
         attributes: Mapping[str, Any] = NO_ATTRIBUTES,
     ) -> Content:
-        """Render the content of one delivery in the closest locale that has texts.
+        """Render the content of one delivery in the locale that `locale` chooses.
 
         Of the recipient's `attributes` templates read those that the type declares.
         """
         compiled = self._compiled_type(notification_type)
         if compiled.attributes is not None:
             payload = {**payload, **compiled.attributes.variables(attributes)}
-        default = notification_type.default_locale
         translations = compiled.texts.get(channel)
         if translations is None:
-            folder = f"templates/{notification_type.name}"
+            default, folder = notification_type.default_locale, f"templates/{notification_type.name}"
             raise RenderError(notification_type, default, channel, folder, "no texts for this channel")
-        chain = fallback_chain(locale, default)
-        found = next((candidate for candidate in chain if candidate in translations), default)
+        found = _chosen(notification_type, locale, translations)
         parts = {
             part: template.render(notification_type, found, part, payload)
             for part, template in translations.get(found, ())
@@ -141,6 +139,24 @@ class Catalog:
             return Content(found, parts, data)
         return Content(found, parts, data, compiled.appearance.render(notification_type, found, payload))
 
+    def locale(self, notification_type: NotificationType, channel: Channel, locale: str | None) -> str:
+        """Return the locale in which a delivery is rendered for a person with this locale.
+
+        A channel that has no texts, such as a push as an event, goes by those of the other channels.
+        """
+        texts = self._compiled_type(notification_type).texts
+        if channel in texts:
+            return _chosen(notification_type, locale, texts[channel])
+        return _chosen(notification_type, locale, {each for locales in texts.values() for each in locales})
+
     def _compiled_type(self, notification_type: NotificationType) -> CompiledType:
         key = (notification_type.name, notification_type.version)
         return self.compiled.get(key) or self._replaced[key]
+
+
+def _chosen(notification_type: NotificationType, locale: str | None, available: Container[str]) -> str:
+    """Return the available locale that a person with this locale gets."""
+    default = notification_type.default_locale
+    if notification_type.locale_match == "exact":
+        return locale if locale is not None and locale in available else default
+    return next((each for each in fallback_chain(locale, default) if each in available), default)

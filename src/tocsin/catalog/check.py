@@ -1,5 +1,6 @@
 """The report of `tocsin catalog check`."""
 
+from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
 
@@ -25,6 +26,7 @@ class TypeReport(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     category: str
     channels: tuple[Channel, ...]
+    audiences: Mapping[str, tuple[Channel, ...]] | None = None
     versions: tuple[VersionReport, ...]
 
 
@@ -54,5 +56,9 @@ def _report(*versions: CompiledType) -> TypeReport:
         for each in versions
     )
     return TypeReport(
-        name=newest.name, category=newest.category, channels=newest.channels, versions=tuple(reports)
+        name=newest.name,
+        category=newest.category,
+        channels=newest.channels,
+        audiences=newest.audiences,
+        versions=tuple(reports),
     )

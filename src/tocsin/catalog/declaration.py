@@ -12,7 +12,7 @@ from tocsin.catalog.attributes import attribute_violations
 from tocsin.catalog.policies import each_version, parse_policies, policy_violations
 from tocsin.catalog.schema import KeyPath, Schema, SchemaViolation, part_of, schema_violations
 from tocsin.catalog.source import YamlSource
-from tocsin.domain.catalog import NO_POLICIES, NotificationType, Policies, Upgrade
+from tocsin.domain.catalog import NO_POLICIES, Channel, Event, NotificationType, Policies, Upgrade
 from tocsin.domain.faults import Fault
 from tocsin.domain.people.locale import normalize
 
@@ -24,6 +24,8 @@ DEFAULT_LOCALE = "en"
 _RESERVED_DATA = frozenset({"delivery_id", "notification_id", "from", "message_type"})
 _RESERVED_PREFIXES = ("google", "gcm")
 _NO_CATEGORIES: tuple[Any, ...] = (None, True, 7, [], {}, "", "A", "7a", "a b", "a.b", "\xe4", "a" * 65)
+# Bare addresses have no devices, and a topic has no addresses.
+_REACHED_BY = {"emails": "email", "admins": "email", "topic": "push", "condition": "push"}
 _APPEARANCE_DATA = frozenset({"deep_link", "route"})
 
 
@@ -96,10 +98,12 @@ def _type_violations(name: str, entry: Mapping[str, Any]) -> Iterator[SchemaViol
         yield SchemaViolation((name, "default_locale"), "locale", problem)
     yield from policy_violations(name, entry)
     yield from attribute_violations(name, entry)
+    yield from _audience_violations(name, entry)
     for key_path, version in each_version(name, entry):
-        if "push" in version and "push" not in entry["channels"]:
-            message = f"{name} has no channel push; add the channel or remove this section"
-            yield SchemaViolation((*key_path, "push"), "channel", message)
+        for section in ("push", "event"):
+            if section in version and "push" not in entry["channels"]:
+                message = f"{name} has no channel push; add the channel or remove this section"
+                yield SchemaViolation((*key_path, section), "channel", message)
         yield from _version_violations(key_path, version)
         if "category_field" in entry and "upgrade" not in version:
             yield from _category_violations(name, entry["category_field"], version["payload"])
@@ -108,7 +112,7 @@ def _type_violations(name: str, entry: Mapping[str, Any]) -> Iterator[SchemaViol
         if int(number) >= entry["version"]:
             message = f"version {number} is not older than {entry['version']}, the newest"
             yield SchemaViolation(key_path, "version", message)
-        for section in ("data", "push"):
+        for section in ("data", "push", "event"):
             if "upgrade" in older and section in older:
                 message = f"{section} comes from the version that this one upgrades to; remove it here"
                 yield SchemaViolation((*key_path, section), section, message)
@@ -132,6 +136,19 @@ def _category_violations(name: str, field: str, payload: Mapping[str, Any]) -> I
         yield SchemaViolation((name, "category_field"), "category", message)
 
 
+def _audience_violations(name: str, entry: Mapping[str, Any]) -> Iterator[SchemaViolation]:
+    """List the channels of audiences that the type has not, or that cannot reach such an audience."""
+    for kind, channels in entry.get("audiences", {}).items():
+        for index, channel in enumerate(channels):
+            key_path = (name, "audiences", kind, index)
+            if channel not in entry["channels"]:
+                message = f"{name} has no channel {channel}, only {', '.join(entry['channels'])}"
+                yield SchemaViolation(key_path, "channel", message)
+            elif channel != _REACHED_BY.get(kind, channel):
+                message = f"an audience of {kind} is reached by {_REACHED_BY[kind]} only; remove {channel}"
+                yield SchemaViolation(key_path, "audience", message)
+
+
 def locale_problem(locale: str) -> str | None:
     """Return what is wrong with a locale tag, if anything."""
     normal = normalize(locale)
@@ -146,6 +163,12 @@ def _version_violations(key_path: KeyPath, version: Mapping[str, Any]) -> Iterat
         yield SchemaViolation(
             (*key_path, "payload", *found.key_path), "schema", f"{subject}: {found.message}"
         )
+    properties = version["payload"].get("properties", {})
+    for index, field in enumerate(version.get("event", {}).get("fields", ())):
+        if field not in properties:
+            have = ", ".join(properties) or "none"
+            message = f"event: {field!r} is not a field of the payload, which has: {have}"
+            yield SchemaViolation((*key_path, "event", "fields", index), "event", message)
     for field in version.get("data", {}):
         if field in _RESERVED_DATA or field.startswith(_RESERVED_PREFIXES):
             message = f"the data field {field} is reserved; choose another name"
@@ -165,12 +188,21 @@ def _declarations(
             category=entry["category"],
             category_field=entry.get("category_field"),
             channels=tuple(entry["channels"]),
+            audiences=_audiences(entry),
             default_locale=entry.get("default_locale", DEFAULT_LOCALE),
+            locale_match=entry.get("locale_match", "closest"),
             payload_schema=version["payload"],
             data=version.get("data", {}),
             push={field: str(template) for field, template in version.get("push", {}).items()},
+            event=msgspec.convert(version["event"], Event) if "event" in version else None,
             attributes=entry.get("attributes", {}),
             policies=parse_policies(entry.get("policies", {}), defaults),
             upgrade=msgspec.convert(version["upgrade"], Upgrade) if "upgrade" in version else None,
         )
         yield Declaration(notification_type, Schema(version["payload"]), source, key_path)
+
+
+def _audiences(entry: Mapping[str, Any]) -> Mapping[str, tuple[Channel, ...]] | None:
+    if "audiences" not in entry:
+        return None
+    return {kind: tuple(channels) for kind, channels in entry["audiences"].items()}

@@ -41,7 +41,7 @@ def preview(
     locale: str | None = None,
     attributes: Mapping[str, Any] | None = None,
 ) -> Iterator[Preview]:
-    """Render the message of each channel, in one locale or in all that have texts.
+    """Render the message of each channel that has texts or data, in one locale or in all that have texts.
 
     Without `attributes`, the recipient has an example of each that the type declares.
     """
@@ -50,7 +50,8 @@ def preview(
     newest, upgraded = catalog.resolve(notification_type.name, notification_type.version, payload)
     if newest.policies.digest is not None:
         upgraded = digest_payload([upgraded] * EXAMPLES_OF_DIGEST)
-    for channel in newest.channels:
+    texts = catalog.compiled[newest.name, newest.version].texts
+    for channel in (each for each in newest.channels if each in texts):
         locales = catalog.locales(newest, channel) or (newest.default_locale,)
         for wanted in (locale,) if locale else locales:
             content = catalog.render(newest, channel, wanted, upgraded, attributes)

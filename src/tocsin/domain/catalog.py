@@ -12,6 +12,8 @@ from tocsin.domain.delivery.message import DEFAULT_APPEARANCE, PushAppearance
 Channel: TypeAlias = Literal["push", "email", "webhook", "inbox"]
 Payload: TypeAlias = Mapping[str, Any]
 
+LocaleMatch: TypeAlias = Literal["closest", "exact"]
+
 CHANNELS: tuple[Channel, ...] = get_args(Channel)
 
 DEFAULT_ATTEMPTS = 5
@@ -114,12 +116,20 @@ class Upgrade(msgspec.Struct, frozen=True, kw_only=True):
     default: Mapping[str, Any] = {}
 
 
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """The push of a type as a structured event: the table of its encoding, and the payload fields in it."""
+
+    table: str
+    fields: tuple[str, ...]
+
+
 class NotificationType(msgspec.Struct, frozen=True, kw_only=True):
     """One version of one type of notification.
 
     `data` and `push` contain templates; the keys of `push` are the fields of PushAppearance. The
     payload field `category_field`, where one is named, chooses another category than `category`.
-    `attributes` are the schemas of the custom attributes of users that the templates read.
+    `attributes` are the schemas of the custom attributes of users that the templates read. `audiences`
+    are the kinds of audience that it is for, each with its channels; None: every kind, by all channels.
     """
 
     name: str
@@ -127,10 +137,13 @@ class NotificationType(msgspec.Struct, frozen=True, kw_only=True):
     category: str
     category_field: str | None = None
     channels: tuple[Channel, ...]
+    audiences: Mapping[str, tuple[Channel, ...]] | None = None
     default_locale: str
+    locale_match: LocaleMatch = "closest"
     payload_schema: Mapping[str, Any]
     data: Mapping[str, str] = {}
     push: Mapping[str, str] = {}
+    event: Event | None = None
     attributes: Mapping[str, Mapping[str, Any]] = {}
     policies: Policies = NO_POLICIES
     upgrade: Upgrade | None = None
@@ -138,6 +151,18 @@ class NotificationType(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         """Format the name and the version: `new_customer v2`."""
         return f"{self.name} v{self.version}"
+
+    def channels_for(self, *kinds: str) -> tuple[Channel, ...]:
+        """List the channels by which audiences of these kinds can be reached."""
+        if self.audiences is None:
+            return self.channels
+        used = {channel for kind in kinds for channel in self.audiences.get(kind, ())}
+        return tuple(channel for channel in self.channels if channel in used)
+
+    @property
+    def used_channels(self) -> tuple[Channel, ...]:
+        """The channels that some audience uses."""
+        return self.channels_for(*self.audiences or ())
 
 
 class Content(msgspec.Struct, frozen=True):

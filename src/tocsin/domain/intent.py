@@ -33,7 +33,7 @@ CollapseKey = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[\x20-
 Moment = Annotated[datetime, Meta(tz=True)]
 WallTime = Annotated[datetime, Meta(tz=False)]
 
-_AUDIENCES = ("users", "emails", "admins", "topic", "condition", "attributes")
+AUDIENCE_KINDS = ("users", "emails", "admins", "topic", "condition", "attributes")
 
 
 class Audience(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -69,16 +69,21 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     occurred_at: Moment | None = None
 
 
+def audience_kind(audience: Audience) -> str:
+    """Return which field of a valid audience lists the recipients."""
+    return next(kind for kind in AUDIENCE_KINDS if getattr(audience, kind) is not None)
+
+
 def audience_faults(audience: Audience) -> list[Fault]:
     """List what is wrong with an audience beyond the types of its fields."""
-    present = [name for name in _AUDIENCES if getattr(audience, name) is not None]
+    present = [kind for kind in AUDIENCE_KINDS if getattr(audience, kind) is not None]
     if len(present) != 1:
         given = " and ".join(present) or "none"
         return [
             Fault(
                 field="audience",
                 code="one_of",
-                message=f"must have exactly one of {', '.join(_AUDIENCES)}; {given} given",
+                message=f"must have exactly one of {', '.join(AUDIENCE_KINDS)}; {given} given",
             )
         ]
     if audience.admins is False:

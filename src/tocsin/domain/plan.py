@@ -25,6 +25,8 @@ from tocsin.domain.people.recipient import (
 
 BROADCAST_PROVIDER = "fcm"
 FURTHEST_AHEAD = timedelta(hours=14)
+CONFIG_CHANNELS: tuple[Channel, ...] = ("email",)
+"""The channels of the placeholder for administrators who are not configured: they would get mail."""
 FAN_OUT = "fanout"
 """The lane of a delivery whose provider is not known yet, or that goes to several."""
 _FAILING: Channel = "push"
@@ -55,11 +57,13 @@ class PlannedDelivery(msgspec.Struct, frozen=True, kw_only=True):
 class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     """What applies to all deliveries of a notification.
 
-    `providers` are those configured for each channel, `off` the channels that are switched off for its type;
-    `digest_group` separates digests besides the recipient and the channel.
+    `providers` are those configured for each channel, `off` the channels that are switched off for its type,
+    `channels` those that its type uses for its kind of audience (None: all); `digest_group` separates digests
+    besides the recipient and the channel.
     """
 
     providers: Mapping[str, Sequence[str]]
+    channels: Sequence[str] | None = None
     off: AbstractSet[str] = frozenset()
     due_at: datetime
     now: datetime
@@ -103,7 +107,7 @@ def _for_recipient(
     policies = notification_type.policies
     group = policies.ordering_group or notification_type.name
     failover = policies.failover
-    for channel in notification_type.channels:
+    for channel in CONFIG_CHANNELS if isinstance(recipient, ConfigRecipient) else notification_type.channels:
         reason = _obstacle(recipient, channel, conditions)
         slot = route_id(channel, recipient)
         due_at, fallback_for = conditions.due_at, None
@@ -139,9 +143,11 @@ def _lane(recipient: Recipient, channel: Channel, providers: Sequence[str]) -> s
 
 
 def _obstacle(recipient: Recipient, channel: Channel, conditions: Conditions) -> Reason | None:
+    if isinstance(recipient, ConfigRecipient):
+        return Reason.NO_ADMINS_CONFIGURED
+    if conditions.channels is not None and channel not in conditions.channels:
+        return Reason.CHANNEL_NOT_FOR_AUDIENCE
     match recipient:
-        case ConfigRecipient():
-            return Reason.NO_ADMINS_CONFIGURED
         case EmailRecipient():
             reaches = channel == "email"
         case TopicRecipient() | ConditionRecipient():

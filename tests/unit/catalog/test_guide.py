@@ -35,6 +35,10 @@ def test_the_catalog_of_the_guide_works_as_written(tmp_path: Path) -> None:
     type_, payload = catalog.resolve("order_paid", 1, {"text": "Thank you!"})
     assert catalog.render(type_, "email", "tr", payload).parts["text"] == "Thank you!"
 
+    submitted = catalog.types["application_submitted"]
+    assert submitted.audiences == {"users": ("push", "email"), "admins": ("email",)}
+    assert catalog.locale(submitted, "push", "en-GB") == "en"
+
     told = digest_payload([{"author": name, "post": "Sums"} for name in ("Ada", "Bob", "Ada")])
     comment = catalog.render(catalog.types["comment"], "push", "en", told)
     assert comment.parts == {"title": "3 new comments", "body": "Ada, Bob on Sums"}

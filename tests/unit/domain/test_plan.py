@@ -4,6 +4,8 @@ from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tocsin.domain.catalog import Channel, Failover, NotificationType, Policies
 from tocsin.domain.delivery.held_by import HeldByDigest, stored_held_by
@@ -319,3 +321,48 @@ def test_a_channel_that_cannot_be_used_stands_in_for_nothing(
 def test_every_reason_is_explained() -> None:
     assert set(MEANING) == set(Reason)
     assert all(MEANING.values())
+
+
+@given(
+    channels=st.lists(st.sampled_from(("push", "email", "webhook")), min_size=1, unique=True),
+    allowed=st.none() | st.sets(st.sampled_from(("push", "email", "webhook"))),
+    available=st.sets(st.sampled_from(sorted(ALL))),
+    off=st.sets(st.sampled_from(sorted(ALL))),
+)
+def test_every_slot_is_planned_and_those_outside_the_audience_are_skipped(
+    channels: list[Channel], allowed: set[str] | None, available: set[str], off: set[str]
+) -> None:
+    people: tuple[Recipient, ...] = UserRecipient("ada"), EmailRecipient("a@b"), TopicRecipient("news")
+    chosen: dict[str, Any] = {"providers": only(available), "off": off}
+
+    made = planned(declared(*channels), *people, channels=allowed, **chosen)
+    unlimited = planned(declared(*channels), *people, **chosen)
+
+    assert [each.channel for each in made] == channels * len(people)
+    for each, other in zip(made, unlimited, strict=True):
+        outside = allowed is not None and each.channel not in allowed
+        assert each.reason == (Reason.CHANNEL_NOT_FOR_AUDIENCE if outside else other.reason)
+        assert each.state == (State.SKIPPED if each.reason else State.PENDING)
+
+
+@pytest.mark.parametrize("allowed", [None, ("email",), ("push",)])
+@pytest.mark.parametrize("channels", [("push", "email"), ("push",), ("email", "webhook")])
+def test_administrators_who_are_not_configured_have_one_email_slot(
+    channels: tuple[Channel, ...], allowed: tuple[str, ...] | None
+) -> None:
+    (slot,) = planned(declared(*channels), ConfigRecipient("t"), channels=allowed)
+
+    assert (slot.channel, slot.state, slot.reason) == (
+        "email",
+        State.SKIPPED,
+        Reason.NO_ADMINS_CONFIGURED,
+    )
+
+
+def test_nobody_waits_for_a_push_that_is_not_for_their_audience() -> None:
+    failing_over = declared("push", "email", failover=Failover(to="email", after=timedelta(minutes=10)))
+
+    push, mail = planned(failing_over, UserRecipient("ada"), channels=("email",))
+
+    assert push.reason == Reason.CHANNEL_NOT_FOR_AUDIENCE
+    assert (mail.state, mail.due_at, mail.fallback_for) == (State.PENDING, NOW, None)

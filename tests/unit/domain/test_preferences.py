@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -128,3 +129,13 @@ def test_a_category_tells_how_far_a_no_counts() -> None:
         Category("security", {"email": "none"}),
     ]
     assert categories([]) == []
+
+
+def test_a_category_has_only_what_people_can_get() -> None:
+    mixed = msgspec.structs.replace(
+        a_type("submitted", "lobby", "push", "email", "webhook"),
+        audiences={"users": ("push",), "attributes": ("email",), "admins": ("email",)},
+    )
+    for_admins = msgspec.structs.replace(a_type("failed", "ops", "email"), audiences={"admins": ("email",)})
+
+    assert categories([mixed, for_admins]) == [Category("lobby", {"email": "all", "push": "all"})]

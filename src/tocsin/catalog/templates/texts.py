@@ -93,6 +93,9 @@ class _Compiler:
             else:
                 channel = cast("Channel", file.channel)
                 found[channel].setdefault(file.locale, {})[file.part] = template
+        for channel in self._channels_without_texts():
+            if not found[channel]:
+                del found[channel]
         for channel, locales in found.items():
             for locale, parts in {self._type.default_locale: {}, **locales}.items():
                 self._faults.extend(self._missing(channel, locale, parts))
@@ -100,6 +103,12 @@ class _Compiler:
             channel: {locale: _in_order(channel, parts) for locale, parts in locales.items()}
             for channel, locales in found.items()
         }
+
+    def _channels_without_texts(self) -> Iterator[Channel]:
+        """List the channels that may have no texts: those that no audience uses, and a push as an event."""
+        for channel in self._type.channels:
+            if channel not in self._type.used_channels or (channel == "push" and self._type.event):
+                yield channel
 
     def _misplaced(self, file: TemplateFile) -> str | None:
         if (problem := locale_problem(file.locale)) is not None:

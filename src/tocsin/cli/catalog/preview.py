@@ -62,6 +62,9 @@ def preview(
     chosen = example_payload(catalog, declared) if given is None else given
     rendered = render_previews(catalog, declared, chosen, locale, of_user)
     shown = [each for each in rendered if channel in {None, each.channel}]
+    if not shown:
+        of_channel = f" for {channel}" if channel else ""
+        fail(f"{type_} has no texts{of_channel}: there is nothing to preview.")
     if html_file is not None:
         _write_page(html_file, type_, shown)
         print_lines(f"Wrote {html_file}")

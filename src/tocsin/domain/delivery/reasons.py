@@ -29,6 +29,7 @@ class Reason(StrEnum):
 
     CHANNEL_UNAVAILABLE = "channel_unavailable"
     CHANNEL_NOT_FOR_RECIPIENT = "channel_not_for_recipient"
+    CHANNEL_NOT_FOR_AUDIENCE = "channel_not_for_audience"
     NO_ADMINS_CONFIGURED = "no_admins_configured"
     NO_DEVICE = "no_device"
     NO_ADDRESS = "no_address"
@@ -50,6 +51,7 @@ class Reason(StrEnum):
 MEANING: Mapping[Reason, str] = {
     Reason.CHANNEL_UNAVAILABLE: "no provider for this channel is set up",
     Reason.CHANNEL_NOT_FOR_RECIPIENT: "this channel cannot reach a recipient of this kind",
+    Reason.CHANNEL_NOT_FOR_AUDIENCE: "the type does not use this channel for an audience of this kind",
     Reason.NO_ADMINS_CONFIGURED: "the settings name no administrators for this type",
     Reason.NO_DEVICE: "the person had no device that takes pushes when it was due",
     Reason.NO_ADDRESS: "no mail address of the person was known when it was due",

@@ -118,12 +118,12 @@ class Category(msgspec.Struct, frozen=True):
 
 
 def categories(types: Iterable[NotificationType]) -> list[Category]:
-    """List the categories of the given types, by name."""
+    """List the categories of the given types that people can get, by name."""
     critical: dict[str, dict[Channel, list[bool]]] = {}
     for type_ in types:
-        channels = critical.setdefault(type_.category, {})
-        for channel in type_.channels:
-            channels.setdefault(channel, []).append(type_.policies.critical)
+        for channel in type_.channels_for("users", "attributes"):
+            marks = critical.setdefault(type_.category, {}).setdefault(channel, [])
+            marks.append(type_.policies.critical)
     return [
         Category(name, {channel: _refusal(marks) for channel, marks in sorted(critical[name].items())})
         for name in sorted(critical)

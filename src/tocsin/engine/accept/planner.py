@@ -14,7 +14,7 @@ from tocsin.domain.digest import digest_group
 from tocsin.domain.faults import Fault
 from tocsin.domain.fingerprint import intent_fingerprint
 from tocsin.domain.ids import new_notification_id
-from tocsin.domain.intent import Intent, audience_faults, recipients
+from tocsin.domain.intent import Audience, Intent, audience_faults, audience_kind, recipients
 from tocsin.domain.people.recipient import UserRecipient
 from tocsin.domain.plan import Conditions, PlannedDelivery, due_time, iter_plan, plan
 from tocsin.domain.timing.moments import moment_faults, send_time_faults
@@ -51,6 +51,8 @@ class Planner(msgspec.Struct, frozen=True):
         faults = audience_faults(intent.audience) + _size_faults(payload) + _time_faults(intent, now)
         faults += self.catalog.faults(intent.type, intent.version, intent.payload)
         notification_type = self.catalog.find(intent.type, intent.version)
+        if notification_type is not None and notification_type.audiences is not None:
+            faults += _kind_faults(notification_type, notification_type.audiences, intent.audience)
         if faults or notification_type is None:
             return faults
         try:
@@ -71,7 +73,7 @@ class Planner(msgspec.Struct, frozen=True):
         return iter_plan(notification_type, map(UserRecipient, people), conditions=conditions)
 
     def delivery_count(self, intent: Intent) -> int:
-        """Count the deliveries of an intent without planning them; one of an unknown type has none.
+        """Count the deliveries that an intent has at most; one of an unknown type has none.
 
         Whom an audience by attributes finds is not known yet: it counts as the largest.
         """
@@ -121,8 +123,10 @@ class Planner(msgspec.Struct, frozen=True):
         if notification_type.policies.digest is not None and not is_timed:
             starts += notification_type.policies.digest.window
             group = digest_group(*self.catalog.resolve(intent.type, intent.version, intent.payload))
+        audiences = notification_type.audiences
         return Conditions(
             providers=self.providers,
+            channels=None if audiences is None else audiences[audience_kind(intent.audience)],
             off=self.off(notification_type),
             due_at=starts,
             now=now,
@@ -144,6 +148,16 @@ class Planner(msgspec.Struct, frozen=True):
             for channel in notification_type.channels
             if not self.toggles.is_on(notification_type.name, channel)
         )
+
+
+def _kind_faults(
+    notification_type: NotificationType, audiences: Mapping[str, Sequence[str]], audience: Audience
+) -> list[Fault]:
+    """List the kind of an audience if its type is not for it."""
+    if audience_faults(audience) or (kind := audience_kind(audience)) in audiences:
+        return []
+    message = f"{notification_type.name} is not for {kind}; it is for: {', '.join(audiences)}"
+    return [Fault(field="audience", code="audience_not_allowed", message=message)]
 
 
 def _size_faults(payload: bytes) -> list[Fault]:

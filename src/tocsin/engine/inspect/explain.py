@@ -1,7 +1,7 @@
 """Explains what would become of an intent, by the functions that decide about deliveries."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import nullcontext
 from datetime import datetime
@@ -24,7 +24,7 @@ from tocsin.domain.decide import (
     order_step,
 )
 from tocsin.domain.delivery.held_by import ORDER, stored_held_by
-from tocsin.domain.delivery.reasons import MEANING, Reason
+from tocsin.domain.delivery.reasons import MEANING, Reason, Rule
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import LARGEST_AUDIENCE, Intent
 from tocsin.domain.limits import Allowance, limit_verdict
@@ -47,6 +47,9 @@ from tocsin.wire.notifications import ExplainedDevice, ExplainedRoute, Explanati
 MOST_HOLDS = 20
 
 LimitWindow: TypeAlias = tuple[str, datetime]
+
+_RULE_OF: Mapping[Reason, Rule] = {Reason.TOGGLE_OFF: "toggle", Reason.CHANNEL_NOT_FOR_AUDIENCE: "type"}
+"""The rules that skip a delivery when it is planned; for any other reason it is `device`."""
 
 
 class Explainer(msgspec.Struct, frozen=True):
@@ -246,7 +249,7 @@ async def _first_decision(
 
 def _never(accepted: NewNotification, planned: PlannedDelivery) -> ExplainedRoute:
     reason = planned.reason or Reason.CHANNEL_NOT_FOR_RECIPIENT
-    rule: Literal["toggle", "device"] = "toggle" if reason is Reason.TOGGLE_OFF else "device"
+    rule = _RULE_OF.get(reason, "device")
     step = Step(rule=rule, result="skip", detail=MEANING[reason], at=accepted.accepted_at)
     return _route(accepted, planned, [step], "skipped", reason=reason)
 

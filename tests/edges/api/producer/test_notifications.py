@@ -285,7 +285,7 @@ async def test_a_silence_is_shown_with_its_reason(edge: Edge) -> None:
 
     [delivery] = shown.json()["deliveries"]
     assert (delivery["state"], delivery["reason"]) == ("skipped", "no_admins_configured")
-    assert delivery["route_id"] == "push:config:new_customer"
+    assert delivery["route_id"] == "email:config:new_customer"
     assert delivery["attempts"] == []
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.catalog.test_ordering import TYPE, catalog
+from tests.unit.catalog.policies.test_ordering import TYPE, catalog
 from tocsin.catalog.check import check
 from tocsin.catalog.load import load_catalog
 from tocsin.domain.catalog import CHANNELS, DEFAULT_ATTEMPTS, DEFAULT_BACKOFF, Policies, Recovery
