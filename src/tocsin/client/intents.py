@@ -44,6 +44,7 @@ class Intent(_Typed, frozen=True, kw_only=True):
     request_id: str | None = None
     trace_id: str | None = None
     occurred_at: datetime | None = None
+    locale: str | None = None
 
     def __post_init__(self) -> None:
         """Generate a key, so that this intent is accepted once however often it is sent."""

@@ -8,6 +8,7 @@ import msgspec
 import rfc8785
 
 from tocsin.domain.intent import Intent, normal_address
+from tocsin.domain.people.locale import normalize
 
 _SAFE_INTEGER = 2**53 - 1
 _sorted_encoder = msgspec.json.Encoder(order="sorted")
@@ -27,6 +28,8 @@ def intent_fingerprint(intent: Intent) -> bytes:
     }
     if intent.send_at_local is not None:
         content["send_at_local"] = intent.send_at_local.isoformat()
+    if intent.locale is not None:
+        content["locale"] = normalize(intent.locale)
     if audience.users is not None:
         content["users"] = sorted(set(map(str, audience.users)))
     elif audience.emails is not None:

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from tocsin.domain.faults import Fault
 from tocsin.domain.people.attributes import Attributes, attribute_faults
+from tocsin.domain.people.locale import NO_LOCALE, normalize
 from tocsin.domain.people.recipient import (
     ConditionRecipient,
     ConfigRecipient,
@@ -30,6 +31,7 @@ Key = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x
 TraceText = Annotated[str, Meta(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
 # Apple receives it as an HTTP header of at most 64 bytes.
 CollapseKey = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[\x20-\x7e]+\Z")]
+LocaleTag = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
 Moment = Annotated[datetime, Meta(tz=True)]
 WallTime = Annotated[datetime, Meta(tz=False)]
 
@@ -53,7 +55,10 @@ class Audience(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What happened and who is to be notified."""
+    """What happened and who is to be notified.
+
+    `locale` is the language for recipients of whom no other is known.
+    """
 
     type: Annotated[str, Meta(min_length=1, max_length=100)]
     version: Annotated[int, Meta(ge=1, le=10_000)] | None = None
@@ -67,6 +72,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     request_id: TraceText | None = None
     trace_id: TraceText | None = None
     occurred_at: Moment | None = None
+    locale: LocaleTag | None = None
 
 
 def audience_kind(audience: Audience) -> str:
@@ -91,6 +97,13 @@ def audience_faults(audience: Audience) -> list[Fault]:
     if audience.condition is not None and (message := condition_fault(audience.condition)):
         return [Fault(field="audience.condition", code="invalid", message=message)]
     return [] if audience.attributes is None else _query_faults(audience.attributes)
+
+
+def locale_faults(locale: str | None) -> list[Fault]:
+    """List what is wrong with the language of an intent."""
+    if locale is None or normalize(locale):
+        return []
+    return [Fault(field="locale", code="invalid", message=NO_LOCALE)]
 
 
 def _query_faults(attributes: Attributes) -> list[Fault]:

@@ -27,6 +27,7 @@ class _Notification(msgspec.Struct, frozen=True, kw_only=True):
     send_at_local: datetime | None
     expires_at: datetime | None
     accepted_at: datetime
+    locale: str | None = None
 
 
 class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +51,7 @@ class NewNotification(_Notification, frozen=True, kw_only=True):
 
     fingerprint: bytes
     external_id: str | None = None
+    reference: str | None = None
     audience: bytes
     payload: bytes
     deliveries: Sequence[PlannedDelivery]
@@ -59,6 +61,7 @@ class NotificationRow(_Notification, frozen=True, kw_only=True):
     """A notification as it is stored."""
 
     external_id: str | None
+    reference: str | None
     audience: msgspec.Raw
     payload: msgspec.Raw
     cancelled_at: datetime | None
@@ -72,13 +75,14 @@ ACCEPT = """
 with accepted as (
     insert into notifications (
         id, producer, idempotency_key, type, version, collapse_key, request_id, trace_id, occurred_at,
-        send_at, send_at_local, expires_at, accepted_at, fingerprint, external_id, audience, payload
+        send_at, send_at_local, expires_at, accepted_at, locale, fingerprint, external_id, reference,
+        audience, payload
     )
     select *
     from unnest(
         $1::uuid[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::text[], $7::text[], $8::text[],
         $9::timestamptz[], $10::timestamptz[], $11::timestamp[], $12::timestamptz[], $13::timestamptz[],
-        $14::bytea[], $15::text[], $16::jsonb[], $17::jsonb[]
+        $14::text[], $15::bytea[], $16::text[], $17::text[], $18::jsonb[], $19::jsonb[]
     )
     on conflict (producer, idempotency_key) do nothing
     returning id
@@ -86,8 +90,8 @@ with accepted as (
 given as materialized (
     select *
     from unnest(
-        $18::uuid[], $19::uuid[], $20::text[], $21::text[], $22::text[], $23::text[], $24::text[],
-        $25::text[], $26::timestamptz[], $27::text[], $28::text[], $29::text[], $30::text[]
+        $20::uuid[], $21::uuid[], $22::text[], $23::text[], $24::text[], $25::text[], $26::text[],
+        $27::text[], $28::timestamptz[], $29::text[], $30::text[], $31::text[], $32::text[]
     ) as given (
         id, notification_id, channel, user_id, address, lane, state, reason, due_at, held_by, ordering_key,
         collapse_key, fallback_for
@@ -112,7 +116,7 @@ planned as (
                     select devices.provider
                     from devices
                     where devices.user_id = given.user_id
-                        and devices.provider = any($31::text[])
+                        and devices.provider = any($33::text[])
                         and devices.retired_at is null
                         and devices.push_enabled
                     limit 100
@@ -127,7 +131,7 @@ planned as (
             when given.state = 'pending' then least(given.due_at, clock_timestamp())
             else given.due_at
         end,
-        given.held_by, $32::timestamptz, case when given.state = 'skipped' then $32 end,
+        given.held_by, $34::timestamptz, case when given.state = 'skipped' then $34 end,
         given.ordering_key, given.collapse_key, given.fallback_for,
         case
             when given.ordering_key is not null or given.collapse_key is not null then nextval('accept_order')

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from tocsin.domain.faults import Fault
-from tocsin.domain.people.locale import normalize
+from tocsin.domain.people.locale import NO_LOCALE, normalize
 from tocsin.domain.timing.windows import Window
 
 Check: TypeAlias = Callable[[str], str | None]
@@ -41,7 +41,7 @@ def not_blank(text: str) -> str | None:
 
 def known_locale(tag: str) -> str | None:
     """Require a BCP 47 language tag."""
-    return None if normalize(tag) else "must be a language tag such as en, tr-TR or zh-Hant-TW"
+    return None if normalize(tag) else NO_LOCALE
 
 
 def known_timezone(name: str) -> str | None:

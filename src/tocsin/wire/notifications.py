@@ -80,10 +80,13 @@ class Notification(NotificationSummary, frozen=True, kw_only=True):
     """A notification with its deliveries; `truncated` if it has more than are listed.
 
     Since `pruned_at` its content is gone: only its idempotency key is still kept. `external_id` is the id of
-    the stream entry that it came from.
+    the stream entry that it came from, `reference` the delivery_id of a mail command; `locale` is the
+    language for recipients of whom no other is known.
     """
 
     external_id: str | None = None
+    reference: str | None = None
+    locale: str | None = None
     audience: dict[str, Any]
     payload: dict[str, Any]
     collapse_key: str | None

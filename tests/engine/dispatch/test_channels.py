@@ -74,6 +74,24 @@ async def test_a_bare_address_gets_mail_and_no_link_to_leave(stage: Stage) -> No
     assert mail.arrived[0].headers == {}
 
 
+INVOICE = {"invoice_number": "INV-1", "amount": "9.50", "currency": "EUR", "due_on": "2031-05-02"}
+
+
+async def test_the_language_of_an_intent_is_for_those_who_have_none_of_their_own(stage: Stage) -> None:
+    mail = a_provider("smtp")
+    await has_mail(stage, "ada", "ada@example.com", locale="en")
+    asked: dict[str, Any] = {"type": "invoice_due", "payload": INVOICE, "locale": "tr_TR"}
+    async with stage.working(mail):
+        for number, audience in enumerate((Audience(emails=["ops@example.com"]), Audience(users=["ada"]))):
+            notification_id = await accepted(stage, audience=audience, idempotency_key=str(number), **asked)
+            await stage.settled(notification_id, "sent", "skipped")
+
+    assert {each.target: each.locale for each in mail.arrived} == {
+        "ops@example.com": "tr",
+        "ada@example.com": "en",
+    }
+
+
 async def test_who_has_no_address_and_no_endpoint_is_told_so(stage: Stage) -> None:
     await has_mail(stage, "ada", None)
     async with stage.working(a_provider("smtp"), a_provider("webhook")):

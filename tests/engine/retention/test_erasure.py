@@ -39,7 +39,7 @@ ERASED: Mapping[str, str] = {
     "digests": "key",
     "erasures": "user_id email",
     "limit_counters": "key",
-    "notifications": "audience payload collapse_key request_id trace_id",
+    "notifications": "audience payload collapse_key request_id trace_id reference",
     "preferences": "user_id choices",
     "refused_intents": "idempotency_key faults content",
     "registration_rates": "user_id",
@@ -61,7 +61,7 @@ IMPERSONAL: Mapping[str, str] = {
     "kept_secrets": "name value",
     # The key and the fingerprint keep the promise that an intent is accepted once; they go with retention.
     # The external id is the position in a stream, by its server.
-    "notifications": "producer idempotency_key fingerprint type external_id",
+    "notifications": "producer idempotency_key fingerprint type external_id locale",
     "processes": "kind host catalog catalog_fault",
     "progress": "name kind schedule timezone catch_up value_type last_value status last_error note",
     "provider_counts": "provider outcome code",
@@ -102,6 +102,7 @@ async def add_person(pool: Pool) -> UUID:
         payload=f'{{"name": "{MARK}"}}',
         collapse_key=MARK,
         request_id=MARK,
+        reference=MARK,
         trace_id=MARK,
     )
     digest_id = await rows.add_digest(pool, key=f"push:user:{MARK}:t")

@@ -57,6 +57,7 @@ def read(**fields: Any) -> Intent:
         {"ttl_seconds": 60},
         {"collapse_key": "c"},
         {"occurred_at": WHEN},
+        {"locale": "tr"},
     ],
     ids=",".join,
 )
@@ -76,6 +77,25 @@ def test_the_fingerprint_tells_other_content(change: dict[str, Any]) -> None:
 )
 def test_the_fingerprint_does_not_tell_how_an_intent_is_traced_or_listed(change: dict[str, Any]) -> None:
     assert intent_fingerprint(replace(BASE, **change)) == intent_fingerprint(BASE)
+
+
+def test_an_intent_without_a_language_has_the_fingerprint_it_always_had() -> None:
+    """What an earlier version accepted is still a duplicate."""
+    intent = Intent(
+        type="new_customer",
+        audience=Audience(users=["ada"]),
+        payload={"customer_name": "Ali"},
+        idempotency_key="k",
+    )
+    assert (
+        intent_fingerprint(intent).hex() == "86cdb501c91a71e9f2aeb5f8f4ec19a472a6c6dff84a962a7ff065ca3cbed114"
+    )
+
+
+def test_a_language_is_the_same_however_it_is_written() -> None:
+    assert intent_fingerprint(replace(BASE, locale="tr_tr")) == intent_fingerprint(
+        replace(BASE, locale="tr-TR")
+    )
 
 
 @given(st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=8), st.randoms(use_true_random=False))

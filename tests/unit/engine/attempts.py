@@ -68,6 +68,7 @@ def a_claimed_delivery(**changes: Any) -> ClaimedDelivery:
         producer="p",
         request_id=None,
         trace_id=None,
+        reference=None,
         fallback_for=None,
         failed_channel=None,
         newer=None,

@@ -56,6 +56,9 @@ def read_intent(
     collapse_key: Annotated[
         str | None, typer.Option(help="Replace an older waiting notification with this key.")
     ] = None,
+    locale: Annotated[
+        str | None, typer.Option(help="The language for recipients of whom no other is known, e.g. tr-TR.")
+    ] = None,
 ) -> Intent:
     """Build an intent from the options; raise what is wrong with them."""
     if key is not None and is_api_key(key):
@@ -82,6 +85,7 @@ def read_intent(
         "send_at_local": send_at_local,
         "ttl_seconds": ttl_seconds,
         "collapse_key": collapse_key,
+        "locale": locale,
     }
     try:
         return msgspec.convert(fields, Intent, strict=False)

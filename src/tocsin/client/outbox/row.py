@@ -32,6 +32,7 @@ class Particulars(TypedDict, total=False):
     request_id: str | None
     trace_id: str | None
     occurred_at: datetime | None
+    locale: str | None
     idempotency_key: str | None
     aggregate: str | None
     aggregate_id: str | None

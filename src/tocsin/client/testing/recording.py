@@ -11,7 +11,7 @@ from tocsin.client.exchange import ApiReply, Call, ClientRequest, NoReply
 from tocsin.client.testing.recorded_people import RecordedPeople
 from tocsin.domain.faults import Fault
 from tocsin.domain.ids import NotificationId, new_notification_id
-from tocsin.domain.intent import Intent, audience_faults
+from tocsin.domain.intent import Intent, audience_faults, locale_faults
 from tocsin.wire.answers import Accepted, Answer, Conflict, Duplicate, Invalid
 from tocsin.wire.faults import validation_fault
 from tocsin.wire.notifications import (
@@ -43,6 +43,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str | None = None
     trace_id: str | None = None
     occurred_at: datetime | None = None
+    locale: str | None = None
     cancelled: bool = False
 
 
@@ -153,7 +154,7 @@ def _decoded(body: bytes) -> Intent | list[Fault]:
         intent = msgspec.json.decode(body, type=Intent)
     except msgspec.ValidationError as error:
         return [validation_fault(error)]
-    faults = audience_faults(intent.audience)
+    faults = audience_faults(intent.audience) + locale_faults(intent.locale)
     if intent.send_at is not None and intent.send_at_local is not None:
         faults.append(Fault(field="send_at_local", code="one_of", message="cannot be given with send_at"))
     return faults or intent

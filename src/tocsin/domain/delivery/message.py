@@ -43,7 +43,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     `target` is a device token, a web push subscription as JSON, a mail address or a webhook's URL.
     A mail has its subject as `title`, its text as `body`, and may have `html` and `headers`; a webhook is
     sent `payload` and is signed with `secret`; `sender_key` is the id of the key that a browser subscribed
-    with. `traceparent` is the trace that its receiver may continue.
+    with. `traceparent` is the trace that its receiver may continue, `reference` its producer's own id for it.
     """
 
     delivery_id: DeliveryId
@@ -65,6 +65,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     collapse_key: str | None = None
     expires_at: datetime | None = None
     traceparent: str | None = None
+    reference: str | None = None
 
     def __repr__(self) -> str:
         """Show the type and the delivery id, never the target, which is a secret."""

@@ -16,6 +16,7 @@ _TAG = re.compile(
 # Java and older Android still use these for Hebrew, Indonesian and Yiddish.
 _FORMER_LANGUAGES = {"iw": "he", "in": "id", "ji": "yi"}
 _LONGEST_TAG = 64
+NO_LOCALE = "must be a language tag such as en, tr-TR or zh-Hant-TW"
 
 
 def normalize(tag: str) -> str | None:

@@ -14,7 +14,15 @@ from tocsin.domain.digest import digest_group
 from tocsin.domain.faults import Fault
 from tocsin.domain.fingerprint import intent_fingerprint
 from tocsin.domain.ids import new_notification_id
-from tocsin.domain.intent import Audience, Intent, audience_faults, audience_kind, recipients
+from tocsin.domain.intent import (
+    Audience,
+    Intent,
+    audience_faults,
+    audience_kind,
+    locale_faults,
+    recipients,
+)
+from tocsin.domain.people.locale import normalize
 from tocsin.domain.people.recipient import UserRecipient
 from tocsin.domain.plan import Conditions, PlannedDelivery, due_time, iter_plan, plan
 from tocsin.domain.timing.moments import moment_faults, send_time_faults
@@ -49,6 +57,7 @@ class Planner(msgspec.Struct, frozen=True):
             message = f"is nested more than {DEEPEST_PAYLOAD} levels deep"
             return [Fault(field="payload", code="too_deep", message=message)]
         faults = audience_faults(intent.audience) + _size_faults(payload) + _time_faults(intent, now)
+        faults += locale_faults(intent.locale)
         faults += self.catalog.faults(intent.type, intent.version, intent.payload)
         notification_type = self.catalog.find(intent.type, intent.version)
         if notification_type is not None and notification_type.audiences is not None:
@@ -109,6 +118,7 @@ class Planner(msgspec.Struct, frozen=True):
             request_id=intent.request_id,
             trace_id=intent.trace_id,
             occurred_at=intent.occurred_at,
+            locale=normalize(intent.locale) if intent.locale else None,
             send_at=intent.send_at,
             send_at_local=intent.send_at_local,
             expires_at=conditions.due_at + timedelta(seconds=ttl) if ttl else None,

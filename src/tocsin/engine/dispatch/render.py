@@ -94,6 +94,7 @@ class Renderer(msgspec.Struct, frozen=True):
             title=content.parts["subject"],
             body=content.parts["text"],
             html=content.parts.get("html"),
+            reference=delivery.reference,
             headers=unsubscribe_headers(self.unsubscribe, user_id, type_.category) if user_id else {},
         )
 

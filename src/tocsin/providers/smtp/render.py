@@ -27,11 +27,19 @@ _HEADER_VALUE = re.compile(r"[ -~]*")
 _ATOMS = re.compile(r"[\w!#$%&'*+/=?^`{|}~ -]+", re.ASCII)
 _WORD_BYTES = 45
 _SHORT_TEXT = 60
+_LONGEST_ID = 900
 _READABLE_SHARE = 6
 _OURS = frozenset(
     {
         *("from", "to", "cc", "bcc", "sender", "reply-to", "subject", "date", "message-id"),
-        *("auto-submitted", "x-tocsin-delivery-id", "mime-version", "return-path", "received"),
+        *(
+            "auto-submitted",
+            "x-tocsin-delivery-id",
+            "x-delivery-id",
+            "mime-version",
+            "return-path",
+            "received",
+        ),
         *("content-type", "content-transfer-encoding", "content-disposition"),
     }
 )
@@ -106,6 +114,7 @@ def render(
         "MIME-Version": "1.0",
         "Auto-Submitted": "auto-generated",
         "X-Tocsin-Delivery-Id": str(message.delivery_id),
+        **({"X-Delivery-Id": _id(message.reference)} if message.reference else {}),
         **message.headers,
     }
     head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
@@ -157,6 +166,13 @@ def _text(text: str) -> str:
     if len(text) <= _SHORT_TEXT and _PLAIN_TEXT.fullmatch(text) and "=?" not in text:
         return text
     return "\r\n ".join(f"=?utf-8?b?{b64encode(chunk).decode()}?=" for chunk in _chunks(text))
+
+
+def _id(text: str) -> str:
+    """Encode an id for a header: in one piece, however long, if it is ASCII."""
+    return (
+        text if len(text) < _LONGEST_ID and _PLAIN_TEXT.fullmatch(text) and "=?" not in text else _text(text)
+    )
 
 
 def _phrase(name: str) -> str:

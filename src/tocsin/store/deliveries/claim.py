@@ -68,6 +68,7 @@ class ClaimedDelivery(msgspec.Struct, frozen=True):
     producer: str
     request_id: str | None
     trace_id: str | None
+    reference: str | None
     fallback_for: Channel | None
     profile: RecipientProfile
     order_blockers: Sequence[UUID | None] = ()
@@ -167,6 +168,7 @@ select
     coalesce(n.producer, '') as producer,
     n.request_id,
     n.trace_id,
+    n.reference,
     claimed.fallback_for,
     claimed.ordering_key is not null or claimed.collapse_key is not null or claimed.fallback_for is not null
         or claimed.notification_id is null or claimed.state = 'retrying' or claimed.taken_over as has_context,
@@ -190,7 +192,7 @@ select
     users.timezone,
     users.gmt_offset_seconds,
     users.allowed_window,
-    users.locale,
+    coalesce(users.locale, n.locale) as locale,
     users.attributes::text as attributes,
     preferences.choices::text as choices,
     devices.id as destination_id,

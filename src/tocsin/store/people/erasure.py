@@ -168,6 +168,7 @@ set payload = case when touched.shared then n.payload else '{}' end,
     collapse_key = case when touched.shared then n.collapse_key end,
     request_id = case when touched.shared then n.request_id end,
     trace_id = case when touched.shared then n.trace_id end,
+    reference = case when touched.shared then n.reference end,
     cancelled_at = case
         when touched.waits and not touched.shared then coalesce(n.cancelled_at, $4) else n.cancelled_at
     end

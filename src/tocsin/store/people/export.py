@@ -49,7 +49,7 @@ limit $4
 NOTIFICATIONS = """
 select
     id, producer, idempotency_key, type, version, payload::text as payload, collapse_key, request_id,
-    trace_id, occurred_at, send_at, expires_at, accepted_at, cancelled_at
+    trace_id, reference, locale, occurred_at, send_at, expires_at, accepted_at, cancelled_at
 from notifications
 where id = any($1::uuid[])
 order by id
@@ -124,6 +124,8 @@ class ExportedNotification(msgspec.Struct, frozen=True, kw_only=True):
     collapse_key: str | None
     request_id: str | None
     trace_id: str | None
+    reference: str | None
+    locale: str | None
     occurred_at: datetime | None
     send_at: datetime | None
     expires_at: datetime | None

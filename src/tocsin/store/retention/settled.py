@@ -165,7 +165,7 @@ returning id
 EMPTY_NOTIFICATIONS = f"""
 update notifications
 set pruned_at = $2, audience = '{{}}', payload = '{{}}', collapse_key = null, request_id = null,
-    trace_id = null
+    trace_id = null, locale = null, reference = null
 where id = any($1::uuid[]) and pruned_at is null and {_HAS_NO_DELIVERIES.format(id="notifications.id")}
 returning id
 """  # noqa: S608 - made of constants
