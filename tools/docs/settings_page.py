@@ -70,6 +70,8 @@ MEANING: dict[str, str] = {
     "metrics.host": "The address on which Prometheus scrapes `/metrics`.",
     "metrics.port": "The port for it, see [Metrics and traces](../guides/metrics.md); 0 chooses a free one. "
     "With `tocsin serve`, this one port shows every process.",
+    "metrics.names": "`galaxy` exports metrics by OpenTelemetry under "
+    "[the names of the galaxy service](metrics.md#names-of-the-galaxy-service) too.",
     "auth.jwt_secret": "Accepts HS256 tokens signed with this secret, at least 32 bytes.",
     "auth.jwt_secret_previous": "The secret before it, accepted as well during a "
     "[rotation](../guides/keys.md#the-jwt-secret).",

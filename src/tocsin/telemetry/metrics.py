@@ -51,8 +51,9 @@ settled = Counter(
 )
 attempts_failed = Counter(
     "tocsin_attempts_failed_total",
-    "Attempts that failed, by outcome (retry, defer, rejected, gone) and code.",
-    ("channel", "provider", "outcome", "code"),
+    "Attempts that failed, by outcome (retry, defer, rejected, gone), code, and the state of the delivery "
+    "after it: retrying, dead, rejected or gone.",
+    ("channel", "provider", "outcome", "code", "state"),
     most_series=500,
 )
 accepted_to_sent = Histogram(
@@ -132,7 +133,8 @@ lookups = Counter(
 )
 stream_lag = Gauge(
     "tocsin_stream_lag_seconds",
-    "Age of the oldest entry of a stream that was neither accepted nor refused; 0 if none waits.",
+    "Age of the oldest entry of a stream that was neither accepted nor refused; 0 if none waits. It grows "
+    "while the stream cannot be read.",
     ("stream",),
     largest=True,
 )

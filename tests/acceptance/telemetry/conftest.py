@@ -22,6 +22,7 @@ async def site(
         "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
         "OTEL_BSP_SCHEDULE_DELAY": "200",
         "OTEL_METRIC_EXPORT_INTERVAL": "1000",
+        "TOCSIN_METRICS__NAMES": "galaxy",
     }
     async with (
         fresh_database(server_url, template_database) as database_url,

@@ -4,6 +4,8 @@ import secrets
 import uuid
 from typing import Any
 
+import pytest
+
 from tests.acceptance.installation import intent
 from tests.acceptance.telemetry.collector import Collector
 from tests.acceptance.telemetry.site import Site
@@ -113,3 +115,45 @@ async def test_metrics_of_the_tree_are_exported_under_the_same_names(
     point = calls.histogram.data_points[0]
     assert point.count == sum(point.bucket_counts) > 0
     assert {"tocsin_deliveries_settled_total", "tocsin_database_up"} <= scraped
+
+
+async def test_the_names_of_galaxy_have_the_same_numbers(site: Site, collector: Collector) -> None:
+    await site.settled()
+    failed = "tocsin_attempts_failed_total"
+    behind: dict[str, list[tuple[str, dict[str, str]]]] = {
+        "intent.outcomes": [
+            ("tocsin_notifications_accepted_total", {}),
+            ("tocsin_intents_duplicate_total", {}),
+        ],
+        "intent.malformed": [("tocsin_intents_refused_total", {})],
+        "user_enrichment.attempts": [("tocsin_directory_lookups_total", {})],
+        "route.publish_attempts": [("tocsin_deliveries_settled_total", {"state": "sent"}), (failed, {})],
+        "route.retries": [(failed, {"state": "retrying"})],
+        "route.dead_letters": [(failed, {"state": "dead"}), (failed, {"state": "rejected"})],
+        "intent_stream.oldest_unprocessed_age_ms": [("tocsin_stream_lag_seconds", {})],
+    }
+    seen: dict[str, tuple[float, float]] = {}
+
+    async def look() -> bool:
+        for name, parts in behind.items():
+            own = sum([await site.value(metric, **labels) for metric, labels in parts])
+            seen[name] = own, exported(f"notification.{name}")
+        return all(own == of_galaxy for own, of_galaxy in seen.values())
+
+    def exported(name: str) -> float:
+        return sum(float(point.as_double) for point in _points(collector, name))
+
+    try:
+        await found(look, within=20)
+    except TimeoutError:
+        pytest.fail(f"own and exported numbers differ: {seen}")
+    assert min(seen["intent.outcomes"] + seen["intent.malformed"] + seen["route.dead_letters"]) > 0
+    assert len(_points(collector, "notification.route_schedule.depth")) == 1
+    assert len(_points(collector, "notification.route_schedule.oldest_age_ms")) == 1
+
+
+def _points(collector: Collector, name: str) -> Any:
+    if name not in collector.metrics:
+        return ()
+    metric = collector.metrics[name]
+    return metric.sum.data_points or metric.gauge.data_points

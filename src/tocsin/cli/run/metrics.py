@@ -5,7 +5,7 @@ import os
 import socket
 import stat
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import msgspec
@@ -21,6 +21,7 @@ from tocsin.store.pool import open_pool
 from tocsin.telemetry import metrics
 from tocsin.telemetry.environment import Telemetry, read_environment
 from tocsin.telemetry.samples import Samples, encode_samples, read_samples
+from tocsin.telemetry.views import GALAXY, View
 
 REPORT_SECONDS = 1.0
 LAST_SECONDS = 2.0
@@ -65,16 +66,19 @@ async def exported_metrics(
             serving = served_beside(MetricsApp(collect), http, section="metrics")
             _log.info("metrics started", address=await exits.enter_async_context(serving))
         if telemetry.metrics is not None:
-            await exits.enter_async_context(_exported(telemetry, collect))
+            views = GALAXY if settings.metrics.names == "galaxy" else ()
+            await exits.enter_async_context(_exported(telemetry, collect, views))
         yield
 
 
 @asynccontextmanager
-async def _exported(telemetry: Telemetry, collect: Callable[[], Awaitable[Samples]]) -> AsyncIterator[None]:
+async def _exported(
+    telemetry: Telemetry, collect: Callable[[], Awaitable[Samples]], views: Sequence[View]
+) -> AsyncIterator[None]:
     """Export by OpenTelemetry every so often, and once more at the end."""
     from tocsin.telemetry.otlp import MetricsExport  # noqa: PLC0415 - it takes half a second to import
 
-    export = MetricsExport(telemetry.metrics or "otlp")
+    export = MetricsExport(telemetry.metrics or "otlp", views=views)
 
     async def step() -> None:
         if not await asyncio.to_thread(export.export, await collect()):

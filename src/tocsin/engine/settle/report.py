@@ -59,7 +59,8 @@ def report_unsent(attempt: LeasedDelivery, settled: UnsentDelivery) -> None:
     if metrics.switch.on:
         provider = settled.provider or ""
         if settled.outcome:
-            metrics.attempts_failed.add((attempt.channel, provider, settled.outcome, settled.code or ""))
+            failed = (attempt.channel, provider, settled.outcome, settled.code or "", str(settled.state))
+            metrics.attempts_failed.add(failed)
         if is_final:
             of = (_type_of(attempt), attempt.channel, provider)
             metrics.settled.add((*of, str(settled.state), str(settled.reason or "")))
@@ -97,7 +98,7 @@ def report_rejected_by_bug(delivery: LeasedDelivery | Settlement) -> None:
         type_, channel = "", ""
         if isinstance(delivery, LeasedDelivery):
             type_, channel = _type_of(delivery), delivery.channel
-        metrics.attempts_failed.add((channel, "", "rejected", INTERNAL_ERROR))
+        metrics.attempts_failed.add((channel, "", "rejected", INTERNAL_ERROR, str(State.REJECTED)))
         metrics.settled.add((type_, channel, "", str(State.REJECTED), ""))
 
 

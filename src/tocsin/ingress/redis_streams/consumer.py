@@ -1,6 +1,7 @@
 """Accepts the intents of one stream."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Awaitable, Sequence
 from functools import partial
@@ -33,6 +34,7 @@ from tocsin.store.pool import Connection, Pool, is_transient
 from tocsin.store.progress import clear_alarms
 from tocsin.store.stream_offsets import Offset, StreamName
 from tocsin.telemetry import metrics
+from tocsin.telemetry.samples import before_read
 
 BACKOFF = parse_backoff("exponential(250ms, 5s, 2, 0)")
 LEASE_EVERY = 1.0
@@ -84,9 +86,25 @@ class StreamConsumer:
         self._failures: Counter[str] = Counter()
         self._standing = {UNREACHABLE, NO_DIRECTORY}
         self._reported: Gap | None = None
+        self._looked_at = time.monotonic()
+        self._oldest_at: float | None = None
+
+    @property
+    def lag(self) -> tuple[str, float]:
+        """The name of the stream, and for how many seconds its oldest entry waits.
+
+        While the stream cannot be read, whatever waits in it gets older.
+        """
+        now = time.monotonic()
+        if self._oldest_at is not None:
+            return self._name, now - self._oldest_at
+        unread = now - self._looked_at
+        return self._name, unread if unread > 2 * self._settings.block_seconds + LEASE_EVERY else 0.0
 
     async def run(self, stop: asyncio.Event) -> None:
         """Read until `stop` is set, then let another reader continue."""
+        self._looked_at = time.monotonic()
+        _running.add(self)
         try:
             await repeat(
                 self._step,
@@ -99,6 +117,7 @@ class StreamConsumer:
             )
             await self._release()
         finally:
+            _running.discard(self)
             await self._reader.aclose()
 
     async def _release(self) -> None:
@@ -131,7 +150,7 @@ class StreamConsumer:
         if offset is None:
             # Whoever reads meanwhile may leave alarms that are this one's to clear.
             self._standing = {UNREACHABLE, NO_DIRECTORY}
-            metrics.stream_lag.set((self._name,), 0.0)
+            self._note_oldest(None)
             return False
         keeping = asyncio.create_task(self._keep())
         try:
@@ -146,15 +165,22 @@ class StreamConsumer:
 
     async def _advance(self, offset: Offset) -> None:
         look = await self._watched(UNREACHABLE, self._reader.look(offset))
-        metrics.stream_lag.set((self._name,), look.oldest_age)
+        self._note_oldest(look.oldest_age)
         if look.gap is not None:
             await self._report_gap(look.gap, offset)
             if look.gap.continue_at is not None:
                 return
         if look.entries:
             await self._accept(look, offset)
+            if look.is_all:
+                self._note_oldest(None)
         else:
             await self._reader.wait(offset)
+
+    def _note_oldest(self, age: float | None) -> None:
+        """Note the age of the oldest entry that waits, None if there is none."""
+        self._looked_at = time.monotonic()
+        self._oldest_at = None if age is None else self._looked_at - age
 
     async def _watched(self, code: str, call: Awaitable[T]) -> T:
         """Return what a call returns; an alarm stands while it fails again and again."""
@@ -201,6 +227,7 @@ class StreamConsumer:
             known = [_found(each, people) for each in takewhile(partial(_is_known, people), sourced)]
             if known:
                 await self._accept_all(known, before, people)
+                self._note_oldest(look.age_of(look.entries[len(known)]))
             raise
         await self._accept_all([_found(each, people) for each in sourced], before, people)
 
@@ -300,3 +327,15 @@ def _is_not_storable(sourced: Sourced) -> bool:
 def _not_storable(sourced: Sourced) -> Sourced:
     fault = Fault(field="$", code="not_storable", message="cannot be stored")
     return msgspec.structs.replace(sourced, intent=Unreadable(faults=[fault], content=sourced.content))
+
+
+_running: set[StreamConsumer] = set()
+
+
+def _measure_lags() -> None:
+    """Set the gauge when it is read: while a stream is away, nobody measures it."""
+    for name, lag in (consumer.lag for consumer in _running):
+        metrics.stream_lag.set((name,), lag)
+
+
+before_read(_measure_lags)

@@ -84,11 +84,13 @@ class Look(msgspec.Struct, frozen=True):
     is_all: bool
 
     @property
-    def oldest_age(self) -> float:
-        """How many seconds the oldest entry that was not read has waited."""
-        if not self.entries:
-            return 0.0
-        return max(0.0, (self.now_ms - EntryId.parse(self.entries[0].id).milliseconds) / 1_000)
+    def oldest_age(self) -> float | None:
+        """How many seconds the oldest entry that was not read has waited; None if there is none."""
+        return self.age_of(self.entries[0]) if self.entries else None
+
+    def age_of(self, entry: Entry) -> float:
+        """Return how many seconds an entry had waited."""
+        return max(0.0, (self.now_ms - EntryId.parse(entry.id).milliseconds) / 1_000)
 
 
 class _State(NamedTuple):
