@@ -64,6 +64,7 @@ check: $(VENV)/dev.done ## Check format, lint, types, layers, migrations, catalo
 	$(BIN)/tocsin catalog check
 	$(BIN)/tocsin catalog check examples/gym/catalog
 	$(BIN)/tocsin catalog check examples/django_shop/catalog
+	$(BIN)/tocsin catalog check examples/galaxy/catalog
 	$(BIN)/python -m tools.docs --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
