@@ -16,7 +16,7 @@ FIND_BROWSER := command -v $(BROWSERS) >/dev/null
 COMPILE = $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate \
 	--python-version 3.11 --universal --upgrade pyproject.toml --group build
 
-.PHONY: help run test oldest browser soak upgrade check format bench lock clean
+.PHONY: help run test oldest browser javascript soak upgrade check format bench lock clean
 
 help: ## Show what can be made.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,7 +25,7 @@ run: $(VENV)/sandbox.done ## Start everything on embedded defaults and send a fi
 	@$(BIN)/tocsin demo
 
 # The tests start many processes: without its byte code each compiles the server again.
-test: $(VENV)/dev.done browser ## Run every test against real parts that it starts itself.
+test: $(VENV)/dev.done browser javascript ## Run every test against real parts that it starts itself.
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal $(TESTS)
 
 oldest: ## Run most tests with the oldest supported Python of this machine, unless `test` did so.
@@ -55,6 +55,19 @@ browser:
 	fi
 	@$(FIND_BROWSER) || echo "WARNING: THE BROWSER TESTS ARE LEFT OUT: none of $(BROWSERS) is installed."
 
+# Tests compare Tocsin with what others publish: FlatBuffers for TypeScript, the schema of AsyncAPI.
+javascript:
+	@if ! command -v flatc >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "Installing the compiler of FlatBuffers …"; \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends flatbuffers-compiler; } >/dev/null \
+			|| echo "The compiler of FlatBuffers could not be installed."; \
+	fi
+	@command -v flatc >/dev/null || echo "WARNING: TESTS WITH flatc ARE LEFT OUT: it is not installed."
+	@if command -v npm >/dev/null && [ ! -d tests/javascript/node_modules/typescript ]; then \
+		npm ci --prefix tests/javascript --ignore-scripts --no-audit --no-fund --silent || true; \
+	fi
+	@[ -d tests/javascript/node_modules/typescript ] || echo "WARNING: TESTS WITH PACKAGES OF npm ARE LEFT OUT: they are not installed."
+
 check: $(VENV)/dev.done ## Check format, lint, types, layers, migrations, catalogs and docs.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -83,7 +96,7 @@ lock: $(VENV)/server.done ## Pin the newest packages that pyproject.toml allows,
 		--constraint requirements/sandbox.txt --output-file requirements/$$group.txt; done
 
 clean: ## Remove everything that was made here.
-	rm -rf $(VENV) .venv-oldest site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .tocsin bench/out bench/bullmq/node_modules
+	rm -rf $(VENV) .venv-oldest site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .tocsin bench/out bench/bullmq/node_modules tests/javascript/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

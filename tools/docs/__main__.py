@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tools.docs.architecture_picture import architecture_picture
 from tools.docs.architecture_table import imports_page
+from tools.docs.asyncapi.streams import client_events_document, intents_document, mail_commands_document
 from tools.docs.cli_page import cli_page
 from tools.docs.code_page import code_page
 from tools.docs.errors_page import errors_page
@@ -14,6 +15,7 @@ from tools.docs.fcm_page import fcm_page
 from tools.docs.glossary_page import glossary_page
 from tools.docs.logs_page import logs_page
 from tools.docs.metrics_page import metrics_page
+from tools.docs.probes_document import probes_document
 from tools.docs.providers_page import providers_page
 from tools.docs.settings_page import settings_page
 from tools.docs.source import ROOT
@@ -32,6 +34,10 @@ FILES: Mapping[str, Callable[[], str]] = {
     "reference/metrics.md": metrics_page,
     "reference/imports.md": imports_page,
     "reference/glossary.md": glossary_page,
+    "reference/asyncapi/intents.yaml": intents_document,
+    "reference/asyncapi/client-events.yaml": client_events_document,
+    "reference/asyncapi/mail-commands.yaml": mail_commands_document,
+    "reference/probes.openapi.json": probes_document,
     "explanation/code.md": code_page,
     "pictures/states.svg": states_picture,
     "pictures/architecture.svg": architecture_picture,

@@ -28,6 +28,7 @@ UserId = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[^\x00-\x1
 NumericUserId = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 EmailAddress = Annotated[str, Meta(min_length=3, max_length=254, pattern=r"^[^\s@\x00]+@[^\s@\x00]+\Z")]
 Key = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
+TypeName = Annotated[str, Meta(min_length=1, max_length=100)]
 TraceText = Annotated[str, Meta(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
 # Apple receives it as an HTTP header of at most 64 bytes.
 CollapseKey = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[\x20-\x7e]+\Z")]
@@ -60,7 +61,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     `locale` is the language for recipients of whom no other is known.
     """
 
-    type: Annotated[str, Meta(min_length=1, max_length=100)]
+    type: TypeName
     version: Annotated[int, Meta(ge=1, le=10_000)] | None = None
     audience: Audience
     payload: dict[str, Any]

@@ -3,23 +3,16 @@
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from tocsin.domain.faults import Fault
-from tocsin.domain.intent import Intent
+from tocsin.domain.intent import Intent, Key, TraceText, TypeName
 from tocsin.wire.faults import validation_fault
 
 DEFAULT_STREAM = "notification:intents"
-REQUIRED = (
-    "notification_type",
-    "producer",
-    "audience_kind",
-    "idempotency_key",
-    "occurred_at_ms",
-    "payload_json",
-)
 LONGEST_PRODUCER = 100
 LARGEST_ENTRY = 262_144
 """Bytes of all names and values of an entry."""
@@ -35,6 +28,49 @@ _user_ids = msgspec.json.Decoder(list[str])
 _encoder = msgspec.json.Encoder()
 # After an even number of backslashes, which are themselves escaped.
 _ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
+
+class IntentEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields of an entry, each a text. Fields besides these are ignored."""
+
+    notification_type: Annotated[TypeName, Meta(description="A type that the catalog declares.")]
+    producer: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=LONGEST_PRODUCER,
+            description="The service that appends the intent; idempotency keys are its own.",
+        ),
+    ]
+    audience_kind: Annotated[
+        Literal["user", "admin_email"],
+        Meta(description="`user`: the listed users. `admin_email`: the administrators set for the type."),
+    ]
+    idempotency_key: Annotated[
+        Key, Meta(description="A repeat with the same producer, key and content is a duplicate.")
+    ]
+    occurred_at_ms: Annotated[
+        str, Meta(pattern=r"^[0-9]{1,15}\Z", description="Milliseconds since 1970, in digits.")
+    ]
+    payload_json: Annotated[
+        str, Meta(min_length=1, description="A JSON object that fits the payload schema of the type.")
+    ]
+    recipient_user_ids_json: Annotated[
+        str,
+        Meta(
+            description="A JSON array of user ids, each once, in any order. Required with `user`, forbidden "
+            "with `admin_email`."
+        ),
+    ] = ""
+    request_id: Annotated[
+        TraceText, Meta(description="Forwarded; no part of what a duplicate is compared by.")
+    ] = ""
+    trace_id: Annotated[
+        TraceText, Meta(description="Forwarded; no part of what a duplicate is compared by.")
+    ] = ""
+
+
+REQUIRED = tuple(field.name for field in msgspec.structs.fields(IntentEntry) if field.required)
 
 
 class EntryFaultsError(Exception):
