@@ -38,6 +38,7 @@ LONGEST = {
     "erasures.user_id": USER_ID,
     "kept_secrets.name": TYPE,
     "limit_counters.key": len("category:") + 64 + 1 + USER_ID,
+    "notifications.external_id": len("18446744073709551615-18446744073709551615"),
     "notifications.idempotency_key": 200 * CHARACTER,
     "notifications.producer": 100 * CHARACTER,
     "notifications.type": TYPE,

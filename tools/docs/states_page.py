@@ -1,7 +1,7 @@
 """The reference of states, transitions and reasons, from the tables that the code uses."""
 
 from tocsin.domain.delivery import reasons
-from tocsin.domain.delivery.states import MEANING, TRANSITIONS, WAITING, State
+from tocsin.domain.delivery.states import MEANING, STATES_OF, TRANSITIONS, WAITING, State
 from tools.docs.markdown import NONE, code, codes, page, table
 
 INTRO = (
@@ -13,6 +13,12 @@ TODAY = (
     "`delivered` comes from receipts, which today only Expo [has](expo.md#what-a-ticket-or-a-receipt-means)."
     " A receipt with an error revokes `sent`, and the error is settled like that of any attempt. "
     "A [replay](../guides/dead-letters.md) makes dead letters, `pending` again."
+)
+
+STATUSES = (
+    "Producers that hand in intents [by a stream](../guides/redis-streams.md) have words of their own for "
+    "the states. Each delivery shows its `status` beside its `state`, and a search takes `status` as another "
+    "way to give the state. `gone`, `cancelled` and `expired` have none: it is null."
 )
 
 
@@ -29,6 +35,9 @@ def states_page() -> str:
         PICTURE,
         table(["state", "kind", "meaning", "may become"], states),
         TODAY,
+        "## Statuses",
+        STATUSES,
+        table(["status", "states"], [[code(status), codes(states)] for status, states in STATES_OF.items()]),
         "## Why a delivery was skipped",
         "A person who got nothing has a `skipped` delivery whose `reason` says why. "
         "`tocsin show` and `GET /v1/notifications/{notification_id}` show it.",

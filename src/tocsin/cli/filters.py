@@ -10,7 +10,7 @@ from tocsin.api.http.bodies import find_faults
 from tocsin.cli.access import server_time
 from tocsin.cli.options import find_span
 from tocsin.domain.delivery.reasons import Reason
-from tocsin.domain.delivery.states import State
+from tocsin.domain.delivery.states import State, Status
 from tocsin.domain.errors import FaultsError
 from tocsin.wire.filters import DeliveryFilter, filter_faults
 
@@ -30,6 +30,10 @@ def read_filter(
     state: Annotated[
         str | None, typer.Option(metavar="STATE", help=f"Deliveries in this state: {', '.join(State)}.")
     ] = None,
+    status: Annotated[
+        str | None,
+        typer.Option(metavar="STATUS", help=f"The state as stream producers call it: {', '.join(Status)}."),
+    ] = None,
     reason: Annotated[
         str | None, typer.Option(metavar="REASON", help=f"Why it was not sent: {', '.join(Reason)}.")
     ] = None,
@@ -46,6 +50,7 @@ def read_filter(
         "user": user,
         "type": type_,
         "state": state,
+        "status": status,
         "reason": reason,
         "code": code,
         "channel": channel,

@@ -34,6 +34,7 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
     """What a list shows of a notification."""
 
     id: NotificationId
+    external_id: str | None
     producer: str
     idempotency_key: str
     type: str
@@ -174,6 +175,14 @@ from notifications
 where id = $1
 """.replace("{columns}", _COLUMNS)
 
+OF_EXTERNAL_ID = """
+select id
+from notifications
+where external_id = $1 and ($2::text is null or producer = $2)
+order by id desc
+limit $3
+"""
+
 SUMMARIES = """
 select {columns}
 from notifications
@@ -210,6 +219,14 @@ async def get(connection: Connection, notification_id: UUID) -> NotificationRow 
     """Read one notification."""
     row = await connection.fetchrow(GET, notification_id)
     return _row(row) if row else None
+
+
+async def of_external_id(
+    connection: Connection, external_id: str, producer: str | None, most: int
+) -> list[UUID]:
+    """List the newest notifications that a source knows by this id, of one producer or all."""
+    rows = await connection.fetch(OF_EXTERNAL_ID, external_id, producer, most)
+    return [row["id"] for row in rows]
 
 
 async def summaries(connection: Connection, ids: Sequence[UUID]) -> list[SummaryRow]:

@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta
 
-from tocsin.domain.delivery.states import DEAD_LETTERS
+from tocsin.domain.delivery.states import DEAD_LETTERS, Status
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Key
 from tocsin.wire.filters import DeliveryFilter, filter_faults
@@ -141,4 +141,7 @@ def dead_letter_faults(given: DeadLetterFilter, path: str = "") -> list[Fault]:
     if given.state is not None and given.state not in DEAD_LETTERS:
         known = ", ".join(sorted(DEAD_LETTERS))
         faults.append(Fault(field="state", code="invalid", message=f"must be one of {known}"))
+    if given.status not in {None, Status.DEAD_LETTER}:
+        message = f"must be {Status.DEAD_LETTER}"
+        faults.append(Fault(field="status", code="invalid", message=message))
     return [msgspec.structs.replace(fault, field=path + fault.field) for fault in faults]

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from tocsin.domain.catalog import Channel
 from tocsin.domain.delivery.reasons import Reason
-from tocsin.domain.delivery.states import State
+from tocsin.domain.delivery.states import STATES_OF, STATUS_OF, State, Status
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Key, Moment, UserId
 from tocsin.domain.timing.moments import moment_faults
@@ -33,12 +33,14 @@ class DeliveryFilter(
     """Selects deliveries by their own fields and those of their notification; all that are given must match.
 
     `code` is the last error code, also of what was sent in the end. `provider` is the one that was tried, or
-    whose lane a waiting delivery is in. `from` (included) and `to` (excluded) bound the time of acceptance.
+    whose lane a waiting delivery is in. `status` is another way to give the state. `from` (included) and `to`
+    (excluded) bound the time of acceptance.
     """
 
     user: UserId | None = None
     type: FilterText | None = None
     state: State | None = None
+    status: Status | None = None
     reason: Reason | None = None
     code: FilterText | None = None
     channel: Channel | None = None
@@ -48,6 +50,13 @@ class DeliveryFilter(
     since: Moment | None = None
     until: Moment | None = None
 
+    @property
+    def states(self) -> tuple[State, ...]:
+        """The states that match; none if all do."""
+        if self.state is not None:
+            return (self.state,)
+        return () if self.status is None else STATES_OF[self.status]
+
 
 def filter_faults(given: DeliveryFilter) -> list[Fault]:
     """List what is wrong with a filter beyond the types of its fields."""
@@ -55,4 +64,7 @@ def filter_faults(given: DeliveryFilter) -> list[Fault]:
     faults = [fault for name, at in bounds.items() if at is not None for fault in moment_faults(name, at)]
     if not faults and given.since is not None and given.until is not None and given.since >= given.until:
         faults.append(Fault(field="to", code="out_of_range", message="must be later than from"))
+    if given.status is not None and given.state is not None and STATUS_OF.get(given.state) != given.status:
+        message = f"cannot be {given.status}: the state {given.state} has another one"
+        faults.append(Fault(field="status", code="contradiction", message=message))
     return faults

@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 
 from tocsin.domain.intent import Key, Moment
-from tocsin.wire.open_values import EXPLAINED_OUTCOMES, RULE_RESULTS, RULES, STATES
+from tocsin.wire.open_values import EXPLAINED_OUTCOMES, RULE_RESULTS, RULES, STATES, STATUSES
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -35,7 +35,9 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     """A delivery with its state, the reason for it, and a hint what to do about an error.
 
     `waiting_for` is why it is not sent yet: quiet hours or another rule until a time, or a provider that is
-    down or switched off. `attempts` are the newest that failed; `attempts_truncated` means there were more.
+    down or switched off. `status` is the state in the words of producers that hand in intents by a stream;
+    null if they have none for it. `attempts` are the newest that failed; `attempts_truncated` means there
+    were more.
     """
 
     delivery_id: UUID
@@ -44,6 +46,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     recipient: str
     device_id: UUID | None
     state: Annotated[str, STATES]
+    status: Annotated[str, STATUSES] | None = None
     reason: str | None
     held_by: str | None
     waiting_for: str | None
@@ -62,9 +65,10 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotificationSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A notification in a list."""
+    """A notification in a list; `external_id` is the id of the stream entry that it came from."""
 
     notification_id: UUID
+    external_id: str | None = None
     producer: str
     idempotency_key: str
     type: str
@@ -79,12 +83,10 @@ class NotificationSummary(msgspec.Struct, frozen=True, kw_only=True):
 class Notification(NotificationSummary, frozen=True, kw_only=True):
     """A notification with its deliveries; `truncated` if it has more than are listed.
 
-    Since `pruned_at` its content is gone: only its idempotency key is still kept. `external_id` is the id of
-    the stream entry that it came from, `reference` the delivery_id of a mail command; `locale` is the
-    language for recipients of whom no other is known.
+    Since `pruned_at` its content is gone: only its idempotency key is still kept. `reference` is the
+    delivery_id of a mail command; `locale` is the language for recipients of whom no other is known.
     """
 
-    external_id: str | None = None
     reference: str | None = None
     locale: str | None = None
     audience: dict[str, Any]

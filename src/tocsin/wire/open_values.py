@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from tocsin.domain.catalog import Channel
 from tocsin.domain.delivery.reasons import Rule
-from tocsin.domain.delivery.states import State
+from tocsin.domain.delivery.states import State, Status
 
 
 def documented(values: Iterable[str]) -> Meta:
@@ -17,6 +17,7 @@ def documented(values: Iterable[str]) -> Meta:
 
 CHANNELS = documented(get_args(Channel))
 STATES = documented(State)
+STATUSES = documented(Status)
 RULES = documented(get_args(Rule))
 RULE_RESULTS = documented(("pass", "hold", "skip"))
 EXPLAINED_OUTCOMES = documented(("sent", "held", "skipped", "expired"))

@@ -7,20 +7,23 @@ from uuid import UUID
 import msgspec
 
 from tocsin.wire.notifications import NotificationSummary
-from tocsin.wire.open_values import STATES
+from tocsin.wire.open_values import STATES, STATUSES
 
 
 class FoundDelivery(msgspec.Struct, frozen=True, kw_only=True):
     """A delivery that matches: its state, the reason for it, and a hint what to do about an error.
 
-    `waiting_for` is why it is not sent yet.
+    `waiting_for` is why it is not sent yet. `status` is the state in the words of producers that hand in
+    intents by a stream; null if they have none for it.
     """
 
     delivery_id: UUID
+    route_id: str = ""
     channel: str
     recipient: str
     device_id: UUID | None
     state: Annotated[str, STATES]
+    status: Annotated[str, STATUSES] | None = None
     reason: str | None
     code: str | None
     provider: str | None

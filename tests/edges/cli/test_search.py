@@ -56,6 +56,42 @@ async def test_the_same_list_is_printed_over_http_and_from_the_database(
     assert "from: lies outside the years 1900 to 9998" in far.said
 
 
+async def test_what_came_by_a_stream_is_listed_by_status_and_shown_by_its_entry(
+    edge: Edge, database_url: str, tmp_path: Path
+) -> None:
+    first, second = [
+        await add_notification(edge.pool, producer=name, external_id="1700000000000-0") for name in ("a", "b")
+    ]
+    alone = await add_notification(edge.pool, external_id="1700000000001-0")
+    for notification_id, state in ((first, "dead"), (second, "rejected"), (alone, "sent")):
+        await add_delivery(edge.pool, notification_id=notification_id, state=state, settled_at=NOW)
+    key = (await edge.key(Role.VIEWER))["Authorization"].removeprefix("Bearer ")
+    remote = {"TOCSIN_SERVER": str(edge.http.base_url), "TOCSIN_KEY": key}
+
+    for environment in (remote, {"TOCSIN_DATABASE_URL": database_url}):
+
+        async def tocsin(*arguments: str, given: dict[str, str] = environment) -> Any:
+            return await asyncio.to_thread(run, arguments, given, tmp_path)
+
+        listed = await tocsin("list", "--status", "dead_letter")
+        shown = await tocsin("show", "1700000000001-0", "--json")
+        text = await tocsin("show", "1700000000001-0")
+        ambiguous = await tocsin("show", "1700000000000-0")
+        faulty = await tocsin("dead", "list", "--status", "failed")
+
+        assert [line.split("  ")[0] for line in listed.out.splitlines()[::2]] == [
+            f"{second} (1700000000000-0)",
+            f"{first} (1700000000000-0)",
+        ]
+        assert [(each["route_id"], each["status"]) for each in shown.json["deliveries"]] == [
+            ("push:user:ada", "published")
+        ]
+        assert "stream entry 1700000000001-0\n" in text.out
+        assert ambiguous.code != 0
+        assert f"show one: {second}, {first}." in ambiguous.said.replace("\n", " ")
+        assert "status: must be dead_letter" in faulty.said
+
+
 async def test_a_span_is_counted_by_the_clock_of_the_server(
     pool: Pool, database_url: str, tmp_path: Path
 ) -> None:

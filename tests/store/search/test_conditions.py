@@ -10,7 +10,7 @@ from tests.rows import NOW, add_delivery, add_notification
 from tocsin.api.http.bodies import find_faults
 from tocsin.domain.catalog import CHANNELS
 from tocsin.domain.delivery.reasons import Reason
-from tocsin.domain.delivery.states import State
+from tocsin.domain.delivery.states import STATUS_OF, State, Status
 from tocsin.store.deliveries.conditions import on_both, on_deliveries, on_notifications
 from tocsin.store.pool import Pool
 from tocsin.wire.filters import DeliveryFilter, filter_faults
@@ -21,6 +21,8 @@ FILTERS: dict[str, dict[str, Any]] = {
     "of ada": {"user": "ada"},
     "of a type": {"type": "order_shipped"},
     "dead": {"state": "dead"},
+    "retrying": {"status": "failed"},
+    "delivered": {"status": "published", "provider": "webpush"},
     "opted out": {"reason": "opted_out"},
     "timed out, then sent": {"code": "timeout"},
     "by mail": {"channel": "email"},
@@ -48,6 +50,8 @@ async def add_rows(pool: Pool) -> dict[str, Any]:
     deliveries: dict[str, dict[str, Any]] = {
         "of ada": {"user_id": "ada"},
         "dead": {"state": "dead", "settled_at": NOW},
+        "retrying": {"state": "retrying"},
+        "delivered": {"state": "delivered", "provider": "webpush"},
         "opted out": {"state": "skipped", "reason": "opted_out", "settled_at": NOW},
         "timed out, then sent": {"state": "sent", "last_error_code": "timeout"},
         "by mail": {"channel": "email", "lane": "smtp"},
@@ -100,6 +104,7 @@ def test_fields_are_joined_by_and_and_belong_to_one_table_each() -> None:
     ("field", "value", "message"),
     [
         ("state", "failed", f"must be one of {', '.join(State)}"),
+        ("status", "sent", f"must be one of {', '.join(Status)}"),
         ("reason", "night", f"must be one of {', '.join(Reason)}"),
         ("channel", "sms", f"must be one of {', '.join(CHANNELS)}"),
         ("user", "a\nb", "has a character or a form that is not allowed here"),
@@ -107,7 +112,7 @@ def test_fields_are_joined_by_and_and_belong_to_one_table_each() -> None:
         ("type", "x" * 201, "expected `str` of length <= 200"),
         ("key_prefix", "", "expected `str` of length >= 1"),
         ("from", "2026-03-01T12:00:00", "expected `datetime` with a timezone component"),
-        ("since", "2026-03-01T12:00:00Z", "is not known here; known are user, type, state, reason, code, "),
+        ("since", "2026-03-01T12:00:00Z", "is not known here; known are user, type, state, status, reason, "),
     ],
 )
 def test_a_faulty_field_is_refused_with_what_would_be_right(field: str, value: str, message: str) -> None:
@@ -124,3 +129,25 @@ def test_times_are_bounded_and_in_order() -> None:
     assert [fault.field for fault in filter_faults(far)] == ["from", "to"]
     assert [str(fault) for fault in filter_faults(turned)] == ["to: must be later than from"]
     assert not filter_faults(DeliveryFilter(since=NOW, until=NOW + HOUR))
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("status", Status)
+def test_a_state_and_a_status_agree_or_are_a_fault(state: State, status: Status) -> None:
+    given = DeliveryFilter(state=state, status=status)
+
+    if STATUS_OF.get(state) == status:
+        assert not filter_faults(given)
+        assert on_deliveries(given).sql == f"deliveries.state = '{state}'"
+    else:
+        assert [(fault.field, fault.code) for fault in filter_faults(given)] == [("status", "contradiction")]
+
+
+def test_a_status_selects_all_of_its_states() -> None:
+    assert {status: on_deliveries(DeliveryFilter(status=status)).sql for status in Status} == {
+        "pending": "deliveries.state in ('scheduled', 'pending')",
+        "published": "deliveries.state in ('sent', 'delivered')",
+        "failed": "deliveries.state = 'retrying'",
+        "dead_letter": "deliveries.state in ('rejected', 'dead')",
+        "skipped": "deliveries.state = 'skipped'",
+    }

@@ -73,6 +73,12 @@ INVALID_INTENT = ProblemType(
     "The intent has faults",
     "`errors` lists every fault; the intent was recorded as refused.",
 )
+AMBIGUOUS_ID = ProblemType(
+    "ambiguous_id",
+    422,
+    "Several notifications have this id",
+    "Several streams had an entry with this id; the detail lists the ids of their notifications.",
+)
 RATE_LIMITED = ProblemType(
     "rate_limited",
     429,

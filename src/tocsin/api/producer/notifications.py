@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, assert_never
-from uuid import UUID
 
 import msgspec
 
 from tocsin.api.auth.roles import Right
 from tocsin.api.http.bodies import decode_outline
 from tocsin.api.http.problems import (
+    AMBIGUOUS_ID,
     IDEMPOTENCY_CONFLICT,
     INVALID_INTENT,
     NOT_FOUND,
@@ -24,7 +24,7 @@ from tocsin.domain.intent import Intent
 from tocsin.domain.trace_context import traceparent_of
 from tocsin.engine.accept.acceptor import TooManyDeliveriesError
 from tocsin.engine.accept.answers import Unreadable
-from tocsin.engine.inspect.show import show
+from tocsin.engine.inspect.show import AmbiguousIdError, identify, show
 from tocsin.engine.time_slice import TimeSlice
 from tocsin.telemetry.tracing import tracing
 from tocsin.wire.answers import (
@@ -144,11 +144,17 @@ async def _traced(intents: Sequence[Intent | Unreadable], traceparent: str) -> S
     "GET /v1/notifications/{notification_id}",
     "See a notification with its deliveries, their attempts and reasons",
     Right.SEE_OWN,
+    problems=(NOT_FOUND, AMBIGUOUS_ID),
 )
-async def show_notification(request: ApiRequest, notification_id: UUID) -> Notification:
-    """Return a notification to its producer or to an operator."""
+async def show_notification(request: ApiRequest, notification_id: str) -> Notification:
+    """Return a notification to its producer or to an operator, by its id or that of its stream entry."""
+    own = None if request.holder.may(Right.SEE_ALL) else request.holder.producer
     async with request.pool.acquire() as connection:
-        shown = await show(connection, notification_id, request.now())
+        try:
+            found = await identify(connection, notification_id, own)
+        except AmbiguousIdError as error:
+            raise ProblemError(AMBIGUOUS_ID, str(error)) from None
+        shown = await show(connection, found, request.now()) if found else None
     if shown is None or not request.holder.may_see(shown.producer):
         raise ProblemError(NOT_FOUND, "There is no such notification.")
     return shown

@@ -125,7 +125,8 @@ def _states(item: FoundNotification) -> tuple[str, ...]:
 
 def print_found(item: FoundNotification) -> None:
     """Print a notification with the deliveries that match."""
-    line = f"{item.notification_id}  {moment(item.accepted_at)}  [bold]{escape(item.type)}[/]"
+    entry = f" ({escape(item.external_id)})" if item.external_id else ""
+    line = f"{item.notification_id}{entry}  {moment(item.accepted_at)}  [bold]{escape(item.type)}[/]"
     console.print(line, f"from {escape(item.producer)}", soft_wrap=True)
     for delivery in item.deliveries:
         colour = COLOURS.get(delivery.state, "default")

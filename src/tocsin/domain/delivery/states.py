@@ -68,3 +68,30 @@ CLAIMED = frozenset({State.PENDING, State.RETRYING})
 
 DEAD_LETTERS = frozenset({State.DEAD, State.REJECTED, State.GONE})
 """States of deliveries that failed for good: a replay makes them pending."""
+
+
+class Status(StrEnum):
+    """The state of a delivery in the words of producers that hand in intents by a stream."""
+
+    PENDING = "pending"
+    PUBLISHED = "published"
+    FAILED = "failed"
+    DEAD_LETTER = "dead_letter"
+    SKIPPED = "skipped"
+
+
+STATUS_OF: Mapping[State, Status] = {
+    State.SCHEDULED: Status.PENDING,
+    State.PENDING: Status.PENDING,
+    State.RETRYING: Status.FAILED,
+    State.SENT: Status.PUBLISHED,
+    State.DELIVERED: Status.PUBLISHED,
+    State.REJECTED: Status.DEAD_LETTER,
+    State.DEAD: Status.DEAD_LETTER,
+    State.SKIPPED: Status.SKIPPED,
+}
+"""The statuses of the states that have one: those producers know no devices, cancelling or time to live."""
+
+STATES_OF: Mapping[Status, tuple[State, ...]] = {
+    status: tuple(state for state, its in STATUS_OF.items() if its is status) for status in Status
+}

@@ -8,8 +8,9 @@ from uuid import UUID
 import msgspec
 
 from tocsin.domain.delivery.hints import hint
+from tocsin.domain.delivery.states import STATUS_OF, State
 from tocsin.domain.ids import created_at, first_id_at
-from tocsin.domain.people.recipient import recipient_of
+from tocsin.domain.people.recipient import recipient_of, route_id
 from tocsin.engine.inspect.waiting import blocked_lanes, waiting_for
 from tocsin.store import notifications
 from tocsin.store.deliveries import search as store
@@ -116,12 +117,15 @@ def _item(row: SummaryRow, found: FoundDeliveries, waits: Sequence[str | None]) 
 
 def found_delivery(row: DeliveryRow, type_name: str, waits_for: str | None) -> FoundDelivery:
     """Build a delivery as a search shows it."""
+    recipient = recipient_of(row.user_id, row.address, type_name)
     return FoundDelivery(
         delivery_id=row.id,
+        route_id=route_id(row.channel, recipient),
         channel=row.channel,
-        recipient=str(recipient_of(row.user_id, row.address, type_name)),
+        recipient=str(recipient),
         device_id=row.device_id,
         state=row.state,
+        status=STATUS_OF.get(State(row.state)),
         reason=row.reason,
         code=row.last_error_code,
         provider=row.provider,

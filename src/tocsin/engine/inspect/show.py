@@ -1,13 +1,16 @@
 """What became of a notification, told so that a person understands it."""
 
+import re
 from collections import defaultdict
+from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
 import msgspec
 
 from tocsin.domain.delivery.hints import hint
-from tocsin.domain.delivery.states import State
+from tocsin.domain.delivery.states import STATUS_OF, State
+from tocsin.domain.errors import TocsinError
 from tocsin.domain.people.recipient import recipient_of, route_id
 from tocsin.engine.inspect.waiting import blocked_lanes, waiting_for
 from tocsin.store import notifications
@@ -19,6 +22,36 @@ from tocsin.wire.notifications import Delivery, FailedAttempt, Notification, wir
 MOST_DELIVERIES = 1_000
 MOST_ATTEMPTS = 50
 """How many failed attempts of a delivery are shown, the newest."""
+MOST_AMBIGUOUS = 10
+
+_EXTERNAL_ID = re.compile(r"[!-~]{1,200}")
+
+
+class AmbiguousIdError(TocsinError):
+    """Several streams had an entry with this id."""
+
+    def __init__(self, external_id: str, ids: Sequence[UUID]) -> None:
+        listed = ", ".join(map(str, ids))
+        super().__init__(
+            f"The entries {external_id} of several streams are notifications; show one: {listed}."
+        )
+
+
+async def identify(connection: Connection, text: str, producer: str | None = None) -> UUID | None:
+    """Return the notification id that a text is, or the one with this external id; None if there is none.
+
+    With a `producer`, only its notifications are found by an external id.
+    """
+    try:
+        return UUID(text)
+    except ValueError:
+        pass
+    if _EXTERNAL_ID.fullmatch(text) is None:
+        return None
+    found = await notifications.of_external_id(connection, text, producer, MOST_AMBIGUOUS)
+    if len(found) > 1:
+        raise AmbiguousIdError(text, found)
+    return found[0] if found else None
 
 
 async def show(connection: Connection, notification_id: UUID, now: datetime) -> Notification | None:
@@ -57,6 +90,7 @@ def _delivery(
         recipient=str(recipient),
         device_id=row.device_id,
         state=row.state,
+        status=STATUS_OF.get(State(row.state)),
         reason=row.reason,
         held_by=row.held_by,
         waiting_for=waiting_for,

@@ -1,6 +1,6 @@
 """The conditions of a filter in SQL."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -37,7 +37,7 @@ class Conditions(msgspec.Struct, frozen=True):
 
 def on_deliveries(given: DeliveryFilter, first: int = 1) -> Conditions:
     """Return the conditions on the table `deliveries`; their parameters are numbered from `first`."""
-    return _conditions(given, _OF_DELIVERIES, first, state=given.state)
+    return _conditions(given, _OF_DELIVERIES, first, states=given.states)
 
 
 def on_notifications(given: DeliveryFilter, first: int = 1) -> Conditions:
@@ -47,15 +47,21 @@ def on_notifications(given: DeliveryFilter, first: int = 1) -> Conditions:
 
 def on_both(given: DeliveryFilter, first: int = 1) -> Conditions:
     """Return all conditions of a filter, for `deliveries` joined with their `notifications`."""
-    return _conditions(given, _OF_DELIVERIES | _OF_NOTIFICATIONS, first, state=given.state)
+    return _conditions(given, _OF_DELIVERIES | _OF_NOTIFICATIONS, first, states=given.states)
+
+
+def has_state(*states: State) -> str:
+    """Return the condition that a delivery is in one of the states."""
+    # Written out: for a parameter no index on some of the states could be used.
+    listed = ", ".join(f"'{state}'" for state in states)
+    return f"deliveries.state = {listed}" if len(states) == 1 else f"deliveries.state in ({listed})"
 
 
 def _conditions(
-    given: DeliveryFilter, known: Mapping[str, str], first: int, *, state: State | None = None
+    given: DeliveryFilter, known: Mapping[str, str], first: int, *, states: Sequence[State] = ()
 ) -> Conditions:
     values = [(sql, getattr(given, name)) for name, sql in known.items() if getattr(given, name) is not None]
     texts = [sql.replace("$0", f"${number}") for number, (sql, _) in enumerate(values, first)]
-    if state is not None:
-        # Written out: for a parameter no index on some of the states could be used.
-        texts.insert(0, f"deliveries.state = '{state}'")
+    if states:
+        texts.insert(0, has_state(*states))
     return Conditions(" and ".join(texts) or "true", tuple(value for _, value in values))

@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 
 from tocsin.domain.delivery.states import State
-from tocsin.store.deliveries.conditions import on_deliveries, on_notifications
+from tocsin.store.deliveries.conditions import has_state, on_deliveries, on_notifications
 from tocsin.store.deliveries.settle import DELIVERY_COLUMNS, DeliveryRow, delivery_row
 from tocsin.store.pool import Connection
 from tocsin.store.rows import fetch_all
@@ -40,11 +40,14 @@ class Window(msgspec.Struct, frozen=True):
 
 
 class Lead(NamedTuple):
-    """An index that can lead a search: a condition on its first column, and the column of its order."""
+    """An index that can lead a search: conditions on its first column, and the column of its order.
+
+    What matches meets one of the conditions; each is a search of its own in the order of the index.
+    """
 
     table: str
     order: str
-    condition: str
+    conditions: tuple[str, ...]
     argument: str | None = None
 
 
@@ -92,6 +95,13 @@ cross join lateral (
 ) as matching
 where deliveries.notification_id < $1 and deliveries.notification_id >= $2 and {conditions}
 order by deliveries.notification_id desc
+limit $3
+"""
+
+_FIND_BY_EITHER = """
+select found.id
+from ({either}) as found
+order by found.id desc
 limit $3
 """
 
@@ -154,8 +164,11 @@ async def find(connection: Connection, given: DeliveryFilter, span: Span, window
     floors = []
     for lead in leads(given):
         own = [lead.argument] if lead.argument is not None else []
-        floor = await connection.fetchval(floor_statement(lead), *span, window, *own, timeout=_SECONDS)
-        floors.append((floor or span.oldest, lead))
+        reached = [
+            await connection.fetchval(statement, *span, window, *own, timeout=_SECONDS) or span.oldest
+            for statement in floor_statements(lead)
+        ]
+        floors.append((max(reached), lead))
     floor, lead = min(floors, key=lambda each: each[0])
     statement, arguments = find_statement(given, lead)
     rows = await connection.fetch(statement, span.before, floor, limit, *arguments, timeout=_SECONDS)
@@ -189,22 +202,32 @@ def leads(given: DeliveryFilter) -> list[Lead]:
         ("deliveries.last_error_code = $4", given.code),
         ("deliveries.reason = $4", given.reason),
     )
-    found = [Lead(*by_delivery, condition, value) for condition, value in equal if value is not None]
-    if given.state in INDEXED_STATES:
-        found.append(Lead(*by_delivery, f"deliveries.state = '{given.state}'"))
+    found = [Lead(*by_delivery, (condition,), value) for condition, value in equal if value is not None]
+    if given.states and INDEXED_STATES.issuperset(given.states):
+        found.append(Lead(*by_delivery, tuple(map(has_state, given.states))))
     if found:
         return found
     # A window of notifications may have a thousand times as many deliveries to look at.
-    return [Lead(*(by_notification if on_deliveries(given).sql == "true" else by_delivery), "true")]
+    return [Lead(*(by_notification if on_deliveries(given).sql == "true" else by_delivery), ("true",))]
 
 
-def floor_statement(lead: Lead) -> str:
-    """Return the statement that finds how far back a window reaches."""
-    return _FLOOR.format(table=lead.table, order=lead.order, condition=lead.condition)
+def floor_statements(lead: Lead) -> list[str]:
+    """Return the statements that find how far back a window of each condition reaches."""
+    return [_FLOOR.format(table=lead.table, order=lead.order, condition=each) for each in lead.conditions]
 
 
 def find_statement(given: DeliveryFilter, lead: Lead) -> tuple[str, tuple[Any, ...]]:
     """Return the statement that finds what matches in a window, and the arguments of its conditions."""
+    if len(lead.conditions) > 1:
+        # One after the other: an index is read in its order for one state at a time.
+        single = [msgspec.structs.replace(given, state=state, status=None) for state in given.states]
+        found = [_find_statement(each, lead) for each in single]
+        either = " union ".join(f"({statement})" for statement, _ in found)
+        return _FIND_BY_EITHER.format(either=either), found[0][1]
+    return _find_statement(given, lead)
+
+
+def _find_statement(given: DeliveryFilter, lead: Lead) -> tuple[str, tuple[Any, ...]]:
     own = on_deliveries(given, first=4)
     others = on_notifications(given, first=4 + len(own.arguments))
     if lead.table == "notifications":

@@ -8,7 +8,7 @@ import pytest
 from tests.edges.edge import Edge, faults
 from tests.rows import NOW, add_delivery, add_notification
 from tocsin.api.auth.roles import Role
-from tocsin.domain.delivery.states import State
+from tocsin.domain.delivery.states import STATUS_OF, State, Status
 from tocsin.engine.clock import utc_now
 from tocsin.engine.inspect import search as engine
 from tocsin.store.pool import Pool
@@ -77,6 +77,71 @@ async def test_pages_follow_each_other_from_the_newest_to_the_oldest(edge: Edge)
         assert found == list(map(str, reversed(made))), query
 
 
+async def test_a_status_finds_its_states_and_each_delivery_shows_its_own(edge: Edge) -> None:
+    viewer = await edge.key(Role.VIEWER)
+    made = {
+        state: await add_notification(edge.pool, external_id=f"{number}-0")
+        for number, state in enumerate(State)
+    }
+    for state, notification_id in made.items():
+        for address in ("a@example.com", "b@example.com"):
+            await add_delivery(
+                edge.pool,
+                None,
+                address=address,
+                notification_id=notification_id,
+                state=state,
+                reason="no_address" if state is State.SKIPPED else None,
+                channel="email",
+            )
+
+    for status in Status:
+        found: list[Any] = []
+        cursor: dict[str, str] = {}
+        while True:
+            page = await search(edge, viewer, status=status, limit=1, **cursor)
+            found += page["items"]
+            if page["next_cursor"] is None:
+                break
+            cursor = {"cursor": page["next_cursor"]}
+        wanted = [str(made[state]) for state in reversed(State) if STATUS_OF.get(state) == status]
+        assert [item["notification_id"] for item in found] == wanted
+    items = (await search(edge, viewer))["items"]
+    shown = [
+        (await edge.http.get(f"{PATH}/{each}", headers=viewer)).json() for each in reversed(made.values())
+    ]
+
+    for listed, whole, state in zip(items, shown, reversed(State), strict=True):
+        assert listed["external_id"] == whole["external_id"] == f"{list(State).index(state)}-0"
+        for delivery in (*listed["deliveries"], *whole["deliveries"]):
+            assert (delivery["state"], delivery["status"]) == (state, STATUS_OF.get(state))
+        assert {each["route_id"] for each in listed["deliveries"]} == {
+            "email:email:a@example.com",
+            "email:email:b@example.com",
+        }
+    contradiction = await edge.http.get(PATH, params={"state": "sent", "status": "failed"}, headers=viewer)
+    assert (contradiction.status_code, faults(contradiction)) == (422, {"status": "contradiction"})
+
+
+async def test_a_notification_is_shown_by_the_id_of_its_stream_entry(edge: Edge) -> None:
+    producer, viewer = await edge.key(Role.PRODUCER, "billing"), await edge.key(Role.VIEWER)
+    own = await add_notification(edge.pool, producer="billing", external_id="1700000000000-0")
+    other = await add_notification(edge.pool, producer="shop", external_id="1700000000000-0")
+    alone = await add_notification(edge.pool, producer="shop", external_id="1700000000001-0")
+
+    async def show(headers: Mapping[str, str], reference: str) -> tuple[int, str]:
+        answer = await edge.http.get(f"{PATH}/{reference}", headers=headers)
+        return answer.status_code, answer.json().get("notification_id") or answer.json()["detail"]
+
+    assert await show(producer, "1700000000000-0") == (200, str(own))
+    assert await show(viewer, "1700000000001-0") == (200, str(alone))
+    ambiguous, detail = await show(viewer, "1700000000000-0")
+    assert ambiguous == 422
+    assert detail.endswith(f"show one: {other}, {own}.")
+    for unknown in ("1700000000001-0", "9-9", "0-0%00", "%F0%9F%98%80", "x" * 5_000):
+        assert (await show(producer, unknown))[0] == 404
+
+
 async def test_a_producer_sees_its_own_and_an_operator_sees_all(edge: Edge) -> None:
     own = await add_notification(edge.pool, producer="billing")
     await add_notification(edge.pool, producer="shop")
@@ -110,7 +175,7 @@ async def test_every_fault_of_a_query_is_listed_with_what_is_known(edge: Edge) -
     assert faults(answer) == dict.fromkeys(wrong, "invalid") | {"colour": "unknown"}
     messages = {each["field"]: each["message"] for each in answer.json()["errors"]}
     assert messages["state"] == f"must be one of {', '.join(State)}"
-    assert messages["colour"].startswith("is not known here; known are user, type, state, reason, code,")
+    assert messages["colour"].startswith("is not known here; known are user, type, state, status, reason,")
     assert (far.status_code, faults(far)) == (422, {"to": "out_of_range"})
 
 
@@ -122,6 +187,7 @@ async def test_every_fault_of_a_query_is_listed_with_what_is_known(edge: Edge) -
         DeliveryFilter(channel="email"),
         DeliveryFilter(code="INTERNAL", channel="email"),
         DeliveryFilter(state=State.DEAD, type="rare"),
+        DeliveryFilter(status=Status.DEAD_LETTER, type="rare"),
         DeliveryFilter(type="rare", channel="email"),
     ],
 )
