@@ -343,15 +343,20 @@ def open_streams(
     try:
         from tocsin.ingress.redis_streams.consumer import StreamConsumer  # noqa: PLC0415 - an extra of its own
     except ModuleNotFoundError as error:
-        message = "needs the client of Redis: pip install 'tocsin[redis]'"
-        fault = Fault(field=setting_name(("streams",)), code="missing", message=message)
-        raise SettingsError("The settings cannot be used:", [fault]) from error
+        raise redis_missing("streams") from error
     return [
         StreamConsumer(
             name, stream, settings.redis, pool=pool, planner=plans, clock=clock, directory=directory
         )
         for name, stream in settings.streams.items()
     ]
+
+
+def redis_missing(section: str) -> SettingsError:
+    """Build the error about a section that cannot be used without the client of Redis."""
+    message = "needs the client of Redis: pip install 'tocsin[redis]'"
+    fault = Fault(field=setting_name((section,)), code="missing", message=message)
+    return SettingsError("The settings cannot be used:", [fault])
 
 
 def tune_gc() -> None:

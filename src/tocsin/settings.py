@@ -26,6 +26,7 @@ from tocsin.engine.health.circuit_breakers import HealthSettings, health_setting
 from tocsin.engine.health.rate_limits import RatesSettings, rates_type
 from tocsin.engine.periodic.load import PeriodicSettings, periodic_settings_faults
 from tocsin.engine.toggles.flags import TogglesSettings, toggles_settings_faults
+from tocsin.gateway.settings import GatewaySettings, gateway_settings_faults
 from tocsin.ingress.directory.settings import DirectorySettings, directory_settings_faults
 from tocsin.ingress.outbox.settings import OutboxSettings, outbox_settings_faults
 from tocsin.ingress.redis_streams.settings import RedisSettings, StreamSettings, stream_settings_faults
@@ -79,6 +80,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     redis: RedisSettings = RedisSettings()
     streams: dict[str, StreamSettings] = {}
     directory: DirectorySettings = DirectorySettings()
+    gateway: GatewaySettings = GatewaySettings()
 
     def __repr__(self) -> str:
         """Show nothing: an address may hold a password."""
@@ -255,6 +257,7 @@ def _contradictions(settings: Settings) -> Iterator[Fault]:
         *outbox_settings_faults(settings.outboxes),
         *stream_settings_faults(settings.redis, settings.streams),
         *directory_settings_faults(settings.directory),
+        *gateway_settings_faults(settings.gateway),
     ):
         named = setting_name(tuple(fault.field.split(".")))
         yield Fault(field=named, code=fault.code, message=fault.message)

@@ -9,6 +9,7 @@ DUTIES: Mapping[str, tuple[str, str]] = {
     "cli": ("the commands: tocsin …", "process tree, demo"),
     "compose": ("builds processes from settings;", "the only part that imports all"),
     "settings": ("the settings from", "tocsin.toml and TOCSIN_*"),
+    "gateway": ("live events to apps", "and browsers: SSE, WebSocket"),
     "api": ("HTTP: authentication,", "requests and responses"),
     "sandbox": ("emulates every provider:", "virtual devices, scripted faults"),
     "ingress": ("intents from other sources:", "the outbox"),

@@ -38,6 +38,7 @@ TERMS: tuple[tuple[str, str], ...] = (
         "Stops calls to a failing provider or host: closed, open, or half-open while one message tests it.",
     ),
     ("claim", "To take due deliveries of a lane with a lease, so that no other worker sends them."),
+    ("client event", "An entry of the gateway's stream: something that a user's open apps show at once."),
     (
         "collapse key",
         "A newer notification of the same type and collapse key replaces an older one that still waits.",
@@ -51,6 +52,7 @@ TERMS: tuple[tuple[str, str], ...] = (
     ("deadlock", "Two transactions that wait for each other. Rows are locked in id order to avoid it."),
     ("delivery", "One notification to one recipient by one channel, to one device or address."),
     ("device", "One app installation that can be reached: provider, platform, token, owner."),
+    ("device session", "One login of a person on a device; a client event can be for one of them alone."),
     (
         "digest",
         "One message made of several notifications of a type: a row with a window, members and a state.",
@@ -68,6 +70,10 @@ TERMS: tuple[tuple[str, str], ...] = (
     (
         "fingerprint",
         "The SHA-256 hash of an intent's canonical JSON, which detects different content with the same key.",
+    ),
+    (
+        "gateway",
+        "The process that sends client events from a Redis stream to the live sessions of their users.",
     ),
     (
         "head-of-line blocking",

@@ -19,7 +19,7 @@ from tools.docs.markdown import NONE, code, codes, page, table
 SECTIONS: Mapping[str, str] = {
     "": "Everything",
     "http": "The HTTP listener",
-    "probes": "Probes of a worker or relay",
+    "probes": "Probes of a worker, relay or gateway",
     "metrics": "Metrics",
     "auth": "People's tokens",
     "data": "Encryption at rest",
@@ -42,6 +42,7 @@ SECTIONS: Mapping[str, str] = {
     "redis": "Redis",
     "streams.NAME": "Redis Streams",
     "directory": "The directory",
+    "gateway": "The gateway",
 }
 
 RATE = "The most messages per second from all workers together; 0 means no limit."
@@ -64,7 +65,7 @@ MEANING: dict[str, str] = {
     "http.body_seconds": "How long a client may take to send the body of a request.",
     "http.backlog": "How many connections may wait to be accepted.",
     "http.drain_seconds": "How long open requests may take after a stop signal.",
-    "probes.host": "The address on which a worker or relay answers `/healthz` and `/readyz`.",
+    "probes.host": "The address on which a worker, relay or gateway answers `/healthz` and `/readyz`.",
     "probes.port": "The port for it; 0 chooses a free one. With `tocsin serve`, the first worker has it, and "
     "each further process the next.",
     "metrics.host": "The address on which Prometheus scrapes `/metrics`.",
@@ -191,6 +192,24 @@ MEANING: dict[str, str] = {
     "directory.concurrency": "For `http`: how many people are asked for at once.",
     "directory.cache_seconds": "Seconds for which an answer is kept.",
     "streams.NAME.lease_seconds": "Seconds for which a reader that died keeps others from reading.",
+    "gateway.url": "The Redis server of the stream of client events. Left out: that of `redis.url`.",
+    "gateway.stream": "The key of the stream of client events.",
+    "gateway.history": "How many of its newest entries are kept in memory, for clients that resume; at least "
+    "as many as the stream holds.",
+    "gateway.host": "The address to listen on.",
+    "gateway.port": "The port to listen on; 0 chooses a free one.",
+    "gateway.allowed_origins": "The origins of other hosts whose pages may connect, such as "
+    "`https://app.example.com`, or `*`.",
+    "gateway.device_session_claim": "The claim of a token that holds the `device_session_id` of its session.",
+    "gateway.max_sessions": "How many sessions one process may have.",
+    "gateway.max_sessions_per_user": "How many of them one person may have.",
+    "gateway.queue_events": "How many events may wait for a slow client before its session is closed.",
+    "gateway.queue_bytes": "How many bytes of events may wait for it.",
+    "gateway.ping_seconds": "The most seconds between two pings.",
+    "gateway.retry_seconds": "Clients are advised to reconnect after one to two times as many seconds.",
+    "gateway.reconnect_seconds": "When the gateway stops, its clients are advised to reconnect within so "
+    "many seconds, each at another moment.",
+    "gateway.drain_seconds": "How many seconds a stop waits for the sessions to end.",
 }
 
 

@@ -35,7 +35,7 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ProbesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The address of `/healthz` and `/readyz` of a worker or relay; off unless `port` is set.
+    """The address of `/healthz` and `/readyz` of a worker, relay or gateway; off unless `port` is set.
 
     With `tocsin serve`, the first worker has the port, and each further process the next one.
     """

@@ -46,10 +46,15 @@ class StartingApp:
 
 
 class ProbeApp:
-    """Answers liveness and readiness: a process is ready once it has a `catalog` and no `fault` is found."""
+    """Answers liveness and readiness: a process is ready once it has a `catalog` and no `fault` is found.
+
+    One that works without a catalog has none to wait for.
+    """
 
     def __init__(
-        self, fault: Callable[[], Awaitable[str | None]], catalog: Callable[[], Catalog | None]
+        self,
+        fault: Callable[[], Awaitable[str | None]],
+        catalog: Callable[[], Catalog | None] | None = None,
     ) -> None:
         self._fault = fault
         self._catalog = catalog
@@ -66,9 +71,10 @@ class ProbeApp:
             case "/healthz":
                 return reply(Health("ok"), 200)
             case "/readyz":
-                fault, catalog = await self._fault(), self._catalog()
-                if fault is None and catalog is not None:
-                    return reply(Health("ready", catalog.fingerprint), 200)
+                fault = await self._fault()
+                catalog = None if self._catalog is None else self._catalog()
+                if fault is None and (catalog is not None or self._catalog is None):
+                    return reply(Health("ready", catalog.fingerprint if catalog else None), 200)
                 fault = fault or "The process starts."
                 return problem_reply(ProblemError(NOT_READY, fault, headers=RETRY_SOON))
             case _:

@@ -34,6 +34,9 @@ COMMANDS = {
     "worker": CommandSource("run.serve", "Run one worker alone."),
     "migrate": CommandSource("run.serve", "Bring the database schema up to date."),
     "relay": CommandSource("run.relay", "Relay the outboxes and streams of applications into Tocsin."),
+    "gateway": CommandSource(
+        "run.gateway", "Send client events from a Redis stream to apps and browsers, live."
+    ),
     "send": CommandSource(
         "notifications.send",
         "Hand in one notification; if it waits, for quiet hours for example, tell until when.",
@@ -95,7 +98,7 @@ COMMANDS = {
 }
 
 
-LOCAL = {"serve", "api", "worker", "migrate", "relay", "sandbox", "demo", "outbox"}
+LOCAL = {"serve", "api", "worker", "migrate", "relay", "gateway", "sandbox", "demo", "outbox"}
 """The commands that run on this machine, with the settings of this folder, and talk to no server."""
 
 

@@ -138,6 +138,31 @@ stream_lag = Gauge(
     ("stream",),
     largest=True,
 )
+gateway_sessions = Gauge(
+    "tocsin_gateway_sessions", "Open sessions of clients, by transport: sse or websocket.", ("transport",)
+)
+gateway_sessions_ended = Counter(
+    "tocsin_gateway_sessions_ended_total",
+    "Sessions of clients that ended, by reason: closed_by_client, token_expired, slow, restart or "
+    "message_received.",
+    ("transport", "reason"),
+)
+gateway_sessions_refused = Counter(
+    "tocsin_gateway_sessions_refused_total",
+    "Sessions that were refused, by the code of the problem.",
+    ("transport", "code"),
+)
+gateway_entries = Counter(
+    "tocsin_gateway_entries_total",
+    "Entries of the stream of client events that were read, by result: published, no_session (nobody of that "
+    "user is connected here), or what was wrong with it: field_missing, not_text or too_large.",
+    ("result",),
+)
+gateway_events_sent = Counter(
+    "tocsin_gateway_events_sent_total",
+    "Events sent to sessions; one goes to each session of its user.",
+    ("transport",),
+)
 pool_connections = Gauge(
     "tocsin_pool_connections", "Connections to the database, by state: used or idle.", ("state",)
 )

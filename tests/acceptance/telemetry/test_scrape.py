@@ -38,6 +38,8 @@ async def test_everything_that_the_dashboard_and_the_alerts_read_has_a_value(sit
     async def look() -> bool:
         missing.clear()
         missing.update(wanted_names() - {name for name, _ in await site.scrape()})
+        # The gateway is a process beside the tree; its own tests scrape it.
+        missing.difference_update([name for name in missing if name.startswith("tocsin_gateway_")])
         return not missing
 
     try:

@@ -1,8 +1,8 @@
 """JWTs of people, signed with a shared secret or by an identity provider's keys."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import jwt
 import msgspec
@@ -18,6 +18,13 @@ class TokenRefusedError(Exception):
     """A token is refused; the message has the reason and never the token."""
 
 
+class VerifiedToken(NamedTuple):
+    """Whose token it is, and everything that it claims."""
+
+    user_id: str
+    claims: Mapping[str, Any]
+
+
 class PersonTokens:
     """Verifies tokens and returns their user."""
 
@@ -30,6 +37,10 @@ class PersonTokens:
 
     async def user_id(self, token: str) -> str:
         """Verify a token and return its user id."""
+        return (await self.verify(token)).user_id
+
+    async def verify(self, token: str) -> VerifiedToken:
+        """Verify a token and return what it says."""
         if len(token) > LONGEST_TOKEN:
             raise TokenRefusedError(f"The token is longer than {LONGEST_TOKEN} characters.")
         try:
@@ -44,7 +55,7 @@ class PersonTokens:
             raise TokenRefusedError(
                 f"The token's claim {self._settings.user_claim!r} does not hold a user id."
             ) from None
-        return str(named)
+        return VerifiedToken(str(named), claims)
 
     async def aclose(self) -> None:
         """Close the connection to the identity provider."""

@@ -97,6 +97,13 @@ UNAVAILABLE = ProblemType(
     "A dependency is unavailable",
     "The database or the key set does not answer; retry later, with the same idempotency key.",
 )
+TOO_MANY_SESSIONS = ProblemType(
+    "too_many_sessions",
+    503,
+    "Too many sessions",
+    "The person, or this process of the gateway, has as many sessions as the settings allow; retry after "
+    "`Retry-After` seconds.",
+)
 WEBPUSH_UNAVAILABLE = ProblemType(
     "webpush_unavailable",
     404,

@@ -31,11 +31,12 @@ _log = structlog.stdlib.get_logger(__name__)
 
 @asynccontextmanager
 async def exported_metrics(
-    settings: Settings, url: str, read: Callable[[], Samples] = read_samples, *, tied: bool = False
+    settings: Settings, url: str | None, read: Callable[[], Samples] = read_samples, *, tied: bool = False
 ) -> AsyncIterator[None]:
     """Count and export metrics if a port or an exporter of OpenTelemetry is set; otherwise do nothing.
 
-    A process that is `tied` reports its own to its parent, which exports those of the whole tree.
+    A process that is `tied` reports its own to its parent, which exports those of the whole tree. Without the
+    address of a database there are no metrics of it.
     """
     telemetry = read_environment(os.environ)
     if settings.metrics.port is None and telemetry.metrics is None:
@@ -50,13 +51,16 @@ async def exported_metrics(
             yield
         return
     async with AsyncExitStack() as exits:
-        pool_settings = msgspec.structs.replace(settings.pool, size=2)
-        opening = open_pool(url, settings.schema, pool_settings, lookups_only=True)
-        pool = await exits.enter_async_context(opening)
-        gauges = DatabaseGauges(pool, list(providers_in_use(settings)))
+        gauges: DatabaseGauges | None = None
+        if url is not None:
+            pool_settings = msgspec.structs.replace(settings.pool, size=2)
+            opening = open_pool(url, settings.schema, pool_settings, lookups_only=True)
+            pool = await exits.enter_async_context(opening)
+            gauges = DatabaseGauges(pool, list(providers_in_use(settings)))
 
         async def collect() -> Samples:
-            await gauges.read()
+            if gauges is not None:
+                await gauges.read()
             return read()
 
         if settings.metrics.port is not None:

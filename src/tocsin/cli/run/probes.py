@@ -1,13 +1,13 @@
 """The probes of a process without an API: liveness and readiness on a port of its own."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from tocsin.api.settings import HttpSettings
+from tocsin.api.settings import HttpSettings, ProbesSettings
 from tocsin.catalog.catalog import Catalog
 from tocsin.domain.errors import DatabaseError
 from tocsin.settings import Settings
@@ -42,17 +42,27 @@ async def answered_probes(settings: Settings, url: str) -> AsyncIterator[Readine
             return str(error)
         return None
 
-    if settings.probes.port is None:
+    async with probes_of(settings.probes, fault, lambda: readiness.catalog):
         yield readiness
+
+
+@asynccontextmanager
+async def probes_of(
+    settings: ProbesSettings,
+    fault: Callable[[], Awaitable[str | None]],
+    catalog: Callable[[], Catalog | None] | None = None,
+) -> AsyncIterator[None]:
+    """Answer probes on the port that is set, if one is; the process is ready while no `fault` is found."""
+    if settings.port is None:
+        yield
         return
     # Without probes a worker does not need the web framework, which is slow to import.
     from tocsin.api.starting import ProbeApp  # noqa: PLC0415
 
-    app = ProbeApp(fault, lambda: readiness.catalog)
-    http = HttpSettings(host=settings.probes.host, port=settings.probes.port)
-    async with served_beside(app, http, section="probes") as address:
+    http = HttpSettings(host=settings.host, port=settings.port)
+    async with served_beside(ProbeApp(fault, catalog), http, section="probes") as address:
         _log.info("probes started", address=address)
-        yield readiness
+        yield
 
 
 @asynccontextmanager

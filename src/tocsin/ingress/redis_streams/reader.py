@@ -159,6 +159,23 @@ class StreamReader:
         block = int(self._settings.block_seconds * 1_000)
         await self._redis.xread({self._settings.stream: offset.entry_id}, count=1, block=block)
 
+    async def newest(self, count: int) -> list[Entry]:
+        """Return the newest entries, at most `count`, oldest first; they are read in pages."""
+        entries: list[Entry] = []
+        before = "+"
+        while len(entries) < count:
+            size = min(self._settings.batch, count - len(entries))
+            page: Any = await self._redis.xrevrange(self._settings.stream, max=before, count=size)
+            entries += (Entry(entry_id.decode(), fields) for entry_id, fields in page)
+            if len(page) < size:
+                break
+            before = f"({entries[-1].id}"
+        return entries[::-1]
+
+    async def has(self, entry_id: str) -> bool:
+        """Return whether the stream has an entry."""
+        return bool(await self._redis.xrange(self._settings.stream, entry_id, entry_id))
+
     async def aclose(self) -> None:
         """Close the connections."""
         await self._redis.aclose()

@@ -46,7 +46,7 @@ class StreamSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 def stream_settings_faults(redis: RedisSettings, streams: Mapping[str, StreamSettings]) -> Iterator[Fault]:
     """Check names and addresses of the streams."""
     holders: dict[tuple[str, str], str] = {}
-    if redis.url and (message := _url_fault(redis.url)):
+    if redis.url and (message := url_fault(redis.url)):
         yield Fault(field="redis.url", code="invalid", message=message)
     for name, settings in streams.items():
         where = f"streams.{name}"
@@ -56,7 +56,7 @@ def stream_settings_faults(redis: RedisSettings, streams: Mapping[str, StreamSet
         url = settings.url or redis.url
         if not url:
             yield Fault(field=f"{where}.url", code="missing", message="or redis.url, must be set: redis://…")
-        elif settings.url and (message := _url_fault(url)):
+        elif settings.url and (message := url_fault(url)):
             yield Fault(field=f"{where}.url", code="invalid", message=message)
         if settings.block_seconds * 1.5 > settings.lease_seconds:
             message = f"must be at least one and a half times block_seconds ({settings.block_seconds:g})"
@@ -66,7 +66,7 @@ def stream_settings_faults(redis: RedisSettings, streams: Mapping[str, StreamSet
             yield Fault(field=f"{where}.stream", code="contradiction", message=message)
 
 
-def _url_fault(url: str) -> str | None:
+def url_fault(url: str) -> str | None:
     """Return what is wrong with an address, without quoting it: it may hold a password."""
     try:
         parts = urlsplit(url)

@@ -1,0 +1,83 @@
+"""Client events: the entries of the gateway's stream, and as clients get them."""
+
+import re
+from collections.abc import Mapping
+from functools import cached_property
+
+import msgspec
+
+from tocsin.ingress.redis_streams.reader import Entry, EntryId
+from tocsin.wire.stream_entries import LARGEST_ENTRY
+
+REQUIRED = ("user_id", "event_type", "event_id", "payload_bytes")
+OPTIONAL = ("request_id", "trace_id", "device_session_id")
+
+_ENTRY_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
+_LARGEST_PART = 2**64 - 1
+_encoder = msgspec.json.Encoder()
+
+
+class MalformedEntryError(Exception):
+    """An entry that cannot be sent to anybody; the message is a code without the content."""
+
+
+class EventBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An event as clients get it; `id` is the id of its entry, `payload` is base64."""
+
+    id: str
+    event_id: str
+    event_type: str
+    payload: bytes
+    request_id: str | None = None
+    trace_id: str | None = None
+
+
+class ClientEvent:
+    """An event for the sessions of a user, or for one of them."""
+
+    def __init__(self, entry_id: EntryId, size: int, texts: Mapping[str, str], payload: bytes) -> None:
+        self.id = entry_id
+        self.size = size
+        self.user_id = texts["user_id"]
+        self.device_session_id = texts.get("device_session_id")
+        self._texts = texts
+        self._payload = payload
+
+    @cached_property
+    def body(self) -> bytes:
+        """The event as JSON, encoded once for all sessions that get it."""
+        texts = self._texts
+        body = EventBody(
+            id=str(self.id),
+            event_id=texts["event_id"],
+            event_type=texts["event_type"],
+            payload=self._payload,
+            request_id=texts.get("request_id"),
+            trace_id=texts.get("trace_id"),
+        )
+        return _encoder.encode(body)
+
+
+def read_event(entry: Entry) -> ClientEvent:
+    """Build the event of an entry; raise MalformedEntryError if a field is missing, no text or too large."""
+    size = sum(len(name) + len(value) for name, value in entry.fields.items())
+    if size > LARGEST_ENTRY:
+        raise MalformedEntryError("too_large")
+    given = {name: value for name in (*REQUIRED, *OPTIONAL) if (value := entry.fields.get(name.encode()))}
+    payload = entry.fields.get(b"payload_bytes")
+    given.pop("payload_bytes", None)
+    if payload is None or not all(name in given for name in REQUIRED if name != "payload_bytes"):
+        raise MalformedEntryError("field_missing")
+    try:
+        texts = {name: value.decode() for name, value in given.items()}
+    except UnicodeDecodeError:
+        raise MalformedEntryError("not_text") from None
+    return ClientEvent(EntryId.parse(entry.id), size, texts, payload)
+
+
+def parse_entry_id(text: str) -> EntryId | None:
+    """Parse the id of an entry from outside; None if it is not one."""
+    if not _ENTRY_ID.fullmatch(text):
+        return None
+    parsed = EntryId.parse(text)
+    return parsed if max(parsed) <= _LARGEST_PART else None

@@ -1,0 +1,184 @@
+"""A gateway in this process, and the clients of it."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from typing import Any, Self
+
+import aiohttp
+import jwt
+import msgspec
+from redis.asyncio import Redis
+
+from tests.waiting import LONGEST_WAIT, found
+from tocsin.api.settings import AuthSettings
+from tocsin.gateway.process import Gateway
+from tocsin.gateway.settings import GatewaySettings
+from tocsin.ingress.redis_streams.settings import RedisSettings
+from tocsin.telemetry.instruments import Instrument
+
+SECRET = "a secret of at least thirty-two bytes"
+AUTH = AuthSettings(jwt_secret=SECRET, leeway_seconds=0)
+
+
+def token(user_id: str = "ada", seconds: float = 60, **claims: Any) -> str:
+    return jwt.encode({"sub": user_id, "exp": time.time() + seconds, **claims}, SECRET, algorithm="HS256")
+
+
+def bearer(user_id: str = "ada", **claims: Any) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token(user_id, **claims)}"}
+
+
+def counted(instrument: Instrument, *labels: str) -> float:
+    """Return the value of a series."""
+    value = instrument.read().get(labels, 0.0)
+    assert not isinstance(value, list)
+    return value
+
+
+class Frame(msgspec.Struct):
+    """One event of a stream of Server-Sent Events."""
+
+    id: str | None = None
+    event: str = "message"
+    data: str = ""
+    retry: int | None = None
+    comment: str | None = None
+
+    @property
+    def body(self) -> Any:
+        return msgspec.json.decode(self.data)
+
+
+class SseClient:
+    """An open stream of events; `last_event_id` is kept as a browser keeps it."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self.response = response
+        self.last_event_id: str | None = None
+        self._lines = aiter(response.content)
+
+    async def frame(self) -> Frame:
+        """Read the next frame; raise EOFError at the end of the stream."""
+        frame = Frame()
+        async with asyncio.timeout(LONGEST_WAIT):
+            async for raw in self._lines:
+                line = raw.decode().rstrip("\n")
+                if not line:
+                    self.last_event_id = frame.id or self.last_event_id
+                    return frame
+                name, _, value = line.partition(":")
+                value = value.removeprefix(" ")
+                match name:
+                    case "":
+                        frame.comment = value
+                    case "retry":
+                        frame.retry = int(value)
+                    case "id" | "event" | "data":
+                        setattr(frame, name, value)
+        raise EOFError
+
+    async def next(self) -> Frame:
+        """Read the next frame that has data."""
+        while not (frame := await self.frame()).data:
+            pass
+        return frame
+
+    async def ids(self, count: int) -> list[str]:
+        """Read the next events and return their event ids."""
+        return [(await self.next()).body["event_id"] for _ in range(count)]
+
+    async def live(self) -> Self:
+        """Wait for the first ping: what was missed was sent."""
+        while (await self.frame()).comment != "ping":
+            pass
+        return self
+
+    async def rest(self) -> list[Frame]:
+        """Read what has data until the end of the stream."""
+        frames = []
+        with contextlib.suppress(EOFError, aiohttp.ClientPayloadError):
+            while True:
+                frames.append(await self.next())
+        return frames
+
+
+class RunningGateway:
+    """A gateway that runs, the stream that it reads, and connections to it."""
+
+    def __init__(self, gateway: Gateway, url: str, http: aiohttp.ClientSession, stop: asyncio.Event) -> None:
+        self.gateway = gateway
+        self.url = url
+        self.http = http
+        self.stop = stop
+
+    @contextlib.asynccontextmanager
+    async def sse(
+        self, user_id: str = "ada", last_event_id: str | None = None, **claims: Any
+    ) -> AsyncIterator[SseClient]:
+        """Open a stream of events."""
+        headers = bearer(user_id, **claims)
+        if last_event_id is not None:
+            headers["Last-Event-ID"] = last_event_id
+        async with self.http.get(f"{self.url}/v1/events", headers=headers) as response:
+            assert response.status == 200, await response.text()
+            yield SseClient(response)
+
+    async def refusal(self, **given: Any) -> tuple[int, Any, Any]:
+        """Connect in vain; return the status, the problem and the headers."""
+        async with self.http.get(f"{self.url}/v1/events", **given) as response:
+            return response.status, await response.json(content_type=None), response.headers
+
+
+@contextlib.asynccontextmanager
+async def running_gateway(
+    url: str, stream: str, *, auth: AuthSettings = AUTH, **changes: Any
+) -> AsyncIterator[RunningGateway]:
+    """Run a gateway on a free port until the context ends, or until it is stopped."""
+    settings = GatewaySettings(stream=stream, port=0, **changes)
+    gateway = Gateway(settings, RedisSettings(url=url, timeout=1.0), auth)
+    stop = asyncio.Event()
+    address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    running = asyncio.create_task(gateway.run(stop, address.set_result))
+    reading = asyncio.create_task(gateway.reader.run())
+
+    async def is_ready() -> bool:
+        return await gateway.fault() is None
+
+    try:
+        await found(is_ready)
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
+            yield RunningGateway(gateway, await address, http, stop)
+        stop.set()
+        await running
+    finally:
+        running.cancel()
+        reading.cancel()
+        await asyncio.wait([running, reading])
+
+
+class ClientEvents:
+    """The stream that the notification service appends to."""
+
+    def __init__(self, redis: Redis, url: str, stream: str) -> None:
+        self.redis = redis
+        self.url = url
+        self.stream = stream
+
+    async def append(self, event_id: str, user_id: str = "ada", /, **changes: Any) -> str:
+        """Append an event, with some of its fields changed, and return the id of the entry."""
+        fields: Any = {
+            "user_id": user_id,
+            "event_type": "game.turn.ready",
+            "event_id": event_id,
+            "payload_bytes": b"\x00\xff",
+            **changes,
+        }
+        entry_id = await self.redis.xadd(self.stream, {k: v for k, v in fields.items() if v is not None})
+        assert isinstance(entry_id, bytes)
+        return entry_id.decode()
+
+    def gateway(self, **changes: Any) -> contextlib.AbstractAsyncContextManager[RunningGateway]:
+        """Run a gateway that reads the stream."""
+        return running_gateway(self.url, self.stream, **changes)

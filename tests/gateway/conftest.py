@@ -1,0 +1,27 @@
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest
+from redis.asyncio import Redis
+
+from tests.gateway.clients import ClientEvents, RunningGateway
+from tests.redis_servers import RedisServer, running_redis
+
+
+@pytest.fixture(scope="session")
+async def redis_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RedisServer]:
+    async with running_redis(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+async def events(redis_server: RedisServer) -> AsyncIterator[ClientEvents]:
+    """Give a stream of client events that this test has for itself."""
+    async with Redis.from_url(redis_server.url) as redis:
+        yield ClientEvents(redis, redis_server.url, f"gateway:{uuid.uuid4().hex}")
+
+
+@pytest.fixture
+async def gateway(events: ClientEvents) -> AsyncIterator[RunningGateway]:
+    async with events.gateway() as running:
+        yield running
