@@ -19,6 +19,7 @@ from tocsin.domain.intent import EmailAddress
 from tocsin.domain.limits import LimitsSettings
 from tocsin.domain.people.devices import DeviceSettings, device_settings_faults
 from tocsin.domain.people.unsubscribe import UnsubscribeSettings, unsubscribe_settings_faults
+from tocsin.domain.plan import HAND_OFF
 from tocsin.domain.retention import RetentionSettings, retention_settings_faults
 from tocsin.domain.timing.quiet_hours import QuietHoursSettings, quiet_hours_faults
 from tocsin.engine.dispatch.lane import DispatchSettings
@@ -30,7 +31,9 @@ from tocsin.gateway.settings import GatewaySettings, gateway_settings_faults
 from tocsin.ingress.directory.settings import DirectorySettings, directory_settings_faults
 from tocsin.ingress.outbox.settings import OutboxSettings, outbox_settings_faults
 from tocsin.ingress.redis_streams.settings import RedisSettings, StreamSettings, stream_settings_faults
+from tocsin.ingress.redis_streams.settings import url_fault as redis_url_fault
 from tocsin.logs import LogSettings
+from tocsin.providers.redis_streams.settings import StreamProviderSettings
 from tocsin.providers.registry import ProviderEntry, Registry, load_registry
 from tocsin.providers.settings import ProviderSettings
 from tocsin.store.pool import PoolSettings, schema_fault, url_fault
@@ -114,9 +117,28 @@ def load_settings(environ: Mapping[str, str] | None = None, file: Path | None = 
     faults: list[Fault] = []
     _override(tree, environ, faults)
     settings: Settings = _build(type_, tree, (), faults)
-    if faults := faults or list(_contradictions(settings)):
+    if not faults:
+        settings = _with_redis(settings)
+        faults += _contradictions(settings)
+    if faults:
         raise SettingsError("The settings cannot be used:", faults)
     return settings
+
+
+def _with_redis(settings: Settings) -> Settings:
+    """Set the address of Redis in the sections of providers that name none."""
+    filled = {
+        section.section: msgspec.structs.replace(section, url=settings.redis.url)
+        for section in _stream_providers(settings)
+        if not section.url
+    }
+    return msgspec.structs.replace(settings, **filled)
+
+
+def _stream_providers(settings: Settings) -> Iterator[StreamProviderSettings]:
+    for entry in settings.registry.values():
+        if isinstance(section := settings.provider(entry.settings), StreamProviderSettings):
+            yield section
 
 
 def providers_in_use(settings: Settings) -> Mapping[str, ProviderEntry]:
@@ -267,11 +289,15 @@ def _contradictions(settings: Settings) -> Iterator[Fault]:
     for path, url in urls.items():
         if url and (message := url_fault(url)):
             yield Fault(field=setting_name(path), code="invalid", message=message)
+    for section in _stream_providers(settings):
+        if section.url != settings.redis.url and (message := redis_url_fault(section.url)):
+            yield Fault(field=setting_name((section.section, "url")), code="invalid", message=message)
     if message := schema_fault(settings.schema):
         yield Fault(field=setting_name(("schema",)), code="invalid", message=message)
     if settings.catalog and not settings.catalog.is_dir():
         yield Fault(field=setting_name(("catalog",)), code="missing", message="is not a folder")
     yield from _lease_faults(settings)
+    yield from _hand_off_faults(settings)
 
 
 def _lease_faults(settings: Settings) -> Iterator[Fault]:
@@ -281,7 +307,7 @@ def _lease_faults(settings: Settings) -> Iterator[Fault]:
     if not timeouts:
         return
     slowest = max(timeouts, key=lambda name: timeouts[name])
-    longest = 2 * timeouts[slowest] + SETTLE_SLACK
+    longest = 2 * timeouts[slowest] + min(SETTLE_SLACK, 2 * timeouts[slowest])
     if settings.dispatch.lease_seconds < longest:
         yield Fault(
             field=setting_name(("dispatch", "lease_seconds")),
@@ -290,3 +316,19 @@ def _lease_faults(settings: Settings) -> Iterator[Fault]:
             f"{timeouts[slowest]:g} a send may begin when half of the lease is over, and it is settled "
             "under the same lease",
         )
+
+
+def _hand_off_faults(settings: Settings) -> Iterator[Fault]:
+    """List providers beside one that takes every message of their channel to another service."""
+    in_use = providers_in_use(settings)
+    for name in sorted(HAND_OFF & in_use.keys()):
+        channel = in_use[name].channel
+        for other in sorted(
+            each for each, entry in in_use.items() if entry.channel == channel and each != name
+        ):
+            yield Fault(
+                field=setting_name((name, settings.provider(in_use[name].settings).enabled_by)),
+                code="contradiction",
+                message=f"cannot be used together with {other}: {name} hands every {channel} to another "
+                f"service, and a message would have two ways. Remove the settings of one of them",
+            )

@@ -104,8 +104,8 @@ MEANING: dict[str, str] = {
     "delivery.recover_for_days": "For how long, at most until its time to live ends; 0 means never.",
     "delivery.largest_audience": "The most people that an audience by attributes may find; one that finds "
     "more is refused.",
-    "dispatch.lease_seconds": "The duration of a worker's lease: at least twice the longest `timeout` of the "
-    "providers in use, and 5 seconds.",
+    "dispatch.lease_seconds": "The duration of a worker's lease: at least four times the longest `timeout` "
+    "of the providers in use; above 2.5 seconds, twice that and 5 seconds.",
     "dispatch.poll_seconds": "How often an idle worker polls, in case a notification was lost.",
     "dispatch.stop_seconds": "How long a stopping worker waits for messages in flight.",
     "health.window_seconds": "The window in which attempts are counted.",

@@ -15,7 +15,7 @@ from tocsin.domain.delivery.reasons import MEANING, Reason, Rule
 from tocsin.domain.people.preferences import Choice, allows
 from tocsin.domain.people.profile import UNKNOWN_RECIPIENT, Destination, RecipientProfile
 from tocsin.domain.people.recipient import Broadcast, ConditionRecipient, TopicRecipient, broadcast_at
-from tocsin.domain.plan import BROADCAST_PROVIDER, due_time
+from tocsin.domain.plan import BROADCAST_PROVIDER, GATEWAY_STREAM, MAIL_STREAM, due_time
 from tocsin.domain.timing.quiet_hours import QuietHours, WindowChoice
 from tocsin.domain.timing.wall_clock import instant_of
 from tocsin.domain.timing.windows import hold_until
@@ -106,6 +106,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     channel: Channel
     now: datetime
     profile: RecipientProfile = UNKNOWN_RECIPIENT
+    user_id: str | None = None
     address: str | None = None
     device_id: UUID | None = None
     switched_off: Toggle | None = None
@@ -131,6 +132,7 @@ def decide(facts: Facts, quiet: QuietHours, providers: AbstractSet[str]) -> Verd
     found = destinations(
         facts.channel,
         facts.profile,
+        user_id=facts.user_id,
         address=facts.address,
         device_id=facts.device_id,
         providers=providers,
@@ -297,11 +299,16 @@ def destinations(
     channel: Channel,
     profile: RecipientProfile,
     *,
+    user_id: str | None,
     address: str | None,
     device_id: UUID | None,
     providers: AbstractSet[str],
 ) -> tuple[Destination, ...] | Reason:
     """List where a delivery can be sent by the configured providers, or return why it cannot."""
+    if channel == "push" and user_id is not None and GATEWAY_STREAM in providers:
+        return (Destination(None, user_id, GATEWAY_STREAM, "gateway"),)
+    if channel == "email":
+        return _mailbox(profile, providers)
     found = _reachable(channel, profile, address, device_id)
     if isinstance(found, Reason):
         return found
@@ -311,8 +318,6 @@ def destinations(
 def _reachable(
     channel: Channel, profile: RecipientProfile, address: str | None, device_id: UUID | None
 ) -> tuple[Destination, ...] | Reason:
-    if channel == "email":
-        return _mailbox(profile)
     if (broadcast := broadcast_at(address)) is not None:
         return (_topic(broadcast),)
     if found := tuple(
@@ -324,12 +329,15 @@ def _reachable(
     return Reason.NO_ENDPOINT if channel == "webhook" else Reason.NO_DEVICE
 
 
-def _mailbox(profile: RecipientProfile) -> tuple[Destination, ...] | Reason:
+def _mailbox(profile: RecipientProfile, providers: AbstractSet[str]) -> tuple[Destination, ...] | Reason:
     if profile.mailbox is None:
         return Reason.NO_ADDRESS
     if profile.suppressed:
         return Reason.ADDRESS_SUPPRESSED
-    return (Destination(None, profile.mailbox, MAIL_PROVIDER, "email"),)
+    for provider in (MAIL_STREAM, MAIL_PROVIDER):
+        if provider in providers:
+            return (Destination(None, profile.mailbox, provider, "email"),)
+    return Reason.PROVIDER_UNAVAILABLE
 
 
 def _topic(broadcast: Broadcast) -> Destination:

@@ -24,6 +24,11 @@ from tocsin.domain.people.recipient import (
 )
 
 BROADCAST_PROVIDER = "fcm"
+GATEWAY_STREAM = "gateway_stream"
+"""Hands every push to a gateway, which finds a person's sessions by itself: no device is needed."""
+MAIL_STREAM = "mail_stream"
+HAND_OFF = frozenset({GATEWAY_STREAM, MAIL_STREAM})
+"""The providers that hand off to another service, which shapes the message."""
 FURTHEST_AHEAD = timedelta(hours=14)
 CONFIG_CHANNELS: tuple[Channel, ...] = ("email",)
 """The channels of the placeholder for administrators who are not configured: they would get mail."""
@@ -136,10 +141,12 @@ def _for_recipient(
 
 
 def _lane(recipient: Recipient, channel: Channel, providers: Sequence[str]) -> str:
-    """Return the provider that takes a delivery; a push to a person depends on their devices."""
+    """Return the provider that takes a delivery; a push to a person may depend on their devices."""
     if isinstance(recipient, TopicRecipient | ConditionRecipient):
         return BROADCAST_PROVIDER if BROADCAST_PROVIDER in providers else FAN_OUT
-    return FAN_OUT if channel == "push" or not providers else providers[0]
+    if channel == "push":
+        return GATEWAY_STREAM if GATEWAY_STREAM in providers else FAN_OUT
+    return providers[0] if providers else FAN_OUT
 
 
 def _obstacle(recipient: Recipient, channel: Channel, conditions: Conditions) -> Reason | None:

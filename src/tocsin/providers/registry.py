@@ -4,6 +4,7 @@ A package adds a provider by an entry point of the group `tocsin.providers` that
 """
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import msgspec
 
 from tocsin.domain.catalog import Channel
 from tocsin.domain.delivery.message import Provider
-from tocsin.domain.errors import SettingsError
+from tocsin.domain.errors import ProviderSetupError, SettingsError
 from tocsin.domain.faults import Fault
 from tocsin.domain.people.device_tokens import DeviceRules
 from tocsin.providers.apns.provider import ApnsProvider
@@ -22,6 +23,8 @@ from tocsin.providers.expo.render import token_fault as expo_token_fault
 from tocsin.providers.expo.settings import ExpoSettings
 from tocsin.providers.fcm.provider import FcmProvider
 from tocsin.providers.fcm.settings import FcmSettings
+from tocsin.providers.gateway_stream.settings import GatewayStreamSettings
+from tocsin.providers.mail_stream.settings import MailStreamSettings
 from tocsin.providers.settings import ProviderSettings
 from tocsin.providers.smtp.provider import SmtpProvider
 from tocsin.providers.smtp.settings import SmtpSettings
@@ -67,6 +70,24 @@ class ProviderEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Registry = Mapping[str, ProviderEntry]
+
+
+class RedisBuilder(msgspec.Struct, frozen=True):
+    """Builds a provider whose packages are an extra of their own: they are imported when it is used."""
+
+    name: str
+    class_name: str
+
+    def __call__(self, settings: ProviderSettings) -> Provider:
+        """Import the provider and build it, or raise ProviderSetupError."""
+        try:
+            module = import_module(f"tocsin.providers.{self.name}.provider")
+        except ModuleNotFoundError as error:
+            message = f"The provider {self.name} needs more packages: pip install 'tocsin[redis]'"
+            raise ProviderSetupError(message) from error
+        provider: Provider = getattr(module, self.class_name)(settings)
+        return provider
+
 
 _SANDBOX_URL = {"base_url": "{https_url}", "ca_file": "{ca_file}"}
 _SANDBOX_HOSTS = {"enabled": "true", "ca_file": "{ca_file}", "allow_private_addresses": "true"}
@@ -132,6 +153,18 @@ BUILT_IN = (
         settings=WebhookSettings,
         build=WebhookProvider,
         sandbox=_SANDBOX_HOSTS,
+    ),
+    ProviderEntry(
+        title="Gateway stream",
+        channel="push",
+        settings=GatewayStreamSettings,
+        build=RedisBuilder("gateway_stream", "GatewayStreamProvider"),
+    ),
+    ProviderEntry(
+        title="Mail stream",
+        channel="email",
+        settings=MailStreamSettings,
+        build=RedisBuilder("mail_stream", "MailStreamProvider"),
     ),
 )
 

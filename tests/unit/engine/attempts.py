@@ -69,6 +69,7 @@ def a_claimed_delivery(**changes: Any) -> ClaimedDelivery:
         request_id=None,
         trace_id=None,
         reference=None,
+        external_id=None,
         fallback_for=None,
         failed_channel=None,
         newer=None,

@@ -114,6 +114,9 @@ HINTS: Mapping[str, str] = {
     "server_unfit": "The server has no STARTTLS or no login. Check TOCSIN_SMTP__SECURITY and the port.",
     "invalid_address": "This is not an e-mail address. Correct it in the directory, or at the producer.",
     "smtputf8_unsupported": "The mail server accepts ASCII addresses only. The person needs another address.",
+    "payload_encoding_failed": "The payload does not fit its event. Correct the producer, catalog or tables.",
+    "gateway_stream_publish_failed": "Redis did not take the event. Check the server.{ It is retried.|}",
+    "mail_stream_publish_failed": "Redis did not take the command. Check the server.{ It is retried.|}",
     "invalid_header": "A header of the mail cannot be written. Check TOCSIN_UNSUBSCRIBE__BASE_URL.",
 }
 

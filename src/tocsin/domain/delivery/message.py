@@ -37,6 +37,25 @@ class PushAppearance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 DEFAULT_APPEARANCE = PushAppearance()
 
 
+class HandOff(msgspec.Struct, frozen=True, kw_only=True):
+    """One delivery for a service that shapes the message itself: the payload as data, no texts.
+
+    `event_id` is `<notification>/<route id>`, the same in every attempt; the notification goes by the id that
+    its source knows it by, where it has one. `table` and `fields` are those of the type's event.
+    """
+
+    route_id: str
+    event_id: str
+    user_id: str | None
+    request_id: str | None
+    trace_id: str | None
+    accepted_at: datetime
+    payload: Mapping[str, Any]
+    locale: str
+    table: str | None = None
+    fields: tuple[str, ...] = ()
+
+
 class Message(msgspec.Struct, frozen=True, kw_only=True):
     """One rendered delivery, ready for one target.
 
@@ -44,6 +63,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     A mail has its subject as `title`, its text as `body`, and may have `html` and `headers`; a webhook is
     sent `payload` and is signed with `secret`; `sender_key` is the id of the key that a browser subscribed
     with. `traceparent` is the trace that its receiver may continue, `reference` its producer's own id for it.
+    A provider that hands off to another service gets `hand_off` and no texts.
     """
 
     delivery_id: DeliveryId
@@ -66,6 +86,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: datetime | None = None
     traceparent: str | None = None
     reference: str | None = None
+    hand_off: HandOff | None = None
 
     def __repr__(self) -> str:
         """Show the type and the delivery id, never the target, which is a secret."""

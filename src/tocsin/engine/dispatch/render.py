@@ -8,11 +8,13 @@ import msgspec
 from tocsin.catalog.catalog import NO_ATTRIBUTES, Catalog
 from tocsin.catalog.templates.jinja import RenderError
 from tocsin.domain.catalog import Content, NotificationType
-from tocsin.domain.delivery.message import Message
+from tocsin.domain.delivery.message import HandOff, Message
 from tocsin.domain.delivery.outcome import Rejected
 from tocsin.domain.ids import DeliveryId, NotificationId
 from tocsin.domain.people.profile import Destination, RecipientProfile
+from tocsin.domain.people.recipient import recipient_of, route_id
 from tocsin.domain.people.unsubscribe import UnsubscribeSettings, unsubscribe_headers
+from tocsin.domain.plan import HAND_OFF
 from tocsin.domain.trace_context import traceparent_of
 from tocsin.engine.dispatch.attempt import Attempt
 from tocsin.store.deliveries.claim import ClaimedDelivery
@@ -32,6 +34,8 @@ class Renderer(msgspec.Struct, frozen=True):
         self, attempt: Attempt, type_: NotificationType, destination: Destination
     ) -> Message | Rejected:
         """Build the message for one destination, or return why it cannot be rendered."""
+        if destination.provider in HAND_OFF:
+            return self._hand_off(attempt, type_, destination)
         delivery = attempt.delivery
         locale = destination.locale or delivery.profile.locale
         try:
@@ -79,6 +83,38 @@ class Renderer(msgspec.Struct, frozen=True):
                 )
             case _:
                 return message
+
+    def _hand_off(self, attempt: Attempt, type_: NotificationType, destination: Destination) -> Message:
+        """Build the message for a service that renders it by itself."""
+        delivery = attempt.delivery
+        recipient = recipient_of(delivery.user_id, delivery.address, delivery.type)
+        slot = route_id(delivery.channel, recipient)
+        notification_id = attempt.notification_id or attempt.id
+        locale = self.catalog.locale(type_, delivery.channel, delivery.profile.locale)
+        event = type_.event if delivery.channel == "push" else None
+        return Message(
+            delivery_id=DeliveryId(attempt.id),
+            notification_id=NotificationId(notification_id),
+            type=delivery.type,
+            target=destination.token,
+            title="",
+            body="",
+            data={},
+            locale=locale,
+            expires_at=attempt.expires_at,
+            hand_off=HandOff(
+                route_id=slot,
+                event_id=f"{delivery.external_id or notification_id}/{slot}",
+                user_id=delivery.user_id,
+                request_id=delivery.request_id,
+                trace_id=delivery.trace_id,
+                accepted_at=delivery.accepted_at,
+                payload=attempt.payload,
+                locale=locale,
+                table=event.table if event else None,
+                fields=event.fields if event else (),
+            ),
+        )
 
     def _open(self, destination: Destination, stored: str, column: Column) -> str:
         """Decrypt what is stored about a device or endpoint; an address or topic is in clear."""

@@ -93,6 +93,7 @@ class DeliveryRules(msgspec.Struct, frozen=True, kw_only=True):
             channel=delivery.channel,
             now=now,
             profile=delivery.profile,
+            user_id=delivery.user_id,
             address=delivery.address,
             device_id=delivery.device_id,
             switched_off=self.switched_off(delivery.type, delivery.channel),

@@ -152,6 +152,7 @@ class Explainer(msgspec.Struct, frozen=True):
             channel=planned.channel,
             now=now,
             profile=profile,
+            user_id=planned.user_id,
             address=planned.address,
             switched_off=self.rules.switched_off(accepted.type, planned.channel),
             order_blockers=blockers,

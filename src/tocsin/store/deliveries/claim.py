@@ -69,6 +69,7 @@ class ClaimedDelivery(msgspec.Struct, frozen=True):
     request_id: str | None
     trace_id: str | None
     reference: str | None
+    external_id: str | None
     fallback_for: Channel | None
     profile: RecipientProfile
     order_blockers: Sequence[UUID | None] = ()
@@ -169,6 +170,7 @@ select
     n.request_id,
     n.trace_id,
     n.reference,
+    n.external_id,
     claimed.fallback_for,
     claimed.ordering_key is not null or claimed.collapse_key is not null or claimed.fallback_for is not null
         or claimed.notification_id is null or claimed.state = 'retrying' or claimed.taken_over as has_context,

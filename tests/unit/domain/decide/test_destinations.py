@@ -21,10 +21,12 @@ ALL_DEVICES = (TABLET, ENDPOINT, PHONE)
 def found(channel: Channel, providers: set[str] | None = None, **changes: Any) -> Any:
     fields: dict[str, Any] = {"devices": ALL_DEVICES, "mailbox": ADDRESS}
     address, device_id = changes.pop("address", None), changes.pop("device_id", None)
+    user_id = changes.pop("user_id", None if address else "ada")
     profile = RecipientProfile(**fields | changes)
     return destinations(
         channel,
         profile,
+        user_id=user_id,
         address=address,
         device_id=device_id,
         providers=PROVIDERS if providers is None else providers,

@@ -1,0 +1,58 @@
+"""What the answers of Redis to an XADD mean."""
+
+from collections.abc import Mapping, Sequence
+
+from redis.exceptions import (
+    ClusterDownError,
+    MasterDownError,
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    ResponseError,
+    TryAgainError,
+)
+
+from tocsin.domain.delivery.outcome import Retry
+from tocsin.providers.answers import Answer, Failure, Rule, classify
+from tocsin.providers.redis_streams.connection import LostError
+
+NOT_READY = ("READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY")
+"""States of the whole server that end by themselves, such as a failover. `LOADING` is another, for which the
+client library drops the connection."""
+
+LONGEST_DETAIL = 200
+
+# The library takes these codes off the text.
+_CODES: Mapping[type[ResponseError], str] = {
+    ReadOnlyError: "READONLY",
+    MasterDownError: "MASTERDOWN",
+    ClusterDownError: "CLUSTERDOWN",
+    TryAgainError: "TRYAGAIN",
+    OutOfMemoryError: "OOM",
+    NoPermissionError: "NOPERM",
+}
+
+
+def stream_rules(code: str) -> Sequence[Rule]:
+    """Build the table of a stream, whose entries fail with one code; `about` is the code of Redis."""
+    return (
+        *(Rule(code=code, about=about, outcome="retry") for about in NOT_READY),
+        # Refused for this entry, such as WRONGTYPE or OOM: its attempts count.
+        Rule(code=code, outcome="retry", speaks_against="target"),
+    )
+
+
+def classify_refusal(error: ResponseError, rules: Sequence[Rule]) -> Failure:
+    """Return the outcome of one entry that Redis refused."""
+    text = str(error)
+    word = text.partition(" ")[0]
+    about = _CODES.get(type(error)) or (word if word.isupper() else "ERR")
+    detail = text if word == about else f"{about} {text}"
+    return classify(Answer(status=0, about=about, detail=detail[:LONGEST_DETAIL]), rules)
+
+
+def classify_loss(error: LostError, code: str) -> Retry:
+    """Return the outcome of entries without an answer."""
+    if error.sent:
+        return Retry(code, f"{error}: no answer, so the entry may have been appended")
+    return Retry(code, f"{error}: Redis could not be reached")
