@@ -1,9 +1,10 @@
 """Connections to Postgres."""
 
 import re
+import time
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
 import asyncpg
@@ -48,6 +49,9 @@ _REFUSED = (ValueError, asyncpg.InvalidAuthorizationSpecificationError, asyncpg.
 # Paths, and names that may hold one; after any other name an @ may end a password that holds a question mark.
 _OPTIONS_WITH_AT = {"host", "user", "dbname", "passfile", "sslcert", "sslkey", "sslrootcert", "sslcrl"}
 _ESCAPED = "write special characters of the user name and the password as %XX, such as %2F for /"
+
+REPLAN_SECONDS = 10.0
+"""How long a connection keeps its plans: one made while a table was empty reads all of it once it is not."""
 
 Pool: TypeAlias = asyncpg.Pool
 _open_pools: list[Pool] = []
@@ -131,6 +135,34 @@ def describe_failure(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
+class _PooledConnection(asyncpg.Connection):  # type: ignore[misc]  # asyncpg has no types
+    """A connection that plans its statements anew once its plans are old, and is not reset after each use.
+
+    No statement of Tocsin changes its session, so a reset would be a round trip for nothing.
+    """
+
+    __slots__ = ("_planned_at",)
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._planned_at = time.monotonic()
+
+    def get_reset_query(self) -> str:
+        """Return nothing to execute when the connection goes back to its pool."""
+        return ""
+
+    async def drop_old_plans(self) -> None:
+        """Have the next statements planned for the tables as they are now, if plans are old."""
+        now = time.monotonic()
+        if now - self._planned_at > REPLAN_SECONDS:
+            await self.execute("discard plans")
+            self._planned_at = now
+
+
+async def _prepare(connection: Connection) -> None:
+    await connection.drop_old_plans()
+
+
 @asynccontextmanager
 async def open_pool(
     url: str, schema: str, settings: PoolSettings, *, lookups_only: bool = False
@@ -147,6 +179,8 @@ async def open_pool(
             command_timeout=settings.command_timeout,
             max_inactive_connection_lifetime=0,
             server_settings=server_settings,
+            connection_class=_PooledConnection,
+            setup=_prepare,
         )
     except CONNECTING_FAILED as error:
         raise unreachable(error) from error

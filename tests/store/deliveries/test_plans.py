@@ -260,7 +260,11 @@ async def _add_digests(connection: Connection) -> None:
     )
 
 
-@pytest.fixture(scope="module", params=["planned on empty tables", "not analyzed", "analyzed"])
+ANALYZED_EMPTY = "planned anew, on tables analyzed as empty"
+EMPTY = ("planned on empty tables", ANALYZED_EMPTY)
+
+
+@pytest.fixture(scope="module", params=[*EMPTY, "not analyzed", "analyzed"])
 async def planned(
     request: pytest.FixtureRequest, server_url: str, template_database: str
 ) -> AsyncIterator[Connection]:
@@ -270,14 +274,17 @@ async def planned(
         worker_connection(url) as connection,
         worker_connection(url) as other,
     ):
-        if request.param != "planned on empty tables":
+        if request.param not in EMPTY:
             await add_backlog(other)
-        if request.param == "analyzed":
+        if request.param in {"analyzed", ANALYZED_EMPTY}:
             await other.execute("analyze")
         for name, pinned in PINNED.items():
             await keep_plan(connection, name, pinned.statement, *pinned.arguments)
-        if request.param == "planned on empty tables":
+        if request.param in EMPTY:
             await add_backlog(other)
+        if request.param == ANALYZED_EMPTY:
+            # As the pool does with plans that are old.
+            await connection.execute("discard plans")
         yield connection
 
 
