@@ -48,6 +48,8 @@ async def test_all_a_send_needs_is_read_at_the_claim(pool: Pool) -> None:
         "producer": "shop",
         "request_id": "r",
         "trace_id": "t",
+        "reference": None,
+        "external_id": None,
         "fallback_for": None,
         "failed_channel": None,
         "recovering": False,
