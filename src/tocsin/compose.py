@@ -34,7 +34,8 @@ from tocsin.ingress.directory.lookup import Directory
 from tocsin.ingress.directory.open import open_directory
 from tocsin.ingress.outbox.accept import RowAcceptor
 from tocsin.ingress.outbox.relay import Relay
-from tocsin.ingress.source import IntentSource
+from tocsin.ingress.redis_streams.envelopes import INTENTS
+from tocsin.ingress.source import EntryDecoder, IntentSource
 from tocsin.providers.registry import device_rules
 from tocsin.providers.webhook.settings import WebhookSettings
 from tocsin.providers.webpush.provider import WebPushProvider
@@ -261,7 +262,7 @@ async def open_api(settings: Settings, url: str) -> AsyncIterator["Litestar"]:
 
 @asynccontextmanager
 async def open_worker(
-    settings: Settings, url: str, catalog: Catalog, lanes: Collection[str] | None = None
+    settings: Settings, url: str, catalog: Catalog, lanes: Collection[str] | None = None, kind: str = "worker"
 ) -> AsyncIterator[Worker]:
     """Build a worker that dispatches some lanes, or all, and runs what is periodic."""
     sources = load_sources(settings.periodic, catalog, utc_now())
@@ -302,7 +303,7 @@ async def open_worker(
             more=[
                 clock,
                 Scheduler(sources, run_tools),
-                catalog_watch(settings, catalog, pool, "worker", clock),
+                catalog_watch(settings, catalog, pool, kind, clock),
                 *([webpush_keys] if webpush_keys else []),
             ],
         )
@@ -330,14 +331,19 @@ async def open_relays(settings: Settings, url: str, catalog: Catalog) -> AsyncIt
             for name, outbox in settings.outboxes.items()
         ]
         if settings.streams:
-            relays += open_streams(settings, pool, plans, clock, directory)
+            relays += open_streams(settings, pool, plans, clock, directory, INTENTS)
         watch = ToggleWatch(toggles, url, settings.schema, settings.pool)
         async with duties_running(watch, clock, catalog_watch(settings, catalog, pool, "relay", clock)):
             yield relays
 
 
 def open_streams(
-    settings: Settings, pool: Pool, plans: Planner, clock: Clock, directory: Directory | None
+    settings: Settings,
+    pool: Pool,
+    plans: Planner,
+    clock: Clock,
+    directory: Directory | None,
+    decoder: EntryDecoder,
 ) -> list[IntentSource]:
     """Build the consumers of streams; only they need the client of Redis."""
     try:
@@ -346,7 +352,14 @@ def open_streams(
         raise redis_missing("streams") from error
     return [
         StreamConsumer(
-            name, stream, settings.redis, pool=pool, planner=plans, clock=clock, directory=directory
+            name,
+            stream,
+            settings.redis,
+            pool=pool,
+            planner=plans,
+            clock=clock,
+            decoder=decoder,
+            directory=directory,
         )
         for name, stream in settings.streams.items()
     ]

@@ -29,8 +29,14 @@ from tocsin.engine.periodic.load import PeriodicSettings, periodic_settings_faul
 from tocsin.engine.toggles.flags import TogglesSettings, toggles_settings_faults
 from tocsin.gateway.settings import GatewaySettings, gateway_settings_faults
 from tocsin.ingress.directory.settings import DirectorySettings, directory_settings_faults
+from tocsin.ingress.mail_commands.settings import MailerSettings
 from tocsin.ingress.outbox.settings import OutboxSettings, outbox_settings_faults
-from tocsin.ingress.redis_streams.settings import RedisSettings, StreamSettings, stream_settings_faults
+from tocsin.ingress.redis_streams.settings import (
+    RedisSettings,
+    StreamSettings,
+    reader_faults,
+    stream_settings_faults,
+)
 from tocsin.ingress.redis_streams.settings import url_fault as redis_url_fault
 from tocsin.logs import LogSettings
 from tocsin.providers.redis_streams.settings import StreamProviderSettings
@@ -84,6 +90,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     streams: dict[str, StreamSettings] = {}
     directory: DirectorySettings = DirectorySettings()
     gateway: GatewaySettings = GatewaySettings()
+    mailer: MailerSettings = MailerSettings()
 
     def __repr__(self) -> str:
         """Show nothing: an address may hold a password."""
@@ -280,6 +287,7 @@ def _contradictions(settings: Settings) -> Iterator[Fault]:
         *stream_settings_faults(settings.redis, settings.streams),
         *directory_settings_faults(settings.directory),
         *gateway_settings_faults(settings.gateway),
+        *reader_faults("mailer", settings.mailer),
     ):
         named = setting_name(tuple(fault.field.split(".")))
         yield Fault(field=named, code=fault.code, message=fault.message)

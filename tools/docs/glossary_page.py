@@ -97,6 +97,8 @@ TERMS: tuple[tuple[str, str], ...] = (
     ("lease", "A worker's time-limited claim on a delivery, by the database's clock. It is not a state."),
     ("limit", "The most a person, a device or a category gets in a person's day."),
     ("locale", "A language tag such as `tr-TR`. Texts are tried from the most specific tag to the default."),
+    ("mail command", "An entry of a stream by which another service has one mail sent, from a template."),
+    ("mailer", "The process that turns mail commands into mails."),
     ("notification", "An accepted intent."),
     (
         "ordering group",
@@ -126,7 +128,7 @@ TERMS: tuple[tuple[str, str], ...] = (
         "Whom a notification is for: `user:<id>`, `email:<address>`, `topic:<name>` or `condition:<text>`.",
     ),
     ("recovery sweep", "The periodic check for overdue deliveries that no worker has a lease on."),
-    ("relay", "The process that reads outboxes and has their intents accepted."),
+    ("relay", "The process that reads outboxes and streams and has their intents accepted."),
     ("replay", "To make a dead letter pending again."),
     ("retention", "How long settled notifications are kept."),
     ("retire", "To stop using a device or endpoint, with a reason. It is not deleted."),

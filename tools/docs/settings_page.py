@@ -41,6 +41,7 @@ SECTIONS: Mapping[str, str] = {
     "outboxes.NAME.columns": "The columns of an outbox",
     "redis": "Redis",
     "streams.NAME": "Redis Streams",
+    "mailer": "Mailer",
     "directory": "The directory",
     "gateway": "The gateway",
 }
@@ -210,6 +211,11 @@ MEANING: dict[str, str] = {
     "gateway.reconnect_seconds": "When the gateway stops, its clients are advised to reconnect within so "
     "many seconds, each at another moment.",
     "gateway.drain_seconds": "How many seconds a stop waits for the sessions to end.",
+    "mailer.url": "The server of the stream of mail commands. Left out: that of `redis.url`.",
+    "mailer.stream": "The key of the stream.",
+    "mailer.batch": "How many commands are read at once.",
+    "mailer.block_seconds": "Seconds that one read waits for commands.",
+    "mailer.lease_seconds": "Seconds for which a mailer that died keeps others from reading.",
 }
 
 

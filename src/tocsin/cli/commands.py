@@ -37,6 +37,9 @@ COMMANDS = {
     "gateway": CommandSource(
         "run.gateway", "Send client events from a Redis stream to apps and browsers, live."
     ),
+    "mailer": CommandSource(
+        "run.mailer", "Send the mail that other services ask for by commands in a Redis stream."
+    ),
     "send": CommandSource(
         "notifications.send",
         "Hand in one notification; if it waits, for quiet hours for example, tell until when.",
@@ -98,7 +101,7 @@ COMMANDS = {
 }
 
 
-LOCAL = {"serve", "api", "worker", "migrate", "relay", "gateway", "sandbox", "demo", "outbox"}
+LOCAL = {"serve", "api", "worker", "migrate", "relay", "gateway", "mailer", "sandbox", "demo", "outbox"}
 """The commands that run on this machine, with the settings of this folder, and talk to no server."""
 
 

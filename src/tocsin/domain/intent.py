@@ -22,12 +22,13 @@ from tocsin.domain.people.topics import Condition, Topic, condition_fault
 
 LONGEST_TTL_SECONDS = 2_419_200
 LARGEST_AUDIENCE = 1_000
+LONGEST_KEY = 200
 
 # A lone surrogate cannot be stored; no JSON body holds one, but the claim of a JWT may.
 UserId = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f\ud800-\udfff]+\Z")]
 NumericUserId = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 EmailAddress = Annotated[str, Meta(min_length=3, max_length=254, pattern=r"^[^\s@\x00]+@[^\s@\x00]+\Z")]
-Key = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
+Key = Annotated[str, Meta(min_length=1, max_length=LONGEST_KEY, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
 TypeName = Annotated[str, Meta(min_length=1, max_length=100)]
 TraceText = Annotated[str, Meta(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
 # Apple receives it as an HTTP header of at most 64 bytes.

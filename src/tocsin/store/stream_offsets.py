@@ -52,6 +52,15 @@ set lease = null, leased_until = null
 where name = $1 and stream = $2 and lease = $3
 """
 
+# Who else works in the schema: a stream that is read under another name, or a provider that was used lately.
+OTHER_USES = """
+select 'stream ' || name from stream_offsets where name <> $1
+union
+select 'provider ' || provider from provider_counts where provider <> $2
+order by 1
+limit 5
+"""
+
 
 async def hold(connection: Connection, stream: StreamName, lease: LeaseId, seconds: float) -> Offset | None:
     """Take or renew the lease on a stream and return its offset; None while another reader holds it."""
@@ -75,3 +84,8 @@ async def move(
 async def release(connection: Connection, stream: StreamName, lease: LeaseId) -> None:
     """Release the lease, so that another reader can continue at once."""
     await connection.execute(RELEASE, *stream, lease)
+
+
+async def other_uses(connection: Connection, name: str, provider: str) -> list[str]:
+    """List what else than one stream and one provider the schema was used for."""
+    return [row[0] for row in await connection.fetch(OTHER_USES, name, provider)]

@@ -142,20 +142,16 @@ def read_fields(fields: Fields) -> Intent:
     }
     for name, key, read in (
         ("audience_kind", "audience", _audience),
-        ("occurred_at_ms", "occurred_at", _occurred_at),
-        ("payload_json", "payload", _payload),
+        ("occurred_at_ms", "occurred_at", read_moment),
+        ("payload_json", "payload", read_object),
     ):
         if name in missing:
             continue
         try:
-            built[key] = read(fields)
+            built[key] = read(name, fields)
         except EntryFaultsError as error:
             faults += error.faults
-    if len(fields.get("producer", "")) > LONGEST_PRODUCER:
-        message = f"is longer than {LONGEST_PRODUCER} characters"
-        faults.append(Fault(field="producer", code="too_long", message=message))
-    elif not fields.get("producer", "x").isprintable():
-        faults.append(Fault(field="producer", code="invalid", message="has characters that cannot be shown"))
+    faults += producer_faults("producer", fields)
     if faults:
         raise EntryFaultsError(*faults)
     try:
@@ -166,8 +162,8 @@ def read_fields(fields: Fields) -> Intent:
         raise EntryFaultsError(msgspec.structs.replace(fault, field=field)) from error
 
 
-def _audience(fields: Fields) -> dict[str, Any]:
-    kind, listed = fields["audience_kind"], fields.get("recipient_user_ids_json")
+def _audience(name: str, fields: Fields) -> dict[str, Any]:
+    kind, listed = fields[name], fields.get("recipient_user_ids_json")
     match kind:
         case "user":
             if not listed:
@@ -185,20 +181,33 @@ def _audience(fields: Fields) -> dict[str, Any]:
                 )
             return {"admins": True}
         case _:
-            raise _fault("audience_kind", "unknown", "must be user or admin_email")
+            raise _fault(name, "unknown", "must be user or admin_email")
 
 
-def _occurred_at(fields: Fields) -> datetime:
-    text = fields["occurred_at_ms"]
+def producer_faults(name: str, fields: Fields) -> list[Fault]:
+    """List what is wrong with the field that names the producer, if it is there."""
+    producer = fields.get(name, "x")
+    if len(producer) > LONGEST_PRODUCER:
+        message = f"is longer than {LONGEST_PRODUCER} characters"
+        return [Fault(field=name, code="too_long", message=message)]
+    if not producer.isprintable():
+        return [Fault(field=name, code="invalid", message="has characters that cannot be shown")]
+    return []
+
+
+def read_moment(name: str, fields: Fields) -> datetime:
+    """Parse a field with milliseconds since 1970."""
+    text = fields[name]
     is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(_LAST_MS))
     if not is_number or int(text) > _LAST_MS:
-        raise _fault("occurred_at_ms", "invalid", "must be milliseconds since 1970, in digits")
+        raise _fault(name, "invalid", "must be milliseconds since 1970, in digits")
     return _EPOCH + timedelta(milliseconds=int(text))
 
 
-def _payload(fields: Fields) -> dict[str, Any]:
-    payload: dict[str, Any] = _decoded("payload_json", _object, fields["payload_json"])
-    return payload
+def read_object(name: str, fields: Fields) -> dict[str, Any]:
+    """Parse a field with a JSON object."""
+    found: dict[str, Any] = _decoded(name, _object, fields[name])
+    return found
 
 
 def _decoded(field: str, decoder: msgspec.json.Decoder[Any], text: str) -> Any:

@@ -264,7 +264,9 @@ def test_the_server_may_be_named_anywhere(given: list[str], first: list[str]) ->
 
 
 @pytest.mark.parametrize(
-    "command", [["migrate"], ["worker"], ["relay"], ["outbox", "sql"], ["catalog", "check"]], ids=" ".join
+    "command",
+    [["migrate"], ["worker"], ["relay"], ["mailer"], ["outbox", "sql"], ["catalog", "check"]],
+    ids=" ".join,
 )
 def test_a_command_that_talks_to_no_server_refuses_one(command: list[str], tmp_path: Path) -> None:
     ran = run([*command, "--server", "http://127.0.0.1:1", "--key", "k"], {}, tmp_path)

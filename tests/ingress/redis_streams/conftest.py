@@ -9,30 +9,18 @@ from redis.asyncio import Redis
 
 from tests.catalogs import shipped
 from tests.engine.stage import MovableClock
-from tests.redis_servers import RedisServer, running_redis
+from tests.redis_servers import RedisServer
 from tests.waiting import found
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.toggles.toggles import Toggles
 from tocsin.ingress.directory.lookup import Directory
 from tocsin.ingress.redis_streams.consumer import StreamConsumer
+from tocsin.ingress.redis_streams.envelopes import INTENTS
 from tocsin.ingress.redis_streams.settings import RedisSettings, StreamSettings
 from tocsin.store.pool import Pool
 
 STREAM = "notification:intents"
 QUICK = StreamSettings(stream=STREAM, block_seconds=0.1, lease_seconds=3)
-
-
-@pytest.fixture(scope="session")
-async def redis_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RedisServer]:
-    async with running_redis(tmp_path_factory.mktemp("redis")) as server:
-        yield server
-
-
-@pytest.fixture
-async def redis(redis_server: RedisServer) -> AsyncIterator[Redis]:
-    async with Redis.from_url(redis_server.url) as client:
-        await client.flushall()
-        yield client
 
 
 class Galaxy:
@@ -64,6 +52,7 @@ class Galaxy:
             pool=self.pool,
             planner=self.planner,
             clock=MovableClock(),
+            decoder=INTENTS,
             directory=directory,
         )
         stop = asyncio.Event()

@@ -41,12 +41,16 @@ _Key: TypeAlias = tuple[str, str]
 
 
 class Sourced(msgspec.Struct, frozen=True, kw_only=True):
-    """An intent of a source that has its own id for it, with what it was decoded from."""
+    """An intent of a source that has its own id for it, with what it was decoded from.
+
+    `reference` is the id that its producer has for it, if that is another one.
+    """
 
     producer: str
     intent: Intent | Unreadable
     external_id: str
     content: str
+    reference: str | None = None
 
 
 class Request:
@@ -88,8 +92,10 @@ class Request:
                         self.unmatched.append((position, checked, faults))
                     elif isinstance(checked, NewNotification):
                         if self.origins:
-                            external_id = self.origins[position].external_id
-                            checked = msgspec.structs.replace(checked, external_id=external_id)
+                            origin = self.origins[position]
+                            checked = msgspec.structs.replace(
+                                checked, external_id=origin.external_id, reference=origin.reference
+                            )
                         self.good.append((position, checked))
                     else:
                         self.answers[position] = Invalid(checked)

@@ -24,9 +24,9 @@ from tocsin.engine.clock import Clock
 from tocsin.engine.duty import RETRIED_FAULTS, repeat
 from tocsin.engine.time_slice import TimeSlice
 from tocsin.ingress.directory.lookup import Directory, DirectoryUnavailableError, People
-from tocsin.ingress.redis_streams.envelopes import read_entry
 from tocsin.ingress.redis_streams.reader import START, Gap, Look, StreamReader
 from tocsin.ingress.redis_streams.settings import RedisSettings, StreamSettings
+from tocsin.ingress.source import EntryDecoder
 from tocsin.store import stream_offsets
 from tocsin.store.health.provider_health import Alarm, raise_alarms
 from tocsin.store.people import users
@@ -41,7 +41,6 @@ LEASE_EVERY = 1.0
 """Seconds between two looks at a stream that another reader holds."""
 ALARM_AFTER = 3
 """Failures of Redis in a row that raise an alarm."""
-SOURCE = "redis_streams"
 UNREACHABLE = "redis_unreachable"
 ENTRIES_LOST = "entries_lost"
 NO_DIRECTORY = "directory_unavailable"
@@ -72,6 +71,7 @@ class StreamConsumer:
         pool: Pool,
         planner: Planner,
         clock: Clock,
+        decoder: EntryDecoder,
         directory: Directory | None = None,
     ) -> None:
         self._name = name
@@ -81,6 +81,7 @@ class StreamConsumer:
         self._pool = pool
         self._planner = planner
         self._clock = clock
+        self._decoder = decoder
         self._directory = directory
         self._lease = new_lease_id()
         self._failures: Counter[str] = Counter()
@@ -207,7 +208,7 @@ class StreamConsumer:
         sourced = []
         for entry in look.entries:
             await slice_.pause()
-            sourced.append(read_entry(entry.id, entry.fields, unknown))
+            sourced.append(self._decoder.decode(entry.id, entry.fields, unknown))
         read = offset.entries_read if offset.entry_id != START else 0
         if read is not None and look.gap is not None:
             read += look.gap.entries or 0
@@ -250,7 +251,9 @@ class StreamConsumer:
                     if person is not None
                 }:
                     await users.refresh(connection, present, self._clock())
-                await accept_sourced_within(connection, self._planner, part, self._clock(), source=SOURCE)
+                await accept_sourced_within(
+                    connection, self._planner, part, self._clock(), source=self._decoder.source
+                )
         except Exception as error:
             if isinstance(error, LeaseLostError) or is_transient(error) or _is_not_storable(part[0]):
                 raise

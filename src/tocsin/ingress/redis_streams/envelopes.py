@@ -8,6 +8,7 @@ from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
 from tocsin.engine.accept.answers import Unreadable
 from tocsin.engine.accept.write import Sourced
+from tocsin.ingress.source import EntryDecoder
 from tocsin.store.refused import LONGEST_CONTENT
 from tocsin.wire.stream_entries import LARGEST_ENTRY, LONGEST_PRODUCER, EntryFaultsError, read_fields
 
@@ -18,17 +19,24 @@ _user_ids = msgspec.json.Decoder(list[str])
 
 def read_entry(entry_id: str, raw: Mapping[bytes, bytes], unknown_producer: str) -> Sourced:
     """Decode an entry; one that is no valid intent is `Unreadable`, and never raises."""
-    fields, faults = _as_text(raw)
+    fields, faults = as_text(raw)
     # The audience comes in the form of any other intent, so that whoever erases a person finds them in it.
     shown = {"stream_entry_id": entry_id, "audience": _audience(fields), "fields": fields}
     content = msgspec.json.encode(shown).decode()
-    producer = (fields.get("producer") or unknown_producer)[:LONGEST_PRODUCER]
     return Sourced(
-        producer="".join(each if each.isprintable() else "\ufffd" for each in producer),
+        producer=shown_producer(fields.get("producer") or unknown_producer),
         intent=_unreadable(fields, content, faults) if faults else _read(fields, content),
         external_id=entry_id,
         content=content,
     )
+
+
+INTENTS = EntryDecoder("redis_streams", read_entry)
+
+
+def shown_producer(text: str) -> str:
+    """Return the producer of an entry as it can be stored and shown."""
+    return "".join(each if each.isprintable() else "\ufffd" for each in text[:LONGEST_PRODUCER])
 
 
 def _audience(fields: Mapping[str, str]) -> dict[str, list[str]] | None:
@@ -45,7 +53,7 @@ def _read(fields: Mapping[str, str], content: str) -> Intent | Unreadable:
         return _unreadable(fields, content, error.faults)
 
 
-def _as_text(raw: Mapping[bytes, bytes]) -> tuple[dict[str, str], list[Fault]]:
+def as_text(raw: Mapping[bytes, bytes]) -> tuple[dict[str, str], list[Fault]]:
     """Decode names and values; what is no UTF-8 is a fault, and shown with replacement characters."""
     fields, faults = {}, []
     size = sum(len(name) + len(value) for name, value in raw.items())

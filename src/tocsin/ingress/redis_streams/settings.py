@@ -12,6 +12,7 @@ from tocsin.domain.faults import Fault
 from tocsin.wire.stream_entries import DEFAULT_STREAM
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+NO_URL = "or redis.url, must be set: redis://…"
 _SCHEMES = ("redis", "rediss", "unix")
 
 
@@ -55,15 +56,20 @@ def stream_settings_faults(redis: RedisSettings, streams: Mapping[str, StreamSet
             yield Fault(field=where, code="invalid", message=message)
         url = settings.url or redis.url
         if not url:
-            yield Fault(field=f"{where}.url", code="missing", message="or redis.url, must be set: redis://…")
-        elif settings.url and (message := url_fault(url)):
-            yield Fault(field=f"{where}.url", code="invalid", message=message)
-        if settings.block_seconds * 1.5 > settings.lease_seconds:
-            message = f"must be at least one and a half times block_seconds ({settings.block_seconds:g})"
-            yield Fault(field=f"{where}.lease_seconds", code="contradiction", message=message)
+            yield Fault(field=f"{where}.url", code="missing", message=NO_URL)
+        yield from reader_faults(where, settings)
         if (holder := holders.setdefault((url, settings.stream), name)) != name:
             message = f"{settings.stream} is read by streams.{holder} already"
             yield Fault(field=f"{where}.stream", code="contradiction", message=message)
+
+
+def reader_faults(where: str, settings: StreamSettings) -> Iterator[Fault]:
+    """Check how one stream is read; `where` is its section."""
+    if settings.url and (message := url_fault(settings.url)):
+        yield Fault(field=f"{where}.url", code="invalid", message=message)
+    if settings.block_seconds * 1.5 > settings.lease_seconds:
+        message = f"must be at least one and a half times block_seconds ({settings.block_seconds:g})"
+        yield Fault(field=f"{where}.lease_seconds", code="contradiction", message=message)
 
 
 def url_fault(url: str) -> str | None:

@@ -1,0 +1,151 @@
+"""`tocsin mailer`."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import msgspec
+import structlog
+
+from tocsin.catalog.catalog import Catalog
+from tocsin.cli.run.metrics import exported_metrics
+from tocsin.cli.run.probes import answered_probes
+from tocsin.cli.run.process import prepared_settings, run_until_stopped, when_started
+from tocsin.cli.run.serve import Tied, running_database
+from tocsin.cli.run.traces import exported_traces
+from tocsin.cli.server import database_label
+from tocsin.compose import (
+    catalog_folder,
+    checked_pool,
+    database_clock,
+    duties_running,
+    known_toggles,
+    open_streams,
+    open_worker,
+    planner,
+    read_catalog,
+    tune_gc,
+)
+from tocsin.domain.errors import SettingsError
+from tocsin.domain.faults import Fault
+from tocsin.domain.plan import FAN_OUT
+from tocsin.domain.timing.quiet_hours import QuietHoursSettings
+from tocsin.engine.periodic.load import PeriodicSettings
+from tocsin.engine.toggles.toggles import ToggleWatch
+from tocsin.engine.worker import Worker
+from tocsin.ingress.mail_commands.catalog import MailCatalog
+from tocsin.ingress.mail_commands.decoder import mail_commands
+from tocsin.ingress.redis_streams.settings import NO_URL
+from tocsin.ingress.source import IntentSource
+from tocsin.providers.smtp.settings import SmtpSettings
+from tocsin.settings import Settings, providers_in_use, setting_name
+from tocsin.store import processes
+from tocsin.store.pool import Pool, first_connection
+from tocsin.store.stream_offsets import other_uses
+
+NAME = "mailer"
+SMTP = SmtpSettings.section
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+def mailer(tied: Tied = False) -> None:
+    """Send the mail that other services ask for by commands in a Redis stream."""
+    given = prepared_settings()
+    if faults := list(mailer_faults(given)):
+        raise SettingsError("The mailer cannot start:", faults)
+    settings = mail_settings(given)
+    url = running_database(settings)
+    run_until_stopped(lambda stop: _run_mailer(settings, url, stop, tied=tied), tied=tied)
+
+
+def mailer_faults(settings: Settings) -> Iterator[Fault]:
+    """List what keeps the mailer from starting."""
+    if not settings.provider(SmtpSettings).is_configured:
+        message = "must be set: the mailer sends by SMTP"
+        yield Fault(field=setting_name((SMTP, SmtpSettings.enabled_by)), code="missing", message=message)
+    for name, entry in providers_in_use(settings).items():
+        if entry.channel == "email" and name != SMTP:
+            message = (
+                "must not be set for the mailer, which sends by SMTP alone: a mail handed back to the stream "
+                "of commands would go round for ever"
+            )
+            field = setting_name((name, entry.settings.enabled_by))
+            yield Fault(field=field, code="contradiction", message=message)
+    if not (settings.mailer.url or settings.redis.url):
+        yield Fault(field=setting_name(("mailer", "url")), code="missing", message=NO_URL)
+
+
+def mail_settings(settings: Settings) -> Settings:
+    """Return the settings with SMTP as the only provider; when a mail is due was decided by its sender."""
+    others = {name: entry.settings() for name, entry in settings.registry.items() if name != SMTP}
+    return msgspec.structs.replace(
+        settings,
+        **others,
+        quiet_hours=QuietHoursSettings(enabled=False),
+        periodic=PeriodicSettings(),
+        streams={NAME: settings.mailer},
+    )
+
+
+async def _run_mailer(settings: Settings, url: str, stop: asyncio.Event, *, tied: bool) -> None:
+    catalog = MailCatalog(read_catalog(settings))
+    if not catalog.types:
+        message = f"{catalog_folder(settings)} has no type with texts for mail"
+        fault = Fault(field=setting_name(("catalog",)), code="empty", message=message)
+        raise SettingsError("The mailer cannot start:", [fault])
+    async with (
+        answered_probes(settings, url) as probes,
+        exported_metrics(settings, url, tied=tied),
+        exported_traces(),
+        AsyncExitStack() as exits,
+    ):
+        opened = await when_started(
+            lambda: exits.enter_async_context(open_mailer(settings, url, catalog)), stop, tied=tied
+        )
+        if opened is None:
+            return
+        tune_gc()
+        probes.catalog = catalog
+        _log.info(
+            "mailer started",
+            stream=settings.mailer.stream,
+            types=len(catalog.types),
+            database=database_label(settings, url),
+            catalog=str(catalog_folder(settings)),
+        )
+        async with asyncio.TaskGroup() as running:
+            for each in opened:
+                running.create_task(each.run(stop))
+
+
+@asynccontextmanager
+async def open_mailer(
+    settings: Settings, url: str, catalog: Catalog
+) -> AsyncIterator[list[IntentSource | Worker]]:
+    """Build what accepts the commands, and the worker that sends them."""
+    async with (
+        checked_pool(settings, url) as pool,
+        known_toggles(settings, pool) as toggles,
+        open_worker(settings, url, catalog, (SMTP, FAN_OUT), kind=NAME) as worker,
+    ):
+        await _check_alone(settings, pool)
+        clock = await database_clock(pool)
+        plans = planner(settings, catalog, toggles)
+        consumers = open_streams(settings, pool, plans, clock, None, mail_commands(catalog))
+        async with duties_running(ToggleWatch(toggles, url, settings.schema, settings.pool), clock):
+            yield [*consumers, worker]
+
+
+async def _check_alone(settings: Settings, pool: Pool) -> None:
+    """Raise SettingsError in the schema of a server: its types, keys and lanes are others."""
+    async with first_connection(pool) as connection:
+        running = {f"a {each.kind}" for each in await processes.alive(connection)} & {"a worker", "a relay"}
+        uses = sorted(running) or await other_uses(connection, NAME, SMTP)
+    if uses:
+        message = (
+            f"{settings.schema} is the schema of a server, with {', '.join(uses)}; the mailer needs its own: "
+            "set TOCSIN_SCHEMA=mailer for it and for `tocsin migrate`"
+        )
+        fault = Fault(field=setting_name(("schema",)), code="contradiction", message=message)
+        raise SettingsError("The mailer cannot start:", [fault])
