@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Self
 
 import aiohttp
@@ -104,6 +104,46 @@ class SseClient:
         return frames
 
 
+class WebSocketClient:
+    """An open WebSocket."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self.socket = socket
+        self.close_code: int | None = None
+
+    async def message(self) -> Any:
+        """Read the next message; raise EOFError at the end."""
+        message = await self.socket.receive(timeout=LONGEST_WAIT)
+        if message.type is not aiohttp.WSMsgType.TEXT:
+            self.close_code = message.data
+            raise EOFError
+        return msgspec.json.decode(message.data)
+
+    async def ids(self, count: int) -> list[str]:
+        """Read the next events and return their event ids."""
+        found: list[str] = []
+        while len(found) < count:
+            message = await self.message()
+            assert message.get("control") in {None, "open", "ping"}, message
+            if "event_id" in message:
+                found.append(message["event_id"])
+        return found
+
+    async def live(self) -> str:
+        """Wait for the first ping: what was missed was sent; return its id."""
+        while (message := await self.message()).get("control") != "ping":
+            pass
+        return str(message["id"])
+
+    async def end(self) -> tuple[Any, int | None]:
+        """Read until the end; return the last message and the close code."""
+        last = None
+        with contextlib.suppress(EOFError):
+            while True:
+                last = await self.message()
+        return last, self.close_code
+
+
 class RunningGateway:
     """A gateway that runs, the stream that it reads, and connections to it."""
 
@@ -124,6 +164,17 @@ class RunningGateway:
         async with self.http.get(f"{self.url}/v1/events", headers=headers) as response:
             assert response.status == 200, await response.text()
             yield SseClient(response)
+
+    @contextlib.asynccontextmanager
+    async def websocket(
+        self, user_id: str = "ada", last_event_id: str | None = None, **claims: Any
+    ) -> AsyncIterator["WebSocketClient"]:
+        """Open a WebSocket as a browser does, with everything in its address."""
+        query = {"access_token": token(user_id, **claims)}
+        if last_event_id is not None:
+            query["last_event_id"] = last_event_id
+        async with self.http.ws_connect(f"{self.url}/v1/events/ws", params=query, autoclose=False) as socket:
+            yield WebSocketClient(socket)
 
     async def refusal(self, **given: Any) -> tuple[int, Any, Any]:
         """Connect in vain; return the status, the problem and the headers."""
@@ -158,6 +209,17 @@ async def running_gateway(
         await asyncio.wait([running, reading])
 
 
+def _fields(event_id: str, user_id: str, /, **changes: Any) -> Any:
+    fields = {
+        "user_id": user_id,
+        "event_type": "game.turn.ready",
+        "event_id": event_id,
+        "payload_bytes": b"\x00\xff",
+        **changes,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 class ClientEvents:
     """The stream that the notification service appends to."""
 
@@ -168,16 +230,19 @@ class ClientEvents:
 
     async def append(self, event_id: str, user_id: str = "ada", /, **changes: Any) -> str:
         """Append an event, with some of its fields changed, and return the id of the entry."""
-        fields: Any = {
-            "user_id": user_id,
-            "event_type": "game.turn.ready",
-            "event_id": event_id,
-            "payload_bytes": b"\x00\xff",
-            **changes,
-        }
-        entry_id = await self.redis.xadd(self.stream, {k: v for k, v in fields.items() if v is not None})
+        entry_id = await self.redis.xadd(self.stream, _fields(event_id, user_id, **changes))
         assert isinstance(entry_id, bytes)
         return entry_id.decode()
+
+    async def append_all(self, event_ids: Sequence[str], *, trimmed_to: int | None = None) -> list[str]:
+        """Append many events at one moment, and return the ids of their entries."""
+        async with self.redis.pipeline(transaction=True) as pipeline:
+            for event_id in event_ids:
+                pipeline.xadd(self.stream, _fields(event_id, "ada"))
+            if trimmed_to is not None:
+                pipeline.xtrim(self.stream, maxlen=trimmed_to, approximate=False)
+            answers = await pipeline.execute()
+        return [answer.decode() for answer in answers[: len(event_ids)]]
 
     def gateway(self, **changes: Any) -> contextlib.AbstractAsyncContextManager[RunningGateway]:
         """Run a gateway that reads the stream."""

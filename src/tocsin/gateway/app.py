@@ -60,7 +60,11 @@ class GatewayApp:
         try:
             request = self._read(scope)
             if request.origin is not None:
-                headers = {"Access-Control-Allow-Origin": request.origin, "Vary": "Origin"}
+                headers = {
+                    "Access-Control-Allow-Origin": request.origin,
+                    "Access-Control-Expose-Headers": "retry-after",
+                    "Vary": "Origin",
+                }
             if scope["type"] == "websocket":
                 await self._websocket(request, receive, send)
             elif scope["method"] == "OPTIONS":
@@ -123,9 +127,10 @@ class GatewayApp:
                 async with session.until_ended():
                     await transport.open(self._admission.retry_ms())
                     await self._follow(session, transport)
-                await self._end(session, transport)
             finally:
                 watching.cancel()
+                await asyncio.wait([watching])
+            await self._end(session, transport)
 
     async def _follow(self, session: Session, transport: Transport) -> None:
         """Send what the session has, and pings, until it is to end."""

@@ -57,7 +57,6 @@ class Gateway:
         finally:
             draining.cancel()
             await asyncio.wait([draining])
-            await self.reader.aclose()
             await self._admission.aclose()
 
     async def _drain(self, stop: asyncio.Event, drained: asyncio.Event) -> None:

@@ -44,22 +44,21 @@ class EventReader:
 
     async def run(self) -> None:
         """Read until cancelled."""
-        await repeat(
-            self._step,
-            name="event reader",
-            subject=self._settings.stream,
-            every=0,
-            backoff=BACKOFF,
-            faults=FAULTS,
-        )
+        try:
+            await repeat(
+                self._step,
+                name="event reader",
+                subject=self._settings.stream,
+                every=0,
+                backoff=BACKOFF,
+                faults=FAULTS,
+            )
+        finally:
+            await self._reader.aclose()
 
     async def has(self, entry_id: EntryId) -> bool:
         """Return whether the stream has an entry."""
         return await self._reader.has(str(entry_id))
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._reader.aclose()
 
     async def _step(self) -> None:
         try:
