@@ -26,6 +26,7 @@ from tocsin.engine.dispatch.lane import DispatchSettings
 from tocsin.engine.health.circuit_breakers import HealthSettings, health_settings_faults
 from tocsin.engine.health.rate_limits import RatesSettings, rates_type
 from tocsin.engine.periodic.load import PeriodicSettings, periodic_settings_faults
+from tocsin.engine.retention.prune import pruning_schedule_faults
 from tocsin.engine.toggles.flags import TogglesSettings, toggles_settings_faults
 from tocsin.gateway.settings import GatewaySettings, gateway_settings_faults
 from tocsin.ingress.directory.settings import DirectorySettings, directory_settings_faults
@@ -39,6 +40,7 @@ from tocsin.ingress.redis_streams.settings import (
 )
 from tocsin.ingress.redis_streams.settings import url_fault as redis_url_fault
 from tocsin.logs import LogSettings
+from tocsin.profiles.profile import VARIABLE, merge, read_profile
 from tocsin.providers.redis_streams.settings import StreamProviderSettings
 from tocsin.providers.registry import ProviderEntry, Registry, load_registry
 from tocsin.providers.settings import ProviderSettings
@@ -47,7 +49,7 @@ from tocsin.store.secrets.sealing import DataSettings, data_settings_faults
 from tocsin.telemetry.settings import MetricsSettings
 
 PREFIX = "TOCSIN_"
-NOT_SETTINGS = {"TOCSIN_CONFIG", "TOCSIN_TEST_DATABASE_URL", "TOCSIN_SERVER", "TOCSIN_KEY"}
+NOT_SETTINGS = {"TOCSIN_CONFIG", "TOCSIN_TEST_DATABASE_URL", "TOCSIN_SERVER", "TOCSIN_KEY", VARIABLE}
 SETTLE_SLACK = 5.0
 
 S = TypeVar("S", bound=ProviderSettings)
@@ -120,15 +122,19 @@ def load_settings(environ: Mapping[str, str] | None = None, file: Path | None = 
     environ = os.environ if environ is None else environ
     chosen = file or (Path(environ["TOCSIN_CONFIG"]) if "TOCSIN_CONFIG" in environ else None)
     type_ = settings_type(load_registry())
-    tree = _read_file(chosen)
+    tree, profile = _read_file(chosen), read_profile(environ)
     faults: list[Fault] = []
+    if profile is not None:
+        tree = merge(merge(profile.defaults, tree), profile.given)
+        faults += profile.faults
     _override(tree, environ, faults)
     settings: Settings = _build(type_, tree, (), faults)
     if not faults:
         settings = _with_redis(settings)
         faults += _contradictions(settings)
     if faults:
-        raise SettingsError("The settings cannot be used:", faults)
+        named = [profile.named(fault) for fault in faults] if profile else faults
+        raise SettingsError("The settings cannot be used:", named)
     return settings
 
 
@@ -282,6 +288,7 @@ def _contradictions(settings: Settings) -> Iterator[Fault]:
         *periodic_settings_faults(settings.periodic),
         *health_settings_faults(settings.health),
         *retention_settings_faults(settings.retention),
+        *pruning_schedule_faults(settings.retention),
         *chain.from_iterable(settings.provider(entry.settings).faults() for entry in entries),
         *outbox_settings_faults(settings.outboxes),
         *stream_settings_faults(settings.redis, settings.streams),

@@ -1,9 +1,11 @@
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from tocsin.domain.errors import SettingsError
+from tocsin.domain.retention import cutoffs
 from tocsin.providers.fcm.settings import FcmSettings
 from tocsin.providers.smtp.settings import SmtpSettings
 from tocsin.settings import default_data_dir, load_settings, providers_in_use, setting_name
@@ -228,6 +230,26 @@ def test_secrets_are_in_no_message_and_no_picture_of_the_settings() -> None:
     shown = f"{settings!r} {settings} {settings.auth!r} {caught.value!r} {short.value}"
     assert settings.auth.jwt_secret == SECRET
     assert not [secret for secret in (SECRET, "hunter2", "too-short-a-secret") if secret in shown]
+
+
+def test_attempts_may_differ_by_channel() -> None:
+    settings = load_settings(
+        {"TOCSIN_DELIVERY__ATTEMPTS": "4", "TOCSIN_DELIVERY__CHANNEL_ATTEMPTS__PUSH": "3"}
+    )
+
+    policies = settings.delivery.policies
+    assert (policies.attempts_for("push"), policies.attempts_for("email")) == (3, 4)
+    unknown = _faults({"TOCSIN_DELIVERY__CHANNEL_ATTEMPTS__FAX": "3"})
+    assert "there is no channel fax" in unknown[setting_name(("delivery", "channel_attempts"))]
+
+
+def test_retention_may_be_parts_of_a_day_by_a_schedule() -> None:
+    chosen = {"TOCSIN_RETENTION__DAYS": "1.5", "TOCSIN_RETENTION__SCHEDULE": "*/20 * * * *"}
+    now = datetime(2030, 1, 3, tzinfo=UTC)
+
+    assert cutoffs(load_settings(chosen).retention, now).content == datetime(2030, 1, 1, 12, tzinfo=UTC)
+    wrong = _faults({"TOCSIN_RETENTION__SCHEDULE": "hourly"})
+    assert "not in the notation of cron" in wrong[setting_name(("retention", "schedule"))]
 
 
 def test_the_settings_cannot_be_changed() -> None:

@@ -12,6 +12,7 @@ from tools.docs.cli_page import cli_page
 from tools.docs.code_page import code_page
 from tools.docs.errors_page import errors_page
 from tools.docs.fcm_page import fcm_page
+from tools.docs.galaxy_page import galaxy_page
 from tools.docs.glossary_page import glossary_page
 from tools.docs.logs_page import logs_page
 from tools.docs.metrics_page import metrics_page
@@ -38,6 +39,7 @@ FILES: Mapping[str, Callable[[], str]] = {
     "reference/asyncapi/client-events.yaml": client_events_document,
     "reference/asyncapi/mail-commands.yaml": mail_commands_document,
     "reference/probes.openapi.json": probes_document,
+    "reference/galaxy-variables.md": galaxy_page,
     "explanation/code.md": code_page,
     "pictures/states.svg": states_picture,
     "pictures/architecture.svg": architecture_picture,

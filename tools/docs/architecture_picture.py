@@ -10,6 +10,7 @@ DUTIES: Mapping[str, tuple[str, str]] = {
     "compose": ("builds processes from settings;", "the only part that imports all"),
     "settings": ("the settings from", "tocsin.toml and TOCSIN_*"),
     "gateway": ("live events to apps", "and browsers: SSE, WebSocket"),
+    "profiles": ("Tocsin as another service,", "by that service's variables"),
     "api": ("HTTP: authentication,", "requests and responses"),
     "sandbox": ("emulates every provider:", "virtual devices, scripted faults"),
     "ingress": ("intents from other sources:", "the outbox"),

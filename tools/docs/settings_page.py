@@ -68,7 +68,8 @@ MEANING: dict[str, str] = {
     "http.drain_seconds": "How long open requests may take after a stop signal.",
     "probes.host": "The address on which a worker, relay or gateway answers `/healthz` and `/readyz`.",
     "probes.port": "The port for it; 0 chooses a free one. With `tocsin serve`, the first worker has it, and "
-    "each further process the next.",
+    "each further process the next; with a profile, one listener answers for all of them.",
+    "probes.header_seconds": "Seconds for the headers of a request, and until an idle connection is closed.",
     "metrics.host": "The address on which Prometheus scrapes `/metrics`.",
     "metrics.port": "The port for it, see [Metrics and traces](../guides/metrics.md); 0 chooses a free one. "
     "With `tocsin serve`, this one port shows every process.",
@@ -98,6 +99,8 @@ MEANING: dict[str, str] = {
     "pool.command_timeout": "Seconds a statement may take.",
     "delivery.default_ttl_days": "The time to live of types that declare no `ttl_seconds`.",
     "delivery.attempts": "How many attempts a delivery has, by every channel, where its type declares none.",
+    "delivery.channel_attempts": "How many attempts a delivery by this channel has instead, such as "
+    "`TOCSIN_DELIVERY__CHANNEL_ATTEMPTS__PUSH=3`.",
     "delivery.backoff": "The pauses between them where the type declares none: "
     "`exponential(1s, 5m, 2, 0.2)` or `ladder(1m, 5m, 1h)`.",
     "delivery.recover_every_seconds": "How often a delivery whose provider failed in its last attempt is "
@@ -139,6 +142,7 @@ MEANING: dict[str, str] = {
     "0 means forever.",
     "retention.share": "The share of the time that deletes take during a pass.",
     "retention.batch_size": "At most how many deliveries are deleted in one transaction.",
+    "retention.schedule": "When a pass starts, in the notation of cron and in UTC.",
     "retention.hours": "The hours at which passes run, such as `01:00-05:00`; unless set, at any time.",
     "retention.timezone": "The time zone of those hours.",
     "limits.per_person_per_day": "The most a person gets in their own day.",

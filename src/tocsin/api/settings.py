@@ -37,11 +37,14 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class ProbesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The address of `/healthz` and `/readyz` of a worker, relay or gateway; off unless `port` is set.
 
-    With `tocsin serve`, the first worker has the port, and each further process the next one.
+    With `tocsin serve`, the first worker has the port, and each further process the next one. With a profile
+    there is one for all of them. The headers of a request may take `header_seconds`, and an idle
+    connection is closed after that.
     """
 
     host: Annotated[str, Meta(min_length=1)] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535)] | None = None
+    header_seconds: Annotated[float, Meta(gt=0, le=300)] = 5.0
 
 
 class AuthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

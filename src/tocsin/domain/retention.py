@@ -12,7 +12,7 @@ from tocsin.domain.faults import Fault
 from tocsin.domain.timing.windows import ALWAYS, Window
 from tocsin.domain.timing.zones import is_known_timezone
 
-Days = Annotated[int, Meta(ge=0, le=36_500)]
+Days = Annotated[float, Meta(ge=0, le=36_500)]
 
 
 class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -21,8 +21,8 @@ class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     `days` is for notifications, deliveries and attempts, `refused_days` for refused intents, `audit_days` for
     the audit, alarms and changes of toggles. An idempotency key is kept for `idempotency_days` after its
     notification was settled, or as long as the notification if that is longer. Deletes take `share` of the
-    time of a pass, in batches of at most `batch_size` deliveries, at the `hours` of the `timezone`, such as
-    `01:00-05:00`; without them at any time.
+    time of a pass, in batches of at most `batch_size` deliveries, by the cron `schedule` in UTC, and only at
+    the `hours` of the `timezone`, such as `01:00-05:00`; without them at any time.
     """
 
     days: Days = 30
@@ -31,6 +31,7 @@ class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     audit_days: Days = 365
     share: Annotated[float, Meta(gt=0, le=1)] = 0.2
     batch_size: Annotated[int, Meta(ge=100, le=50_000)] = 5_000
+    schedule: str = "0 * * * *"
     hours: str | None = None
     timezone: str = "UTC"
 
@@ -80,7 +81,7 @@ def cutoffs(settings: RetentionSettings, now: datetime) -> Cutoffs:
     )
 
 
-def _before(now: datetime, days: int) -> datetime | None:
+def _before(now: datetime, days: float) -> datetime | None:
     return now - timedelta(days=days) if days else None
 
 

@@ -292,6 +292,16 @@ async def test_one_process_prunes_at_a_time(pool: Pool) -> None:
     assert tuple(row) == ("idle", None, "deliveries: 1, notifications: 1")
 
 
+async def test_passes_run_by_the_schedule_that_is_set(pool: Pool) -> None:
+    settings = msgspec.structs.replace(FAST, schedule="*/20 * * * *")
+
+    await Pruner(
+        pool, lambda: datetime(2030, 1, 1, 12, 21, tzinfo=UTC), settings, DeviceSettings()
+    ).prune_now()
+
+    assert await pool.fetchval("select next_run_at from progress") == datetime(2030, 1, 1, 12, 40, tzinfo=UTC)
+
+
 async def test_a_pass_whose_lease_was_lost_ends(pool: Pool) -> None:
     await settled_delivery(pool)
     await OLD_ROWS["refused_intents"](pool, THEN)

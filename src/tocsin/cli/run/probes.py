@@ -1,7 +1,8 @@
 """The probes of a process without an API: liveness and readiness on a port of its own."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,14 @@ from tocsin.catalog.catalog import Catalog
 from tocsin.domain.errors import DatabaseError
 from tocsin.settings import Settings
 from tocsin.store.migrate import check_schema
+from tocsin.store.pool import DATABASE_FAULTS, connect, opened_connection
+from tocsin.store.processes import alive
 
 if TYPE_CHECKING:
     from litestar.types import ASGIApp
 
 LONGEST_CHECK_SECONDS = 3.0
+LOOK_SECONDS = 0.2
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -59,10 +63,49 @@ async def probes_of(
     # Without probes a worker does not need the web framework, which is slow to import.
     from tocsin.api.starting import ProbeApp  # noqa: PLC0415
 
-    http = HttpSettings(host=settings.host, port=settings.port)
+    http = HttpSettings(host=settings.host, port=settings.port, header_seconds=settings.header_seconds)
     async with served_beside(ProbeApp(fault, catalog), http, section="probes") as address:
         _log.info("probes started", address=address)
         yield
+
+
+@asynccontextmanager
+async def answered_tree_probes(
+    settings: Settings, url: str, process_ids: Collection[int], count: int
+) -> AsyncIterator[None]:
+    """Answer probes for a process tree, if a port is set: it is ready once `count` processes have started.
+
+    From then on nothing is checked for an answer.
+    """
+    started = asyncio.Event()
+
+    async def fault() -> str | None:
+        return None if started.is_set() else "The processes start."
+
+    async def look() -> None:
+        async with opened_connection(connect(url, settings.schema, settings.pool)) as connection:
+            while not started.is_set():
+                reported = {row.pid for row in await alive(connection) if row.host == socket.gethostname()}
+                if len(process_ids) == count and reported.issuperset(process_ids):
+                    started.set()
+                    _log.info("process tree started", processes=count)
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def watch() -> None:
+        while not started.is_set():
+            try:
+                await look()
+            except (DatabaseError, *DATABASE_FAULTS):
+                # Its processes wait for the database too.
+                await asyncio.sleep(LOOK_SECONDS)
+
+    watching = asyncio.create_task(watch())
+    try:
+        async with probes_of(settings.probes, fault):
+            yield
+    finally:
+        watching.cancel()
+        await asyncio.wait([watching])
 
 
 @asynccontextmanager

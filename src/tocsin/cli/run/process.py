@@ -17,6 +17,7 @@ from tocsin.domain.delivery.backoff import Exponential, delay
 from tocsin.domain.errors import DatabaseUnavailableError
 from tocsin.engine.duty import pause
 from tocsin.logs import configure_logs
+from tocsin.profiles.profile import read_profile
 from tocsin.settings import Settings, load_settings
 from tocsin.telemetry.environment import read_environment
 
@@ -34,6 +35,8 @@ _log = structlog.stdlib.get_logger(__name__)
 def prepared_settings() -> Settings:
     """Load the settings, check the variables of OpenTelemetry, and configure the logs."""
     settings = load_settings()
+    if profile := read_profile(os.environ):
+        os.environ.update(profile.environment)
     read_environment(os.environ)
     configure_logs(settings.log)
     return settings

@@ -1,6 +1,7 @@
 """`tocsin serve`, `worker`, `migrate`."""
 
 import asyncio
+import os
 from contextlib import AsyncExitStack
 from typing import Annotated
 
@@ -9,17 +10,19 @@ import typer
 
 from tocsin.cli.output import AsJson, print_result, print_server
 from tocsin.cli.run.metrics import exported_metrics
-from tocsin.cli.run.probes import answered_probes
+from tocsin.cli.run.probes import answered_probes, answered_tree_probes
 from tocsin.cli.run.process import prepared_settings, run_until_stopped, when_started
 from tocsin.cli.run.supervisor import Child, run_tree
 from tocsin.cli.run.traces import exported_traces
 from tocsin.cli.server import configured_database, database_label
 from tocsin.compose import catalog_folder, data_dir, open_worker, read_catalog, tune_gc
-from tocsin.domain.errors import DatabaseError, TocsinError
+from tocsin.domain.errors import DatabaseError, SettingsError, TocsinError
+from tocsin.domain.faults import Fault
 from tocsin.domain.plan import FAN_OUT
 from tocsin.domain.timing.quiet_hours import quiet_hours_rule
 from tocsin.engine.duty import pause
-from tocsin.settings import Settings, providers_in_use
+from tocsin.profiles.profile import VARIABLE, Profile, read_profile
+from tocsin.settings import Settings, providers_in_use, setting_name
 from tocsin.store.embedded import EmbeddedPostgres
 from tocsin.store.migrate import migrate as migrate_schema
 from tocsin.telemetry.samples import TreeSamples
@@ -40,24 +43,70 @@ Lanes = Annotated[
         "worker must serve. Left out, all."
     ),
 ]
+AsProfile = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        metavar="NAME",
+        help="Run as another service, configured by its own variables: `galaxy` reads NOTIFICATION_*. "
+        "TOCSIN_PROFILE does the same for every command.",
+    ),
+]
 Tied = Annotated[bool, typer.Option("--tied", hidden=True)]
 
 
-def serve() -> None:
+def serve(profile: AsProfile = None) -> None:
     """Run everything: database (unless one is set), API, workers, and a relay if it has sources."""
+    if profile is not None:
+        # For the processes of the tree too.
+        os.environ[VARIABLE] = profile
     settings = prepared_settings()
-    run_until_stopped(lambda stop: _serve(settings, stop), owner=True)
+    active = read_profile(os.environ)
+    run_until_stopped(lambda stop: _serve(settings, active, stop), owner=True)
 
 
-async def _serve(settings: Settings, stop: asyncio.Event) -> None:
+async def _serve(settings: Settings, profile: Profile | None, stop: asyncio.Event) -> None:
     _log.info("quiet hours configured", rule=quiet_hours_rule(settings.quiet_hours))
+    if profile is not None:
+        await _check_profile(settings, profile)
     async with AsyncExitStack() as exits:
         embedded = _embedded(settings)
         url = await started(embedded, exits) if embedded else str(settings.database_url)
         await migrate_schema(url, settings.schema, settings.pool)
-        children, samples = server_children(settings, url), TreeSamples()
+        children, samples, process_ids = server_children(settings, url), TreeSamples(), set[int]()
+        if profile is not None:
+            # It has no API, and one listener for the probes of them all.
+            children = [child.with_settings(TOCSIN_PROBES__PORT="null") for child in children[1:]]
+            probes = answered_tree_probes(settings, url, process_ids, len(children))
+            await exits.enter_async_context(probes)
         await exits.enter_async_context(exported_metrics(settings, url, samples.read))
-        await run_tree(children, stop, grace=grace(settings), embedded=embedded, samples=samples)
+        await run_tree(
+            children,
+            stop,
+            grace=grace(settings),
+            embedded=embedded,
+            samples=samples,
+            process_ids=process_ids,
+        )
+
+
+async def _check_profile(settings: Settings, profile: Profile) -> None:
+    """Raise SettingsError if Redis does not answer; log variables that are set and have no effect."""
+    if profile.unused:
+        _log.warning("profile variables unused", profile=profile.name, variables=list(profile.unused))
+    if message := await _redis_fault(settings):
+        fault = Fault(field=setting_name(("redis", "url")), code="unreachable", message=message)
+        raise SettingsError("The service cannot start:", [profile.named(fault)])
+
+
+async def _redis_fault(settings: Settings) -> str | None:
+    """Return why Redis cannot be used, without its address, which may hold a password."""
+    try:
+        from tocsin.ingress.redis_streams.reader import ping  # noqa: PLC0415 - an extra of its own
+    except ModuleNotFoundError:
+        return "needs the client of Redis: pip install 'tocsin[redis]'"
+    failure = await ping(settings.redis)
+    return f"Redis does not answer, or refuses the connection: {failure}" if failure else None
 
 
 def _embedded(settings: Settings) -> EmbeddedPostgres | None:

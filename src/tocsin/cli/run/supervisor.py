@@ -38,6 +38,10 @@ class Child(NamedTuple):
     arguments: Sequence[str]
     environment: Mapping[str, str]
 
+    def with_settings(self, **variables: str) -> "Child":
+        """Return the same process with further variables."""
+        return self._replace(environment={**self.environment, **variables})
+
     async def run(
         self,
         stop: asyncio.Event,
@@ -176,14 +180,15 @@ async def run_tree(
     grace: float,
     embedded: EmbeddedPostgres | None,
     samples: TreeSamples | None = None,
+    process_ids: set[int] | None = None,
 ) -> None:
     """Run the children until `stop`; one that cannot start stops them all.
 
     SIGHUP is passed on to them, which has each read its catalog again; from a terminal it is the stop.
-    `samples` gets what they report of their metrics.
+    `samples` gets what they report of their metrics, `process_ids` has the ids of those that run.
     """
     ended = asyncio.Event()
-    process_ids: set[int] = set()
+    process_ids = set() if process_ids is None else process_ids
     loop = asyncio.get_running_loop()
     if sys.stdin is not None and sys.stdin.isatty():
         # A terminal that closes takes with it what runs in it.

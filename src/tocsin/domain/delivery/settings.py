@@ -22,12 +22,14 @@ class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     After the last attempt a delivery that failed by a fault of its provider is tried again every
     `recover_every_seconds`, for `recover_for_days` or until its time to live ends; 0 days means never.
-    `largest_audience` is how many people an audience by attributes may find: the deliveries of a notification
-    are planned and stored in one piece.
+    `channel_attempts` are those of a channel, where they differ from `attempts`. `largest_audience` is how
+    many people an audience by attributes may find: the deliveries of a notification are planned and stored in
+    one piece.
     """
 
     default_ttl_days: Annotated[float, Meta(gt=0, le=28)] = 28.0
     attempts: Annotated[int, Meta(ge=1, le=MOST_ATTEMPTS)] = DEFAULT_ATTEMPTS
+    channel_attempts: dict[str, Annotated[int, Meta(ge=1, le=MOST_ATTEMPTS)]] = {}
     backoff: str = "exponential(1s, 5m, 2, 0.2)"
     recover_every_seconds: Annotated[float, Meta(ge=60, le=86_400)] = 300.0
     recover_for_days: Annotated[float, Meta(ge=0, le=28)] = 28.0
@@ -40,7 +42,7 @@ class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         ttl = timedelta(days=self.default_ttl_days)
         return Policies(
             ttl_seconds=int(ttl.total_seconds()),
-            attempts=dict.fromkeys(CHANNELS, self.attempts),
+            attempts={channel: self.channel_attempts.get(channel, self.attempts) for channel in CHANNELS},
             backoff=parse_backoff(self.backoff),
             recover=Recovery(every=every, lasts=lasts),
         )
@@ -52,3 +54,6 @@ def delivery_settings_faults(settings: DeliverySettings) -> Iterator[Fault]:
         parse_backoff(settings.backoff)
     except ValueError as error:
         yield Fault(field="delivery.backoff", code="invalid", message=str(error))
+    if unknown := sorted(settings.channel_attempts.keys() - set(CHANNELS)):
+        message = f"there is no channel {', '.join(unknown)[:80]}; there are {', '.join(CHANNELS)}"
+        yield Fault(field="delivery.channel_attempts", code="unknown", message=message)

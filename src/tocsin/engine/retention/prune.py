@@ -1,13 +1,14 @@
-"""Prunes what is past its retention every hour, on one worker at a time."""
+"""Prunes what is past its retention, every hour by default, on one worker at a time."""
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
 import msgspec
 import structlog
 
+from tocsin.domain.faults import Fault
 from tocsin.domain.people.devices import DeviceSettings
 from tocsin.domain.retention import RetentionSettings
 from tocsin.domain.timing.schedule import Schedule
@@ -15,6 +16,7 @@ from tocsin.engine.clock import Clock
 from tocsin.engine.duty import raise_if_cancelled, repeat
 from tocsin.engine.periodic.claim import ClaimedRun, claim_run, register
 from tocsin.engine.periodic.ends import record_failure, record_success
+from tocsin.engine.periodic.times import schedule_fault
 from tocsin.engine.retention.passes import PassEndedError, Report, RetentionPass
 from tocsin.store import progress
 from tocsin.store.people.stale_devices import mark_stale, retire_unseen
@@ -23,7 +25,9 @@ from tocsin.store.progress import Scheduled
 
 NAME = "retention"
 # Its checkpoint: among the notifications accepted before it, those without deliveries were pruned.
-SCHEDULED = Scheduled(name=NAME, kind="upkeep", schedule=Schedule("0 * * * *"), value_type="timestamptz")
+SCHEDULED = Scheduled(
+    name=NAME, kind="upkeep", schedule=Schedule(RetentionSettings().schedule), value_type="timestamptz"
+)
 # Longer than the longest batch and the pause after it.
 LEASE_FOR = timedelta(minutes=5)
 POLL_SECONDS = 30.0
@@ -32,12 +36,18 @@ BATCH = 1_000
 _log = structlog.stdlib.get_logger(__name__)
 
 
+def pruning_schedule_faults(settings: RetentionSettings) -> Iterator[Fault]:
+    """List a schedule that is not in the notation of cron, or never occurs."""
+    if message := schedule_fault(Schedule(settings.schedule)):
+        yield Fault(field="retention.schedule", code="invalid", message=message)
+
+
 class PassRunsError(Exception):
     """Another process runs a pass."""
 
 
 class Pruner:
-    """Runs a pass every hour, at the hours of the settings, and retires devices that nobody uses any more.
+    """Runs a pass by the schedule, at the hours that are set, and retires devices that nobody uses any more.
 
     The lease on the pass is that of the upkeep named `retention`.
     """
@@ -52,6 +62,7 @@ class Pruner:
         self._pool = pool
         self._clock = clock
         self._settings = settings
+        self._scheduled = msgspec.structs.replace(SCHEDULED, schedule=Schedule(settings.schedule))
         self._devices = devices
         self._registered = False
 
@@ -62,7 +73,7 @@ class Pruner:
     async def prune_now(self, report: Report | None = None) -> Mapping[str, int]:
         """Run a pass at once, at any hour; return the pruned rows by table, or raise PassRunsError."""
         async with self._pool.acquire() as connection:
-            await register(connection, [SCHEDULED], self._clock())
+            await register(connection, [self._scheduled], self._clock())
             await progress.request_run(connection, NAME, self._clock())
         if (claimed := await self._claim()) is None:
             raise PassRunsError
@@ -72,7 +83,7 @@ class Pruner:
         now = self._clock()
         async with self._pool.acquire() as connection:
             if not self._registered:
-                await register(connection, [SCHEDULED], now)
+                await register(connection, [self._scheduled], now)
                 self._registered = True
             await progress.seen(connection, [NAME], now)
         if self._settings.is_open(now) and (claimed := await self._claim()):
@@ -83,7 +94,9 @@ class Pruner:
         async with self._pool.acquire() as connection:
             for row in await progress.list_progress(connection):
                 if row.name == NAME:
-                    return await claim_run(connection, row, SCHEDULED.schedule, lease_for=LEASE_FOR, now=now)
+                    return await claim_run(
+                        connection, row, self._scheduled.schedule, lease_for=LEASE_FOR, now=now
+                    )
         return None
 
     async def _perform(

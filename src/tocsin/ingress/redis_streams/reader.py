@@ -7,7 +7,7 @@ import msgspec
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from tocsin.ingress.redis_streams.settings import RedisSettings, StreamSettings
@@ -179,6 +179,24 @@ class StreamReader:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._redis.aclose()
+
+
+async def ping(settings: RedisSettings) -> str | None:
+    """Return the kind of failure if the server does not answer, or refuses; None if it answers."""
+    redis = Redis.from_url(
+        settings.url,
+        socket_timeout=settings.timeout,
+        socket_connect_timeout=settings.timeout,
+        retry=Retry(NoBackoff(), 0),
+        protocol=2,
+    )
+    try:
+        await redis.ping()
+    except (RedisError, OSError) as error:
+        return type(error).__name__
+    finally:
+        await redis.aclose()
+    return None
 
 
 def _state(answer: Any) -> _State | None:
