@@ -43,7 +43,10 @@ class DeadLetterExample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadLetterGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Dead letters with one cause; `oldest` is when the first of them was settled."""
+    """Dead letters with one cause; `oldest` is when the first of them was settled.
+
+    `recovery_hint` is one line: what to fix, and how all of them are sent after that.
+    """
 
     state: str
     code: str | None
@@ -51,6 +54,7 @@ class DeadLetterGroup(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     count: int
     oldest: datetime
+    recovery_hint: str
     example: DeadLetterExample
 
 
@@ -62,7 +66,10 @@ class DeadLetterGroups(msgspec.Struct, frozen=True):
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """A dead letter with its payload; an e-mail address is masked, device tokens are left out."""
+    """A dead letter with its payload; an e-mail address is masked, device tokens are left out.
+
+    `recovery_hint` is one line: what to fix, and how it is sent after that.
+    """
 
     delivery_id: UUID
     notification_id: UUID
@@ -77,6 +84,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     code: str | None
     provider: str | None
     error: str | None
+    recovery_hint: str
     attempts: int
     accepted_at: datetime
     expires_at: datetime | None

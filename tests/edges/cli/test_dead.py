@@ -67,6 +67,10 @@ async def test_dead_letters_are_listed_and_replayed(tocsin: Tocsin, pool: Pool) 
     first, second = listed.out.splitlines()[:2]
     assert (first, second) == ("3 dead UNAVAILABLE", "  new_customer by fcm, since 2026-03-01 12:00:00Z")
     assert f"tocsin dead replay {dead[-1]}\n" in listed.out
+    assert (
+        "`tocsin dead replay --state dead --code UNAVAILABLE --provider fcm --type new_customer`"
+        in listed.out
+    )
     assert [group["example"]["delivery_id"] for group in one.json["groups"]] == [gone]
     assert dry.out == "3 dead letters would be replayed.\n"
     assert (replayed.code, replayed.out) == (0, "Replayed 3 deliveries (finished).\n")

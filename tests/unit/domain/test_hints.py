@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import tocsin
-from tocsin.domain.delivery.hints import HINTS, SMTP_HINTS, advice, hint
+from tocsin.domain.delivery.hints import HINTS, SMTP_HINTS, advice, hint, recovery_hint
 from tocsin.domain.delivery.states import WAITING, State
 from tocsin.providers.registry import BUILT_IN
 from tocsin.providers.smtp.answers import MEANINGS
@@ -110,3 +110,15 @@ def test_no_hint_promises_a_retry_of_what_is_settled(text: str, state: State) ->
     assert not set("{|}") & set(shown)
     assert ".." not in shown
     assert ("It is not tried again" in shown) == (state is State.DEAD)
+
+
+@pytest.mark.parametrize("code", [None, "SOMETHING_NEW", "550 5.1.1", "HTTP_502", *HINTS])
+def test_every_dead_letter_has_one_line_about_its_recovery(code: str | None) -> None:
+    shown = recovery_hint(code, "--code X")
+
+    assert shown.endswith(
+        "Once the cause is fixed: `tocsin dead replay --code X`, or a new intent with a new key."
+    )
+    assert shown.count("replay") == 1
+    assert "retried" not in shown
+    assert not set("\n{|}") & set(shown)

@@ -272,7 +272,7 @@ def _group_lines(group: DeadLetterGroup) -> Iterator[str]:
     by = f" by {group.provider}" if group.provider else ""
     yield f"{group.count} {group.state} {group.code or 'without a code'}"
     yield f"  {group.type}{by}, since {moment(group.oldest)}"
-    yield from (f"  {text}" for text in (example.hint, example.error) if text)
+    yield from (f"  {text}" for text in (example.error, group.recovery_hint) if text)
     yield f"  look at one:  tocsin show {example.notification_id}"
     yield f"  replay one:   tocsin dead replay {example.delivery_id}"
 

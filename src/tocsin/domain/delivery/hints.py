@@ -146,6 +146,8 @@ _SMTP = re.compile(
     r"(?P<reply>(?P<reply_class>[45])\d\d)(?: (?P<enhanced>(?P<subject>\d\.\d{1,3})\.\d{1,3}))?"
 )
 _NOTHING_LEFT = "It is not tried again by itself: once the cause is fixed, `tocsin dead replay`."
+_SEND_AFTER_ALL = "Once the cause is fixed: `tocsin dead replay {}`, or a new intent with a new key."
+_REPLAY = re.compile(r",? then replay[^.]*")
 # {while it waits|once it is settled}
 _BY_STATE = re.compile(r"\{([^|}]*)\|([^}]*)\}")
 _STATUS = re.compile(r"http_(\d)\d\d", re.IGNORECASE)
@@ -155,6 +157,16 @@ def hint(code: str | None, state: State = State.RETRYING) -> str | None:
     """Return what to do about an error code of a delivery, if there is a hint for it."""
     text = _find(code)
     return None if text is None else advice(text, state)
+
+
+def recovery_hint(code: str | None, selection: str) -> str:
+    """Return how dead letters reach their recipients after all: what to fix, and the replay of a selection.
+
+    A selection is what `tocsin dead replay` takes: the id of a delivery, or a filter.
+    """
+    text = _find(code)
+    fix = "Read the error." if text is None else _REPLAY.sub("", advice(text, State.REJECTED))
+    return f"{fix} {_SEND_AFTER_ALL.format(selection)}"
 
 
 def advice(text: str, state: State = State.RETRYING) -> str:

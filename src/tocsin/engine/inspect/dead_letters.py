@@ -1,11 +1,12 @@
 """Dead letters as an operator sees them, and the start of a replay."""
 
+import shlex
 import time
 from uuid import UUID
 
 import msgspec
 
-from tocsin.domain.delivery.hints import hint
+from tocsin.domain.delivery.hints import hint, recovery_hint
 from tocsin.domain.delivery.states import State
 from tocsin.domain.ids import uuid7
 from tocsin.domain.people.recipient import EmailRecipient, recipient_of
@@ -165,6 +166,7 @@ def _group(row: GroupRow) -> DeadLetterGroup:
         type=row.type,
         count=row.count,
         oldest=row.oldest,
+        recovery_hint=recovery_hint(row.code, _selection(row)),
         example=DeadLetterExample(
             delivery_id=row.id,
             notification_id=row.notification_id,
@@ -181,7 +183,19 @@ def _dead_letter(row: DeadLetterRow) -> DeadLetter:
     fields = msgspec.structs.asdict(row)
     recipient = _masked_recipient(fields.pop("user_id"), fields.pop("address"), row.type)
     payload = msgspec.json.decode(fields.pop("payload"))
-    return DeadLetter(delivery_id=fields.pop("id"), recipient=recipient, payload=payload, **fields)
+    return DeadLetter(
+        delivery_id=fields.pop("id"),
+        recipient=recipient,
+        payload=payload,
+        recovery_hint=recovery_hint(row.code, str(row.id)),
+        **fields,
+    )
+
+
+def _selection(row: GroupRow) -> str:
+    """Return the options that select a group."""
+    options = {"state": row.state, "code": row.code, "provider": row.provider, "type": row.type}
+    return shlex.join(word for name, value in options.items() if value for word in (f"--{name}", value))
 
 
 def _masked_recipient(user_id: str | None, address: str | None, type_name: str) -> str:

@@ -59,6 +59,8 @@ async def test_dead_letters_are_grouped_by_cause(edge: Edge) -> None:
         "type": "new_customer",
         "count": 2,
         "oldest": "2026-03-01T11:00:00Z",
+        "recovery_hint": "FCM is overloaded. Once the cause is fixed: `tocsin dead replay --state dead --code"
+        " UNAVAILABLE --provider fcm --type new_customer`, or a new intent with a new key.",
     }
     assert (example["delivery_id"], example["recipient"]) == (str(newest), "email:a***@example.org")
     assert (example["error"], example["settled_at"]) == ("try later", "2026-03-01T12:00:00Z")
@@ -113,6 +115,9 @@ async def test_they_are_exported_page_by_page_without_addresses(edge: Edge) -> N
 
     assert [row["delivery_id"] for row in rows] == [str(each) for each in (*dead, mail)]
     assert rows[0]["payload"] == {"customer_name": "Ali Veli"}
+    assert [f"`tocsin dead replay {row['delivery_id']}`" in row["recovery_hint"] for row in rows] == [
+        True
+    ] * 4
     assert (rows[0]["recipient"], rows[-1]["recipient"]) == ("user:user0", "email:a***@example.org")
     assert "ada@example.org" not in str(pages)
     some = await edge.http.get(f"{PATH}/export", params={"state": "rejected"}, headers=headers)
