@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from tocsin.api.settings import AuthSettings, HttpSettings, ProbesSettings, auth_settings_faults
+from tocsin.domain.catalog import variable_form
 from tocsin.domain.delivery.settings import DeliverySettings, delivery_settings_faults
 from tocsin.domain.errors import SettingsError
 from tocsin.domain.faults import Fault
@@ -128,6 +129,8 @@ def load_settings(environ: Mapping[str, str] | None = None, file: Path | None = 
         tree = merge(merge(profile.defaults, tree), profile.given)
         faults += profile.faults
     _override(tree, environ, faults)
+    if isinstance(by_type := tree.get("admin_emails"), dict):
+        tree["admin_emails"] = _by_type(by_type)
     settings: Settings = _build(type_, tree, (), faults)
     if not faults:
         settings = _with_redis(settings)
@@ -220,6 +223,28 @@ def _override(tree: dict[str, Any], environ: Mapping[str, str], faults: list[Fau
             branch = below
         else:
             branch[leaf] = _FromEnvironment(value)
+
+
+def _by_type(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a section with a setting for each type: levels are the parts of the name of a type.
+
+    A variable goes before the file whatever form the name has there: see `variable_form`.
+    """
+    flat = dict(_flattened(section, ()))
+    overridden = {variable_form(name) for name, value in flat.items() if isinstance(value, _FromEnvironment)}
+    return {
+        name: value
+        for name, value in flat.items()
+        if isinstance(value, _FromEnvironment) or variable_form(name) not in overridden
+    }
+
+
+def _flattened(section: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    for name, value in section.items():
+        if isinstance(value, Mapping):
+            yield from _flattened(value, (*path, name))
+        else:
+            yield ".".join((*path, name)), value
 
 
 def _build(type_: Any, value: Any, path: tuple[str, ...], faults: list[Fault]) -> Any:

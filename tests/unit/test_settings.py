@@ -72,6 +72,31 @@ def test_a_variable_may_name_a_path_a_list_and_a_home(toml: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("file", "variables", "expected"),
+    [
+        ('"geo.review-due" = ["a@shop.example"]', {}, {"geo.review-due": ["a@shop.example"]}),
+        ('geo.review_due = ["a@shop.example"]', {}, {"geo.review_due": ["a@shop.example"]}),
+        ("", {"GEO_REVIEW_DUE": "b@shop.example"}, {"geo_review_due": ["b@shop.example"]}),
+        ("", {"GEO__REVIEW_DUE": "b@shop.example"}, {"geo.review_due": ["b@shop.example"]}),
+        (
+            'geo.review_due = ["a@shop.example"]\nlow_stock = ["a@shop.example"]',
+            {"GEO_REVIEW_DUE": "b@shop.example"},
+            {"geo_review_due": ["b@shop.example"], "low_stock": ["a@shop.example"]},
+        ),
+        ('"geo.review_due" = ["a@shop.example"]', {"GEO__REVIEW_DUE": ""}, {"geo.review_due": []}),
+        ('"geo.review-due" = ["a@shop.example"]', {"GEO_REVIEW_DUE": ""}, {"geo_review_due": []}),
+    ],
+)
+def test_the_administrators_of_a_type_with_dots_can_be_set(
+    toml: Path, file: str, variables: dict[str, str], expected: dict[str, list[str]]
+) -> None:
+    toml.write_text(f"[admin_emails]\n{file}\n")
+    environ = {f"TOCSIN_ADMIN_EMAILS__{name}": value for name, value in variables.items()}
+
+    assert load_settings(environ, toml).admin_emails == expected
+
+
+@pytest.mark.parametrize(
     ("variable", "value", "field", "message"),
     [
         ("TOCSIN_WORKERS", "many", "workers (TOCSIN_WORKERS)", "Expected int"),

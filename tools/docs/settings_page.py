@@ -56,7 +56,9 @@ MEANING: dict[str, str] = {
     "catalog": "The [catalog](../guides/catalog.md)'s folder. Left out: the one that is shipped.",
     "workers": "How many worker processes `tocsin serve` starts.",
     "admin_emails": "For each type, the recipients when its audience is `admins`. As a variable: "
-    "`TOCSIN_ADMIN_EMAILS__NEW_CUSTOMER=a@example.com,b@example.com`.",
+    "`TOCSIN_ADMIN_EMAILS__NEW_CUSTOMER=a@example.com,b@example.com`. The type `geo.review-due` is "
+    '`"geo.review-due" = ["a@example.com"]` in the file; in a variable `.` and `-` are `_`: '
+    "`TOCSIN_ADMIN_EMAILS__GEO_REVIEW_DUE`, or `__` for a `.` where two types would be the same so.",
     "http.host": "The address to listen on.",
     "http.port": "The port to listen on; 0 chooses a free one.",
     "http.max_body_bytes": "The largest body a producer may send.",

@@ -165,6 +165,11 @@ class NotificationType(msgspec.Struct, frozen=True, kw_only=True):
         return self.channels_for(*self.audiences or ())
 
 
+def variable_form(name: str) -> str:
+    """Return the name of a type as a part of a variable can be: with `_` for every `.` and `-`."""
+    return name.replace(".", "_").replace("-", "_")
+
+
 class Content(msgspec.Struct, frozen=True):
     """The rendered texts and data of one delivery, and the locale they are in."""
 

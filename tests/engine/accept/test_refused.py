@@ -34,7 +34,7 @@ async def test_what_is_refused_is_kept_with_its_faults(stage: Stage) -> None:
     assert (broken.code, broken.type, broken.idempotency_key) == ("invalid_intent", "x\ufffd", "k" * 200)
     assert broken.content == '{"type": "x\ufffd"'
     assert [fault["field"] for fault in msgspec.json.decode(broken.faults)] == ["audience"]
-    assert (invalid.code, invalid.producer, invalid.source) == ("invalid_intent", "shop", "http")
+    assert (invalid.code, invalid.producer, invalid.source) == ("invalid_payload", "shop", "http")
     assert {fault["code"] for fault in msgspec.json.decode(invalid.faults)} == {"missing", "unknown"}
     assert msgspec.json.decode(invalid.content)["payload"] == {"surplus": 1}
     assert conflict.code == "idempotency_conflict"

@@ -72,7 +72,7 @@ async def test_what_cannot_be_sent_is_refused_and_holds_up_nothing(post: Post) -
         ("unsupported", "payload_mode", "unsupported"),
         ("unsupported", "payload_json.cc", "unsupported"),
         ("unknown_type", "payload_json.template_id", "unknown_type"),
-        ("invalid_intent", "payload.amount", "missing"),
+        ("invalid_payload", "payload.amount", "missing"),
         ("invalid_intent", "delivery_id", "missing"),
     ]
     assert len(await post.mails(1)) == 1

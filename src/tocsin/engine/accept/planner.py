@@ -8,7 +8,7 @@ import msgspec
 import rfc8785
 
 from tocsin.catalog.catalog import Catalog, UnknownTypeError
-from tocsin.domain.catalog import NotificationType
+from tocsin.domain.catalog import NotificationType, variable_form
 from tocsin.domain.delivery.settings import LARGEST_AUDIENCE_BY_ATTRIBUTES
 from tocsin.domain.digest import digest_group
 from tocsin.domain.faults import Fault
@@ -91,7 +91,7 @@ class Planner(msgspec.Struct, frozen=True):
             return 0
         if intent.audience.attributes is not None:
             return self.largest_audience * len(notification_type.channels)
-        return len(recipients(intent, self.admins.get(intent.type, ()))) * len(notification_type.channels)
+        return len(recipients(intent, self._admins(intent))) * len(notification_type.channels)
 
     def _notification(
         self,
@@ -102,7 +102,7 @@ class Planner(msgspec.Struct, frozen=True):
         fingerprint: bytes,
         now: datetime,
     ) -> NewNotification:
-        whom = recipients(intent, self.admins.get(intent.type, ()))
+        whom = recipients(intent, self._admins(intent))
         ttl = intent.ttl_seconds or notification_type.policies.ttl_seconds
         conditions = self._conditions(intent, notification_type, now)
         return NewNotification(
@@ -125,6 +125,13 @@ class Planner(msgspec.Struct, frozen=True):
             accepted_at=now,
             deliveries=plan(notification_type, whom, conditions=conditions),
         )
+
+    def _admins(self, intent: Intent) -> Sequence[str]:
+        """Return the administrators of an intent's type, if the intent is for them."""
+        if intent.audience.admins is None:
+            return ()
+        own = self.admins.get(intent.type)
+        return self.admins.get(variable_form(intent.type), ()) if own is None else own
 
     def _conditions(self, intent: Intent, notification_type: NotificationType, now: datetime) -> Conditions:
         starts = due_time(intent.send_at, intent.send_at_local, now)

@@ -15,6 +15,15 @@ from tocsin.telemetry import metrics
 from tocsin.telemetry.instruments import OTHER
 
 CONFLICT = "idempotency_conflict"
+INVALID_PAYLOAD = "invalid_payload"
+
+_CAUSES = {
+    "unknown_type": "unknown_type",
+    "unknown_version": "unknown_type",
+    "audience_not_allowed": "audience_not_allowed",
+}
+"""The codes of refusals for faults that are a cause of their own."""
+_PAYLOADS = frozenset({"payload", "payload_json"})
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -40,10 +49,18 @@ def report_answers(
 
 
 def refusal_code(intent: Intent | Unreadable, answer: Conflict | Invalid) -> str:
-    """Return the code of a refusal."""
+    """Return the code of a refusal: why, as far as all of its faults have one cause."""
     if isinstance(answer, Conflict):
         return CONFLICT
-    return intent.code if isinstance(intent, Unreadable) else INVALID
+    if isinstance(intent, Unreadable) and intent.code != INVALID:
+        return intent.code
+    causes = {_CAUSES.get(fault.code) or _cause_in(fault.field) for fault in answer.errors}
+    return causes.pop() if len(causes) == 1 else INVALID
+
+
+def _cause_in(field: str) -> str:
+    is_payload = field in _PAYLOADS or field.startswith("payload.")
+    return INVALID_PAYLOAD if is_payload else INVALID
 
 
 def storable(text: str | None) -> str | None:
