@@ -35,7 +35,9 @@ from tocsin.sandbox.appearance import Appearance, appearance
 from tocsin.settings import Settings
 from tocsin.store.embedded import EmbeddedPostgres
 
-FAULTS = 500
+READY, FAULTS = 200, 500
+FOREIGN = ("TOCSIN_", "NOTIFICATION_")
+"""What is set for another Tocsin on this machine is not for the example."""
 
 
 class Receiver(msgspec.Struct, frozen=True):
@@ -65,18 +67,19 @@ class Receiver(msgspec.Struct, frozen=True):
 class Playground:
     """Everything that runs with the example and stops when it ends."""
 
-    def __init__(self, config: Path, folder: Path, sandbox: Sandbox, server_url: str) -> None:
+    def __init__(self, config: Path | None, folder: Path, sandbox: Sandbox, server_url: str) -> None:
         self.sandbox = sandbox
+        self.folder = folder
+        self.database_url = server_url
         self.base_url = f"http://127.0.0.1:{free_port()}"
-        self._server_url = server_url
-        self._jwt_secret = secrets.token_hex(32)
+        self.jwt_secret = secrets.token_hex(32)
         self._exits = AsyncExitStack()
         self._settings = {
             **settings_for(sandbox, folder),
-            "TOCSIN_CONFIG": str(config),
+            **({"TOCSIN_CONFIG": str(config)} if config else {}),
             "TOCSIN_DATABASE_URL": server_url,
             "TOCSIN_HTTP__PORT": self.base_url.rpartition(":")[2],
-            "TOCSIN_AUTH__JWT_SECRET": self._jwt_secret,
+            "TOCSIN_AUTH__JWT_SECRET": self.jwt_secret,
             # An example works at any hour.
             "TOCSIN_QUIET_HOURS__ENABLED": "false",
             "TOCSIN_LOG__LEVEL": "warning",
@@ -84,8 +87,8 @@ class Playground:
 
     async def create_database(self, name: str) -> str:
         """Create a database with an outbox for the application; return its address."""
-        url = urlsplit(self._server_url)._replace(path=f"/{name}").geturl()
-        await _execute(self._server_url, f"create database {name}")
+        url = urlsplit(self.database_url)._replace(path=f"/{name}").geturl()
+        await _execute(self.database_url, f"create database {name}")
         # The same as `tocsin outbox install --url …`.
         await _execute(url, install_sql())
         return url
@@ -98,7 +101,7 @@ class Playground:
 
     async def key(self, name: str, role: Role = Role.PRODUCER) -> str:
         """Create an API key, as `tocsin keys create` does."""
-        async with checked_pool(Settings(), self._server_url) as pool, pool.acquire() as connection:
+        async with checked_pool(Settings(), self.database_url) as pool, pool.acquire() as connection:
             return (await create_key(connection, name, role, utc_now())).secret
 
     async def client(self, producer: str) -> AsyncTocsin:
@@ -110,7 +113,7 @@ class Playground:
         """Return a client as a person's app, with a token of that person."""
         now = int(time.time())
         claims = {"sub": owner, "iat": now, "exp": now + 3600}
-        return client.for_user(jwt.encode(claims, self._jwt_secret, "HS256"))
+        return client.for_user(jwt.encode(claims, self.jwt_secret, "HS256"))
 
     async def phone(
         self, client: AsyncTocsin, owner: str, *, locale: str, provider: Literal["fcm", "expo"]
@@ -123,7 +126,7 @@ class Playground:
 
     async def run(self, *command: str, **environment: str) -> asyncio.subprocess.Process:
         """Start a process that ends with the example."""
-        own = {name: value for name, value in os.environ.items() if not name.startswith("TOCSIN_")}
+        own = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
         # In a session of its own, Ctrl-C reaches the example alone, which then stops the rest in order.
         process = await asyncio.create_subprocess_exec(
             *command, env=own | environment, start_new_session=True
@@ -137,8 +140,8 @@ class Playground:
 
 
 @asynccontextmanager
-async def playground(config: Path) -> AsyncIterator[Playground]:
-    """Start Postgres and the sandbox in a temporary folder; the settings of Tocsin come from a file."""
+async def playground(config: Path | None = None) -> AsyncIterator[Playground]:
+    """Start Postgres and the sandbox in a temporary folder; a file may have the settings of Tocsin."""
     say("Starting Postgres and a sandbox …")
     async with AsyncExitStack() as exits:
         folder = exits.enter_context(_open_folder())
@@ -152,8 +155,8 @@ async def playground(config: Path) -> AsyncIterator[Playground]:
         yield made
 
 
-async def answers(url: str, process: asyncio.subprocess.Process) -> None:
-    """Wait until a process that was started answers at an address."""
+async def answers(url: str, process: asyncio.subprocess.Process, *, ready: bool = False) -> None:
+    """Wait until a process that was started answers at an address, or that it is ready there."""
 
     async def look() -> bool:
         if process.returncode is not None:
@@ -162,7 +165,7 @@ async def answers(url: str, process: asyncio.subprocess.Process) -> None:
             response = await client.get(url).build().send()
         except PyreqwestError:
             return False
-        return response.status < FAULTS
+        return response.status == READY if ready else response.status < FAULTS
 
     async with ClientBuilder().build() as client:
         await until(look, f"an answer from {url}")

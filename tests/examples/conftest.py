@@ -1,44 +1,25 @@
-import os
 import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
-import psutil
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.examples.running import example_folder, start_example
+
 LONGEST = 100.0
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Give an example a place for its temporary files, and see that it leaves nothing behind."""
-    with tempfile.TemporaryDirectory(prefix="tocsin-told-") as made:
-        place = Path(made)
-        # As root, Postgres runs as a user of its own, who must be able to enter.
-        place.chmod(0o755)
+    with example_folder() as place:
         yield place
-        assert not list(place.glob("tocsin-*"))
-        assert not [process for process in psutil.process_iter() if _works_in(place, process)]
 
 
 @pytest.fixture
 def start(folder: Path) -> Callable[[str], subprocess.Popen[str]]:
-    """Start an example as a newcomer does, at eighty columns."""
-
-    def started(name: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", f"examples.{name}"],
-            cwd=ROOT,
-            env={**os.environ, "TMPDIR": str(folder), "COLUMNS": "80", "PYTHONUNBUFFERED": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    return started
+    """Start an example as a newcomer does."""
+    return partial(start_example, folder=folder)
 
 
 @pytest.fixture
@@ -57,10 +38,3 @@ def told(start: Callable[[str], subprocess.Popen[str]]) -> Callable[[str], str]:
         return said
 
     return said_by
-
-
-def _works_in(place: Path, process: psutil.Process) -> bool:
-    try:
-        return process.environ().get("TMPDIR") == str(place)
-    except (psutil.NoSuchProcess, psutil.AccessDenied):
-        return False
