@@ -35,6 +35,28 @@ def test_a_new_type_has_no_faults_and_can_be_previewed(tmp_path: Path) -> None:
     }
 
 
+def test_a_type_is_shown_by_its_audiences_and_previewed_as_far_as_it_has_texts(tmp_path: Path) -> None:
+    channels = ("--channel", "push", "--channel", "email")
+    assert tocsin(tmp_path, "new", "submitted", "--folder", ".", *channels, "--field", "game").code == 0
+    declared = tmp_path / "types/submitted.yaml"
+    sections = (
+        "  audiences: {users: [push, email], admins: [email]}\n  event: {table: Submitted, fields: [game]}\n"
+    )
+    declared.write_text(declared.read_text() + sections)
+    for text in (tmp_path / "templates/submitted/en").glob("push.*"):
+        text.unlink()
+
+    checked = tocsin(tmp_path, "check", ".")
+    as_json = tocsin(tmp_path, "check", ".", "--json")
+    shown = tocsin(tmp_path, "preview", "submitted", "--folder", ".", "--json")
+    nothing = tocsin(tmp_path, "preview", "submitted", "--folder", ".", "--channel", "push")
+
+    assert (checked.code, "users: push, email; admins: email" in checked.out) == (0, True)
+    assert as_json.json["types"][0]["audiences"] == {"users": ["push", "email"], "admins": ["email"]}
+    assert [message["channel"] for message in shown.json["messages"]] == ["email"]
+    assert (nothing.code, "has no texts for push" in nothing.said) == (1, True)
+
+
 def test_a_type_that_exists_is_left_alone(tmp_path: Path) -> None:
     assert tocsin(tmp_path, "new", "order_paid", "--folder", ".").code == 0
     title = tmp_path / "templates/order_paid/en/push.title.j2"

@@ -123,7 +123,13 @@ def _cells(declared: TypeReport) -> dict[str, object]:
     return {
         "type": declared.name,
         "category": declared.category,
-        "channels": ", ".join(declared.channels),
+        "channels": _channels(declared),
         "versions": ", ".join(f"v{version.version}" for version in declared.versions),
         "locales": ", ".join(locales),
     }
+
+
+def _channels(declared: TypeReport) -> str:
+    if declared.audiences is None:
+        return ", ".join(declared.channels)
+    return "; ".join(f"{kind}: {', '.join(channels)}" for kind, channels in declared.audiences.items())
