@@ -13,6 +13,7 @@ from tocsin.wire.faults import validation_fault
 from tocsin.wire.stream_entries import EntryFaultsError, Fields, producer_faults, read_moment, read_object
 
 DEFAULT_STREAM = "mail:delivery_commands"
+TEMPLATE = "template"
 UNSUPPORTED = "unsupported"
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -84,10 +85,11 @@ def read_command(fields: Fields) -> MailCommand:
     wrong = {fault.field for fault in faults}
     if "source" not in wrong:
         faults += producer_faults("source", given)
+    # Of another mode the payload is another one, too: what it lacks says nothing.
+    is_template = given.get("payload_mode", TEMPLATE) == TEMPLATE
     parts: list[tuple[str, str, Callable[[str, Fields], Any]]] = [
         ("requested_at", "requested_at_ms", read_moment),
-        # Of another mode the payload is another one, too: what it lacks says nothing.
-        ("payload", "payload_json", read_object if "payload_mode" in wrong else _payload),
+        ("payload", "payload_json", _payload if is_template else read_object),
     ]
     for part, name, read in parts:
         try:

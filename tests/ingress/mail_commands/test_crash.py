@@ -13,7 +13,7 @@ from tests.ingress.mail_commands.conftest import Post
 from tests.waiting import found, until
 from tocsin.sandbox import Latency
 
-COMMANDS = 60
+COMMANDS = 40
 
 
 async def started(post: Post, processes: Processes) -> tuple[Process, dict[str, str]]:

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.catalogs import shipped
 from tests.ingress.mail_commands.commands import CONTENT, INVOICE, command
 from tests.providers.redis_streams.rig import a_hand_off
 from tests.providers.rig import a_message
@@ -13,13 +12,11 @@ from tocsin.domain.intent import Intent
 from tocsin.engine.accept.answers import Unreadable
 from tocsin.engine.accept.write import Sourced
 from tocsin.engine.retention.erase import names_person
-from tocsin.ingress.mail_commands.catalog import MailCatalog
-from tocsin.ingress.mail_commands.decoder import mail_commands
+from tocsin.ingress.mail_commands.decoder import read_entry
 from tocsin.providers.mail_stream.render import render
 from tocsin.wire.stream_entries import LARGEST_ENTRY
 
 FIELDS = command("42")
-DECODER = mail_commands(MailCatalog(shipped()))
 
 
 def entry(content: dict[str, Any] | None = None, **changes: str) -> dict[bytes, bytes]:
@@ -27,7 +24,7 @@ def entry(content: dict[str, Any] | None = None, **changes: str) -> dict[bytes, 
 
 
 def decoded(raw: dict[bytes, bytes]) -> Sourced:
-    return DECODER.decode("5-1", raw, "stream:mailer")
+    return read_entry("5-1", raw, "stream:mailer")
 
 
 def refused(raw: dict[bytes, bytes]) -> Unreadable:
@@ -98,9 +95,6 @@ def test_what_may_be_left_out_may_also_be_null(left_out: str) -> None:
             [(name, "unsupported") for name in ("cc", "bcc", "reply_to", "attachments")],
         ),
         ({"cc": ["a@b.c"], "to": []}, {}, "invalid_intent", [("to", "invalid"), ("cc", "unsupported")]),
-        ({"template_id": "welcome"}, {}, "unknown_type", [("template_id", "unknown_type")]),
-        # It has texts for push alone.
-        ({"template_id": "new_customer"}, {}, "unknown_type", [("template_id", "unknown_type")]),
         ({"to": None}, {}, "invalid_intent", [("to", "missing")]),
         ({"to": ["Ada <ada@example.com>"]}, {}, "invalid_intent", [("to[0]", "invalid")]),
         ({"variables": []}, {}, "invalid_intent", [("variables", "invalid")]),
@@ -115,6 +109,12 @@ def test_what_may_be_left_out_may_also_be_null(left_out: str) -> None:
             {"payload_json": '{"to": ["a@b.c"]}'},
             "invalid_intent",
             [("template_id", "missing"), ("variables", "missing")],
+        ),
+        (
+            {"to": []},
+            {"payload_mode": ""},
+            "invalid_intent",
+            [("payload_mode", "missing"), ("to", "invalid")],
         ),
         ({}, {"payload_json": "[]"}, "invalid_intent", [("payload_json", "invalid")]),
         ({}, {"payload_json": '{"a":' * 40_000}, "invalid_intent", [("payload_json", "malformed_json")]),
@@ -159,6 +159,11 @@ def test_the_person_of_a_refused_command_can_be_found() -> None:
     raw = entry(payload_json='{"to": ["zo\\u00e9@example.com"]}')
     assert names_person(refused(raw).content, "nobody", "zoé@example.com")
     assert refused(raw).idempotency_key == FIELDS["idempotency_key"]
+
+
+def test_a_refused_command_is_listed_with_its_template() -> None:
+    assert refused(entry({"cc": ["a@b.c"]})).type == "invoice_due"
+    assert refused(entry({"template_id": 7})).type is None
 
 
 def test_what_is_no_text_or_too_large_is_refused() -> None:

@@ -71,7 +71,7 @@ async def test_what_cannot_be_sent_is_refused_and_holds_up_nothing(post: Post) -
     assert [(code, faults[0]["field"], faults[0]["code"]) for code, faults in refused] == [
         ("unsupported", "payload_mode", "unsupported"),
         ("unsupported", "payload_json.cc", "unsupported"),
-        ("unknown_type", "payload_json.template_id", "unknown_type"),
+        ("unknown_type", "type", "unknown_type"),
         ("invalid_payload", "payload.amount", "missing"),
         ("invalid_intent", "delivery_id", "missing"),
     ]

@@ -45,6 +45,25 @@ async def test_a_mail_has_what_readers_and_servers_look_for(rig: SmtpRig) -> Non
 
 
 @pytest.mark.parametrize(
+    "reference",
+    [
+        f"1767225600000-0/email:user:{'a' * 200}",
+        "1767225600000-0/email:user:zoé",
+        "a\r\nBcc: mallory@example.org",
+        "é" * 500,
+        "=?utf-8?b?YQ==?=",
+    ],
+)
+async def test_a_reference_is_a_header_whatever_it_holds(rig: SmtpRig, reference: str) -> None:
+    (outcome,) = await rig.provider().send([rig.message("ada", reference=reference)], now=NOW)
+
+    assert isinstance(outcome, Sent)
+    (arrived,) = rig.arrivals
+    assert arrived.message["headers"]["X-Delivery-Id"] == reference
+    assert "Bcc" not in arrived.message["headers"]
+
+
+@pytest.mark.parametrize(
     ("target", "mailbox"),
     [
         ("jürgen@example.org", "jürgen@example.org"),

@@ -34,7 +34,7 @@ from tocsin.engine.periodic.load import PeriodicSettings
 from tocsin.engine.toggles.toggles import ToggleWatch
 from tocsin.engine.worker import Worker
 from tocsin.ingress.mail_commands.catalog import MailCatalog
-from tocsin.ingress.mail_commands.decoder import mail_commands
+from tocsin.ingress.mail_commands.decoder import MAIL_COMMANDS
 from tocsin.ingress.redis_streams.settings import NO_URL
 from tocsin.ingress.source import IntentSource
 from tocsin.providers.smtp.settings import SmtpSettings
@@ -132,7 +132,7 @@ async def open_mailer(
         await _check_alone(settings, pool)
         clock = await database_clock(pool)
         plans = planner(settings, catalog, toggles)
-        consumers = open_streams(settings, pool, plans, clock, None, mail_commands(catalog))
+        consumers = open_streams(settings, pool, plans, clock, None, MAIL_COMMANDS)
         async with duties_running(ToggleWatch(toggles, url, settings.schema, settings.pool), clock):
             yield [*consumers, worker]
 

@@ -2,10 +2,10 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
-from tocsin.catalog.catalog import Catalog
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import LONGEST_KEY, Audience, Intent
 from tocsin.engine.accept.answers import INVALID, Unreadable
@@ -16,48 +16,43 @@ from tocsin.store.refused import LONGEST_CONTENT
 from tocsin.wire.mail_commands import UNSUPPORTED, MailCommand, read_command
 from tocsin.wire.stream_entries import EntryFaultsError, Fields
 
-SOURCE = "mail_commands"
-UNKNOWN_TYPE = "unknown_type"
+
+class _Glimpse(msgspec.Struct, frozen=True):
+    """What a record of a refused command shows of its payload, whatever else is wrong with it."""
+
+    to: Any = None
+    template_id: Any = None
 
 
-class _Addressed(msgspec.Struct, frozen=True):
-    to: list[str] = []
+_glimpse = msgspec.json.Decoder(_Glimpse)
 
 
-_addressed = msgspec.json.Decoder(_Addressed)
+def read_entry(entry_id: str, raw: Mapping[bytes, bytes], unknown_producer: str) -> Sourced:
+    """Decode an entry; one that is no valid command is `Unreadable`, and never raises."""
+    fields, faults = as_text(raw)
+    seen = _seen(fields)
+    addresses = [each for each in seen.to if isinstance(each, str)] if isinstance(seen.to, list) else []
+    # The audience is in the form of any other intent, so that whoever erases a person finds them in it.
+    shown = {"stream_entry_id": entry_id, "audience": {"emails": addresses}, "fields": fields}
+    content = msgspec.json.encode(shown).decode()
+    read = faults or _read(fields)
+    return Sourced(
+        producer=shown_producer(fields.get("source") or unknown_producer),
+        intent=_intent(read) if isinstance(read, MailCommand) else _refused(fields, seen, content, read),
+        external_id=entry_id,
+        reference=read.entry.delivery_id if isinstance(read, MailCommand) else None,
+        content=content,
+    )
 
 
-def mail_commands(catalog: Catalog) -> EntryDecoder:
-    """Build the decoder of mail commands whose templates are types of a catalog."""
-
-    def decode(entry_id: str, raw: Mapping[bytes, bytes], unknown_producer: str) -> Sourced:
-        fields, faults = as_text(raw)
-        # The audience is in the form of any other intent, so that whoever erases a person finds them in it.
-        shown = {"stream_entry_id": entry_id, "audience": {"emails": _to(fields)}, "fields": fields}
-        content = msgspec.json.encode(shown).decode()
-        read = _refused(fields, content, faults) if faults else _read(fields, content, catalog)
-        return Sourced(
-            producer=shown_producer(fields.get("source") or unknown_producer),
-            intent=_intent(read) if isinstance(read, MailCommand) else read,
-            external_id=entry_id,
-            reference=read.entry.delivery_id if isinstance(read, MailCommand) else None,
-            content=content,
-        )
-
-    return EntryDecoder(SOURCE, decode)
+MAIL_COMMANDS = EntryDecoder("mail_commands", read_entry)
 
 
-def _read(fields: Fields, content: str, catalog: Catalog) -> MailCommand | Unreadable:
+def _read(fields: Fields) -> MailCommand | Sequence[Fault]:
     try:
-        command = read_command(fields)
+        return read_command(fields)
     except EntryFaultsError as error:
-        return _refused(fields, content, error.faults)
-    template_id = command.payload.template_id
-    if catalog.find(template_id) is not None:
-        return command
-    message = f"{template_id!r} is no type of the catalog that has texts for mail"
-    fault = Fault(field="payload_json.template_id", code=UNKNOWN_TYPE, message=message)
-    return _refused(fields, content, [fault], template_id)
+        return error.faults
 
 
 def _intent(command: MailCommand) -> Intent:
@@ -82,21 +77,18 @@ def _key(text: str) -> str:
     return f"{text[: LONGEST_KEY - len(digest) - 1]}~{digest}"
 
 
-def _refused(
-    fields: Fields, content: str, faults: Sequence[Fault], template_id: str | None = None
-) -> Unreadable:
-    codes = {fault.code for fault in faults}
+def _refused(fields: Fields, seen: _Glimpse, content: str, faults: Sequence[Fault]) -> Unreadable:
     return Unreadable(
-        code=codes.pop() if codes in ({UNSUPPORTED}, {UNKNOWN_TYPE}) else INVALID,
+        code=UNSUPPORTED if all(fault.code == UNSUPPORTED for fault in faults) else INVALID,
         faults=faults,
         content=content[:LONGEST_CONTENT],
-        type=template_id,
+        type=seen.template_id if isinstance(seen.template_id, str) else None,
         idempotency_key=fields.get("idempotency_key"),
     )
 
 
-def _to(fields: Fields) -> list[str]:
+def _seen(fields: Fields) -> _Glimpse:
     try:
-        return _addressed.decode(fields.get("payload_json", "{}")).to
+        return _glimpse.decode(fields.get("payload_json", "{}"))
     except (msgspec.MsgspecError, RecursionError):
-        return []
+        return _Glimpse()
