@@ -11,7 +11,7 @@ import jwt
 import msgspec
 from redis.asyncio import Redis
 
-from tests.waiting import LONGEST_WAIT, found
+from tests.waiting import LONGEST_WAIT, found, until
 from tocsin.api.settings import AuthSettings
 from tocsin.gateway.process import Gateway
 from tocsin.gateway.settings import GatewaySettings
@@ -176,6 +176,10 @@ class RunningGateway:
         async with self.http.ws_connect(f"{self.url}/v1/events/ws", params=query, autoclose=False) as socket:
             yield WebSocketClient(socket)
 
+    async def reaches(self, entry_id: str) -> None:
+        """Wait until the gateway has read an entry."""
+        await until(lambda: str(self.gateway._sessions.position) == entry_id)
+
     async def refusal(self, **given: Any) -> tuple[int, Any, Any]:
         """Connect in vain; return the status, the problem and the headers."""
         async with self.http.get(f"{self.url}/v1/events", **given) as response:
@@ -187,7 +191,7 @@ async def running_gateway(
     url: str, stream: str, *, auth: AuthSettings = AUTH, **changes: Any
 ) -> AsyncIterator[RunningGateway]:
     """Run a gateway on a free port until the context ends, or until it is stopped."""
-    settings = GatewaySettings(stream=stream, port=0, **changes)
+    settings = GatewaySettings(stream=stream, **({"port": 0} | changes))
     gateway = Gateway(settings, RedisSettings(url=url, timeout=1.0), auth)
     stop = asyncio.Event()
     address: asyncio.Future[str] = asyncio.get_running_loop().create_future()

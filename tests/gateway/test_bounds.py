@@ -77,7 +77,7 @@ async def test_pings_come_in_time_and_carry_the_position(events: ClientEvents) -
     async with events.gateway(ping_seconds=0.05) as gateway, gateway.sse() as client:
         await client.live()
         last = await events.append("other", "bo")
-        await until(lambda: str(gateway.gateway._sessions.position) == last)
+        await gateway.reaches(last)
         await client.live()
         await client.live()
         assert client.last_event_id == last
@@ -109,7 +109,7 @@ async def test_events_that_wait_are_sent_before_a_session_is_stopped(events: Cli
         await client.live()
         wanted = [f"e{number}" for number in range(30)]
         last = (await events.append_all(wanted))[-1]
-        await until(lambda: str(gateway.gateway._sessions.position) == last)
+        await gateway.reaches(last)
         gateway.stop.set()
         frames = await client.rest()
 

@@ -17,6 +17,7 @@ async def test_a_client_that_reconnects_gets_what_it_missed_and_then_what_is_new
         await client.ids(1)
     for event_id, user_id in (("e2", "ada"), ("other", "bo"), ("e3", "ada")):
         last = await events.append(event_id, user_id)
+    await gateway.reaches(last)
     async with gateway.sse(last_event_id=client.last_event_id) as again:
         assert await again.ids(2) == ["e2", "e3"]
         await again.live()
@@ -83,7 +84,7 @@ async def test_a_client_is_told_if_what_it_missed_is_not_there_any_more(
 async def test_an_id_that_the_stream_never_had_is_answered_with_a_reset(
     gateway: RunningGateway, events: ClientEvents
 ) -> None:
-    await events.append("e1")
+    await gateway.reaches(await events.append("e1"))
     async with gateway.sse(last_event_id=f"{2**64 - 1}-0") as client:
         assert (await client.next()).event == "reset"
         assert await client.ids(1) == ["e1"]

@@ -36,7 +36,8 @@ async def test_a_websocket_resumes_after_the_id_of_its_last_message(
 ) -> None:
     async with gateway.websocket() as socket:
         position = await socket.live()
-    ids = [await events.append(event_id) for event_id in ("e1", "e2")]
+    ids = await events.append_all(["e1", "e2"])
+    await gateway.reaches(ids[1])
     async with gateway.websocket(last_event_id=position) as socket:
         assert await socket.ids(2) == ["e1", "e2"]
         assert await socket.live() == ids[1]

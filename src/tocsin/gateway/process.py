@@ -67,7 +67,10 @@ class Gateway:
 
 def raise_file_limit(wanted: int) -> None:
     """Raise the limit of open files as far as the system allows; each session is one."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    if most != resource.RLIM_INFINITY and most < wanted:
-        _log.warning("file limit too low", limit=most, wanted=wanted, detail="raise it with ulimit -n")
+    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY or limit >= wanted:
+        return
+    allowed = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, most))
+    if allowed < wanted:
+        _log.warning("file limit too low", limit=allowed, wanted=wanted, detail="raise it with ulimit -n")

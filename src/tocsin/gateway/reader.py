@@ -1,5 +1,6 @@
 """Reads the stream of client events once for all sessions of the process."""
 
+import asyncio
 from collections.abc import Sequence
 
 import structlog
@@ -36,6 +37,7 @@ class EventReader:
     def __init__(self, settings: GatewaySettings, redis: RedisSettings, sessions: Sessions) -> None:
         self.fault: str | None = STARTING
         self._settings = settings
+        self._timeout = redis.timeout
         self._sessions = sessions
         stream = StreamSettings(url=settings.url, stream=settings.stream, block_seconds=BLOCK_SECONDS)
         self._reader = StreamReader(stream, redis)
@@ -58,7 +60,8 @@ class EventReader:
 
     async def has(self, entry_id: EntryId) -> bool:
         """Return whether the stream has an entry."""
-        return await self._reader.has(str(entry_id))
+        async with asyncio.timeout(self._timeout):
+            return await self._reader.has(str(entry_id))
 
     async def _step(self) -> None:
         try:
@@ -91,7 +94,9 @@ class EventReader:
             self._sessions.position = EntryId.parse(look.entries[-1].id)
         else:
             self.fault = None
-            await self._reader.wait(offset)
+            # A connection that is dead without a sign of it is noticed no later than one that is closed.
+            async with asyncio.timeout(BLOCK_SECONDS + self._timeout):
+                await self._reader.wait(offset)
 
     def _report(self, look: Look, position: EntryId) -> None:
         """Report a gap once: entries that the stream dropped before they were read."""

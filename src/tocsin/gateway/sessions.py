@@ -120,7 +120,7 @@ class Session:
     def interrupt(self, ending: Ending) -> None:
         """End the session at once, also in the middle of sending."""
         self.finish(ending)
-        if self._limit is not None:
+        if self._limit is not None and not self._limit.expired():
             self._limit.reschedule(asyncio.get_running_loop().time())
 
     @contextlib.asynccontextmanager

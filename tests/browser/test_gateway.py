@@ -1,0 +1,61 @@
+"""The gateway as pages use it: `EventSource` and `WebSocket` of a real browser."""
+
+from pathlib import Path
+
+from playwright.async_api import Browser
+from redis.asyncio import Redis
+
+from tests.acceptance.processes import free_port
+from tests.gateway.clients import ClientEvents, token
+from tests.redis_servers import running_redis
+
+LISTEN = """
+([token, url]) => {
+    window.got = [];
+    const source = new EventSource(`${url}/v1/events?access_token=${token}`);
+    source.onopen = () => got.push("open");
+    source.onmessage = ({ data, lastEventId }) => {
+        const event = JSON.parse(data);
+        got.push(event.id === lastEventId ? event.event_id : "another id");
+    };
+    for (const name of ["reset", "end"]) {
+        source.addEventListener(name, ({ data }) => got.push(`${name} ${JSON.parse(data).reason}`));
+    }
+}
+"""
+CONNECT = """
+([token, url]) => {
+    window.sent = [];
+    const socket = new WebSocket(`${url.replace("http", "ws")}/v1/events/ws?access_token=${token}`);
+    socket.onmessage = ({ data }) => {
+        const message = JSON.parse(data);
+        sent.push(message.event_id ?? message.control);
+    };
+    socket.onclose = ({ code, reason }) => sent.push(`${code} ${reason}`);
+}
+"""
+
+
+async def test_a_page_resumes_by_itself_and_sees_why_a_session_ends(browser: Browser, tmp_path: Path) -> None:
+    quick = {"port": free_port(), "retry_seconds": 0.1, "reconnect_seconds": 0.1}
+    async with running_redis(tmp_path) as server, Redis.from_url(server.url) as redis:
+        events = ClientEvents(redis, server.url, "gateway:client-events")
+        await events.append("before")
+        async with events.gateway(**quick) as gateway:
+            page = await browser.new_page()
+            await page.goto(f"{gateway.url}/a-page-of-the-same-host")
+            for script in (LISTEN, CONNECT):
+                await page.evaluate(script, [token("ada", 600), gateway.url])
+            await page.wait_for_function("got.includes('open') && sent.includes('ping')")
+        # Nothing but pings arrived yet: it is by their ids that the page resumes.
+        await events.append("missed")
+        async with events.gateway(**quick):
+            await page.wait_for_function("got.includes('missed')")
+            await events.append("live")
+            await page.wait_for_function("got.includes('live')")
+            assert await page.evaluate("got") == ["open", "end restart", "open", "missed", "live"]
+            assert await page.evaluate("sent") == ["open", "ping", "end", "1012 restart"]
+            await page.evaluate(CONNECT, ["no token", gateway.url])
+            await page.wait_for_function("sent.length === 3")
+            assert await page.evaluate("sent") == ["open", "end", "4401 unauthenticated"]
+            await page.close()
