@@ -7,10 +7,8 @@ from functools import cached_property
 import msgspec
 
 from tocsin.ingress.redis_streams.reader import Entry, EntryId
+from tocsin.wire.client_events import OPTIONAL, REQUIRED
 from tocsin.wire.stream_entries import LARGEST_ENTRY
-
-REQUIRED = ("user_id", "event_type", "event_id", "payload_bytes")
-OPTIONAL = ("request_id", "trace_id", "device_session_id")
 
 _ENTRY_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
 _LARGEST_PART = 2**64 - 1

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from tocsin.domain.faults import Fault
 from tocsin.ingress.redis_streams.settings import url_fault
+from tocsin.wire.client_events import DEFAULT_STREAM
 
 ANY_ORIGIN = "*"
 _MEBIBYTE = 1_048_576
@@ -29,9 +30,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """
 
     url: str = ""
-    stream: Annotated[str, Meta(min_length=1, max_length=512, pattern=r"^[^\x00]+\Z")] = (
-        "gateway:client-events"
-    )
+    stream: Annotated[str, Meta(min_length=1, max_length=512, pattern=r"^[^\x00]+\Z")] = DEFAULT_STREAM
     history: Annotated[int, Meta(ge=0, le=1_000_000)] = 2_048
     host: Annotated[str, Meta(min_length=1)] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535)] = 8475

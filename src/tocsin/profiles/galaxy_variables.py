@@ -19,6 +19,7 @@ FIXED: Mapping[str, Any] = {
     "directory.kind": "http",
     "gateway_stream.enabled": True,
     "mail_stream.enabled": True,
+    "metrics.names": "galaxy",
 }
 """What the service does without a variable for it."""
 
