@@ -21,7 +21,9 @@ async def test_a_command_becomes_a_mail_in_its_language(post: Post) -> None:
     async with post.running():
         mails = {mail["to"]: mail for mail in await post.mails(2)}
         shown = await post.shown(f"{KEY}1", "sent")
+        printed = await post.tocsin("show", first)
 
+    assert f"stream entry {first}, reference 1700000000000-0/email:user:1" in printed.said
     turkish, english = mails["Ada@example.com"], mails["ops@example.com"]
     assert turkish["subject"].startswith("INV-1 numaral")
     assert english["subject"].startswith("Invoice INV-1 is due")

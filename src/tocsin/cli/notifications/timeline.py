@@ -39,7 +39,8 @@ def print_timeline(shown: Notification) -> None:
     """Print the events of a notification and the state of each delivery."""
     console.print(f"[bold]{escape(shown.type)}[/] v{shown.version}  {shown.notification_id}")
     if shown.external_id:
-        console.print(f"stream entry {escape(shown.external_id)}", soft_wrap=True)
+        reference = f", reference {escape(shown.reference)}" if shown.reference else ""
+        console.print(f"stream entry {escape(shown.external_id)}{reference}", soft_wrap=True)
     key = escape(shown.idempotency_key)
     console.print(
         f"producer {escape(shown.producer)}, key {key}, {moment(shown.accepted_at)}", soft_wrap=True
