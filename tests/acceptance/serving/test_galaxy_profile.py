@@ -90,6 +90,20 @@ async def test_it_migrates_answers_probes_for_the_tree_and_publishes(
         await asyncio.open_connection("127.0.0.1", port)
 
 
+async def test_a_database_that_does_not_answer_is_named_by_its_variable(
+    processes: Processes, redis: tuple[Redis, int]
+) -> None:
+    nowhere = f"postgres://galaxy:hunter3@127.0.0.1:{free_port()}/galaxy"
+    environment = _variables(nowhere, redis[1], free_port())
+
+    process = await processes.start("serve", "--profile", "galaxy", environment=environment)
+
+    assert await process.end() == 2
+    said = "\n".join(process.log)
+    assert "NOTIFICATION_POSTGRES_PRIMARY_DSN (database_url): The database does not answer" in said
+    assert "hunter3" not in said
+
+
 async def test_it_does_not_start_without_redis(processes: Processes, database_url: str) -> None:
     environment = _variables(database_url, free_port(), free_port())
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from contextlib import AsyncExitStack
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager, nullcontext
 from typing import Annotated
 
 import structlog
@@ -72,7 +73,8 @@ async def _serve(settings: Settings, profile: Profile | None, stop: asyncio.Even
     async with AsyncExitStack() as exits:
         embedded = _embedded(settings)
         url = await started(embedded, exits) if embedded else str(settings.database_url)
-        await migrate_schema(url, settings.schema, settings.pool)
+        with _named_by(profile) if profile else nullcontext():
+            await migrate_schema(url, settings.schema, settings.pool)
         children, samples, process_ids = server_children(settings, url), TreeSamples(), set[int]()
         if profile is not None:
             # It has no API, and one listener for the probes of them all.
@@ -97,6 +99,16 @@ async def _check_profile(settings: Settings, profile: Profile) -> None:
     if message := await _redis_fault(settings):
         fault = Fault(field=setting_name(("redis", "url")), code="unreachable", message=message)
         raise SettingsError("The service cannot start:", [profile.named(fault)])
+
+
+@contextmanager
+def _named_by(profile: Profile) -> Iterator[None]:
+    """Raise what is wrong with the database under the name of the variable that has its address."""
+    try:
+        yield
+    except DatabaseError as error:
+        fault = Fault(field=setting_name(("database_url",)), code="unusable", message=str(error))
+        raise SettingsError("The service cannot start:", [profile.named(fault)]) from error
 
 
 async def _redis_fault(settings: Settings) -> str | None:
