@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,19 @@ class RedisServer:
         async with Redis.from_url(self.url) as redis:
             entry_id: Any = await redis.xadd(stream, given)
         return str(entry_id.decode())
+
+    def freeze(self) -> None:
+        """Stop the process: it accepts connections and answers nothing."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let a frozen process go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is None:
+            raise RuntimeError("the server is not running")
+        self._process.send_signal(number)
 
     async def kill(self) -> None:
         """Kill the server as a crash would."""

@@ -1,6 +1,7 @@
 """What a provider owes the engine, for those that append to Redis Streams: against a real server."""
 
 import asyncio
+from typing import Any
 
 import pytest
 import structlog
@@ -10,6 +11,7 @@ from tests.providers.isolation_conformance import SECRET, Poison, sends_under_wa
 from tests.providers.redis_streams.rig import StreamRig
 from tests.providers.rig import NOW
 from tests.providers.wire import Proxy
+from tests.redis_servers import RedisServer
 from tests.waiting import found, until
 from tocsin.domain.delivery.outcome import Rejected, Retry, Sent
 
@@ -154,6 +156,27 @@ async def test_a_server_that_does_not_answer_is_a_retry_of_what_may_have_been_ap
     assert [type(each) for each in await rig.send(provider, "ada")] == [Sent]
 
 
+async def test_a_handshake_that_timed_out_is_not_taken_for_a_connection(
+    rig: StreamRig, redis_server: RedisServer
+) -> None:
+    """Its answers may come late, and the database was not selected yet."""
+    database = f"{redis_server.url.removesuffix('/0')}/1"
+    provider = rig.provider(url=database, timeout=0.3)
+    redis_server.freeze()
+    try:
+        (lost,) = await rig.send(provider, "lost")
+    finally:
+        redis_server.thaw()
+    (outcome,) = await rig.send(provider, "ada")
+
+    assert lost == Retry(rig.failed, "TimeoutError: could not connect to Redis")
+    assert isinstance(outcome, Sent)
+    assert await rig.appended() == []
+    async with Redis.from_url(database) as other:
+        entries: Any = await other.xrange(rig.stream)
+    assert [entry_id.decode() for entry_id, _ in entries] == [outcome.message_id]
+
+
 async def test_a_cancelled_batch_leaves_no_answer_to_the_next(rig: StreamRig) -> None:
     provider = rig.provider(timeout=30.0)
     await rig.send(provider, "warm")
@@ -205,7 +228,7 @@ async def test_a_server_that_went_away_is_a_retry_until_it_is_back(rig: StreamRi
         back = await rig.send(provider, "bob", "cleo")
 
     assert [type(each) for each in lost] == [Retry] * 2
-    assert away == [Retry(rig.failed, "ConnectionError: Redis could not be reached")] * 2
+    assert away == [Retry(rig.failed, "ConnectionError: could not connect to Redis")] * 2
     assert [type(each) for each in back] == [Sent] * 2
     assert await rig.appended() == ["ada", "bob", "cleo"]
 
@@ -234,3 +257,36 @@ async def test_a_password_and_a_target_show_up_nowhere(rig: StreamRig) -> None:
     told = repr([outcome, provider, lines, rig.message("ada@example.org")])
     assert secret not in told
     assert "ada@example.org" not in told
+
+
+@pytest.mark.parametrize(
+    ("answer", "detail"),
+    [
+        (
+            b"-LOADING Redis is loading the dataset in memory\r\n",
+            "LOADING: Redis reads its data after a start",
+        ),
+        (b":5\r\n", "InvalidResponse: no answer, so the entry may have been appended"),
+        (
+            b"HTTP/1.1 400 Bad Request\r\n\r\n",
+            "InvalidResponse: no answer, so the entry may have been appended",
+        ),
+    ],
+)
+async def test_whatever_answers_in_the_place_of_redis_speaks_against_the_server(
+    rig: StreamRig, answer: bytes, detail: str
+) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while received := await reader.read(65_536):
+            # The client library introduces itself first.
+            writer.write(b"+OK\r\n" * received.count(b"SETINFO") or answer)
+            await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        host, port = server.sockets[0].getsockname()
+        provider = rig.provider(url=f"redis://{host}:{port}/0")
+        outcomes = await rig.send(provider, "ada", "bob")
+        await provider.aclose()
+
+    assert outcomes == [Retry(rig.failed, detail)] * 2

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from redis.exceptions import (
+    BusyLoadingError,
     ClusterDownError,
     MasterDownError,
     NoPermissionError,
@@ -53,6 +54,8 @@ def classify_refusal(error: ResponseError, rules: Sequence[Rule]) -> Failure:
 
 def classify_loss(error: LostError, code: str) -> Retry:
     """Return the outcome of entries without an answer."""
+    if isinstance(error.__cause__, BusyLoadingError):
+        return Retry(code, "LOADING: Redis reads its data after a start")
     if error.sent:
         return Retry(code, f"{error}: no answer, so the entry may have been appended")
-    return Retry(code, f"{error}: Redis could not be reached")
+    return Retry(code, f"{error}: could not connect to Redis")

@@ -2,12 +2,11 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 from redis.asyncio import Connection, ConnectionPool
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import ReadOnlyError, RedisError, ResponseError
+from redis.exceptions import InvalidResponse, ReadOnlyError, RedisError, ResponseError
 
 from tocsin.domain.errors import ProviderSetupError
 from tocsin.providers.redis_streams.settings import StreamProviderSettings
@@ -81,10 +80,12 @@ class RedisConnection:
 
 async def _answer(connection: Connection) -> Answer:
     try:
-        answer: Any = await connection.read_response(disable_decoding=True)
+        answer: object = await connection.read_response(disable_decoding=True)
     except ResponseError as error:
         return error
-    return bytes(answer)
+    if not isinstance(answer, bytes):
+        raise InvalidResponse(f"an entry id was expected, not {type(answer).__name__}")
+    return answer
 
 
 def _is_replica(answers: Sequence[Answer]) -> bool:
