@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tocsin.catalog.catalog import Catalog
+from tocsin.catalog.events import check_events
 from tocsin.catalog.load import load_catalog, shipped_catalog
 from tocsin.domain.delivery.backoff import Exponential
 from tocsin.domain.delivery.message import Provider
@@ -273,6 +274,7 @@ async def open_worker(
         open_providers(settings, secrets := await kept_secrets(settings, pool)) as providers,
         known_toggles(settings, pool) as toggles,
     ):
+        check_events(catalog, providers.values())
         clock = await database_clock(pool)
         webpush_keys = await open_webpush_keys(
             settings, pool, secrets, providers.get(WebPushSettings.section)

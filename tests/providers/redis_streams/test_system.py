@@ -12,13 +12,15 @@ import pytest
 from redis.asyncio import Redis
 
 from tests.edges.edge import SECRET, listening
+from tests.providers.redis_streams.rig import TABLES
 from tests.redis_servers import RedisServer
 from tests.waiting import found
 from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
 from tocsin.compose import open_api, open_worker, read_catalog
+from tocsin.domain.errors import SettingsError
 from tocsin.engine.clock import utc_now
-from tocsin.settings import load_settings
+from tocsin.settings import Settings, load_settings
 from tocsin.store.pool import Pool
 
 GALAXY = Path(__file__).parents[3] / "examples" / "galaxy"
@@ -78,13 +80,12 @@ async def client(
         yield client
 
 
-@asynccontextmanager
-async def serving(database_url: str, redis_url: str) -> AsyncIterator[httpx.AsyncClient]:
+def settings_for(redis_url: str, tables: Path = GALAXY / "tables") -> Settings:
     environ = {
         "TOCSIN_CATALOG": str(GALAXY / "catalog"),
         "TOCSIN_REDIS__URL": redis_url,
         "TOCSIN_GATEWAY_STREAM__ENABLED": "true",
-        "TOCSIN_GATEWAY_STREAM__TABLES": str(GALAXY / "tables"),
+        "TOCSIN_GATEWAY_STREAM__TABLES": str(tables),
         "TOCSIN_MAIL_STREAM__ENABLED": "true",
         "TOCSIN_AUTH__JWT_SECRET": SECRET,
         "TOCSIN_QUIET_HOURS__ENABLED": "false",
@@ -93,7 +94,12 @@ async def serving(database_url: str, redis_url: str) -> AsyncIterator[httpx.Asyn
         "TOCSIN_DELIVERY__ATTEMPTS": "1",
         "TOCSIN_DELIVERY__RECOVER_FOR_DAYS": "0",
     }
-    settings = load_settings(environ, Path("/dev/null"))
+    return load_settings(environ, Path("/dev/null"))
+
+
+@asynccontextmanager
+async def serving(database_url: str, redis_url: str) -> AsyncIterator[httpx.AsyncClient]:
+    settings = settings_for(redis_url)
     stop = asyncio.Event()
     async with (
         open_api(settings, database_url) as app,
@@ -167,3 +173,17 @@ async def test_a_dead_letter_says_how_to_recover_and_its_replay_has_the_same_id(
     ((_, event),) = found_entries
     assert event[b"event_id"].decode() == f"{accepted['notification_id']}/push:user:ada"
     assert await redis.xlen(COMMANDS) == 1
+
+
+async def test_an_event_without_its_table_stops_the_start_of_a_worker(
+    database_url: str, redis_server: RedisServer
+) -> None:
+    settings = settings_for(redis_server.url, TABLES)
+
+    with pytest.raises(SettingsError) as caught:
+        async with open_worker(settings, database_url, read_catalog(settings)):
+            raise AssertionError("it started")
+
+    faults = {fault.field: fault.message for fault in caught.value.faults}
+    assert len(faults) == 10
+    assert faults["game.finished v1"] == "gateway_stream.tables has no table notification.GameFinishedEvent"

@@ -55,6 +55,10 @@ class HandOff(msgspec.Struct, frozen=True, kw_only=True):
     table: str | None = None
     fields: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        """Show the table, never the recipient or the payload."""
+        return f"HandOff({self.table})"
+
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
     """One rendered delivery, ready for one target.
@@ -155,4 +159,13 @@ class GivesReceipts(Protocol):
         self, message_ids: Sequence[str], *, now: datetime
     ) -> Sequence[ReceiptOutcome] | Outcome:
         """Fetch the receipts of messages: one each, in order, or an outcome if none can be fetched."""
+        ...
+
+
+@runtime_checkable
+class EncodesEvents(Protocol):
+    """A provider that encodes the events of types by the tables of a schema."""
+
+    def event_fault(self, table: str, fields: tuple[str, ...]) -> str | None:
+        """Return why no payload can be encoded by a table and these fields; None if some can."""
         ...

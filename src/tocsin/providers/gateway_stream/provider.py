@@ -25,5 +25,9 @@ class GatewayStreamProvider(StreamProvider):
         super().__init__(settings, XAdd(settings.stream, settings.max_len))
         self._tables = Tables(settings.tables)
 
+    def event_fault(self, table: str, fields: tuple[str, ...]) -> str | None:
+        """Return what is missing in the tables for an event."""
+        return self._tables.fault(table, fields)
+
     def _fields(self, message: Message, hand_off: HandOff) -> Mapping[bytes, bytes]:
         return render(message, hand_off, self._tables)

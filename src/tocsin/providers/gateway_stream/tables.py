@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -42,9 +42,7 @@ class Tables:
 
     def encode(self, table: str, fields: tuple[str, ...], payload: Mapping[str, Any]) -> bytes:
         """Return the table with these fields of a payload as bytes, or raise EncodingError."""
-        form = self._forms.get((table, fields))
-        if form is None:
-            form = self._forms[table, fields] = self._form(table, fields)
+        form = self._forms.get((table, fields)) or self._form(table, fields)
         row = form.new()
         for name, attribute, takes in form.fields:
             value = payload.get(name)
@@ -56,7 +54,15 @@ class Tables:
         except Exception as error:
             raise EncodingError(_fault(table, form, payload)) from error
 
-    def _form(self, table: str, fields: Sequence[str]) -> _Form:
+    def fault(self, table: str, fields: tuple[str, ...]) -> str | None:
+        """Return why no payload can be encoded by a table and these fields; None if some can."""
+        try:
+            self._form(table, fields)
+        except EncodingError as error:
+            return str(error)
+        return None
+
+    def _form(self, table: str, fields: tuple[str, ...]) -> _Form:
         """Find the classes of a table and the attributes of its fields."""
         _, _, class_name = table.rpartition(".")
         module = self._modules.get(table)
@@ -66,7 +72,9 @@ class Tables:
         if new is None:
             raise EncodingError(f"the code of {table} was generated without --gen-object-api")
         reader, empty = getattr(module, class_name), vars(new())
-        return _Form(new, tuple(_field(table, name, reader, empty) for name in fields))
+        form = _Form(new, tuple(_field(table, name, reader, empty) for name in fields))
+        self._forms[table, fields] = form
+        return form
 
 
 def load_modules(given: str) -> Mapping[str, ModuleType]:
