@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Sequence
+from math import ceil
 from typing import Any, Self
 
 import aiohttp
@@ -23,7 +24,9 @@ AUTH = AuthSettings(jwt_secret=SECRET, leeway_seconds=0)
 
 
 def token(user_id: str = "ada", seconds: float = 60, **claims: Any) -> str:
-    return jwt.encode({"sub": user_id, "exp": time.time() + seconds, **claims}, SECRET, algorithm="HS256")
+    # A fraction of a second is cut off where a token is verified.
+    expires = ceil(time.time() + seconds)
+    return jwt.encode({"sub": user_id, "exp": expires, **claims}, SECRET, algorithm="HS256")
 
 
 def bearer(user_id: str = "ada", **claims: Any) -> dict[str, str]:
@@ -188,11 +191,11 @@ class RunningGateway:
 
 @contextlib.asynccontextmanager
 async def running_gateway(
-    url: str, stream: str, *, auth: AuthSettings = AUTH, **changes: Any
+    url: str, stream: str, *, wait: bool = True, **changes: Any
 ) -> AsyncIterator[RunningGateway]:
     """Run a gateway on a free port until the context ends, or until it is stopped."""
     settings = GatewaySettings(stream=stream, **({"port": 0} | changes))
-    gateway = Gateway(settings, RedisSettings(url=url, timeout=1.0), auth)
+    gateway = Gateway(settings, RedisSettings(url=url, timeout=1.0), AUTH)
     stop = asyncio.Event()
     address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     running = asyncio.create_task(gateway.run(stop, address.set_result))
@@ -202,7 +205,8 @@ async def running_gateway(
         return await gateway.fault() is None
 
     try:
-        await found(is_ready)
+        if wait:
+            await found(is_ready)
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
             yield RunningGateway(gateway, await address, http, stop)
         stop.set()

@@ -123,6 +123,11 @@ async def test_a_stop_does_not_wait_for_a_client_that_does_not_read(events: Clie
         for number in range(60):
             await events.append(f"e{number}", payload_bytes=LARGE)
         began = asyncio.get_running_loop().time()
+        gateway.stop.set()
+        await until(lambda: gateway.gateway._sessions.is_stopping)
+        status, problem, headers = await gateway.refusal(headers=bearer("bo"))
+        assert (status, problem["code"]) == (503, "unavailable")
+        assert int(headers["retry-after"]) > 0
     assert asyncio.get_running_loop().time() - began < 5
     writer.close()
 

@@ -3,8 +3,7 @@ import asyncio
 import pytest
 
 from tests.gateway.clients import ClientEvents, RunningGateway, SseClient, bearer
-from tests.redis_servers import RedisServer
-from tests.waiting import found, until
+from tests.waiting import until
 from tocsin.ingress.redis_streams.reader import EntryId
 
 
@@ -130,27 +129,6 @@ async def test_the_header_of_a_browser_that_reconnects_counts_more_than_its_addr
         given = {"last_event_id": first}
         async with gateway.http.get(address, params=given, headers=bearer() | headers) as response:
             assert await SseClient(response).ids(len(wanted)) == wanted
-
-
-async def test_sessions_outlast_redis_and_get_what_was_appended_meanwhile(
-    redis_server: RedisServer, events: ClientEvents
-) -> None:
-    async with events.gateway() as gateway:
-
-        async def is_away() -> bool:
-            return await gateway.gateway.fault() == "Redis does not answer."
-
-        async with gateway.sse() as client:
-            await client.live()
-            await events.append("e1")
-            await redis_server.kill()
-            await found(is_away)
-            await redis_server.start()
-            await events.redis.connection_pool.disconnect()
-            await events.append("e2")
-
-            assert await client.ids(2) == ["e1", "e2"]
-        assert await gateway.gateway.fault() is None
 
 
 async def test_sessions_are_told_when_the_stream_dropped_what_was_not_read(

@@ -35,7 +35,8 @@ class EventReader:
     """
 
     def __init__(self, settings: GatewaySettings, redis: RedisSettings, sessions: Sessions) -> None:
-        self.fault: str | None = STARTING
+        self.fault: str | None = None
+        self._report_fault(STARTING)
         self._settings = settings
         self._timeout = redis.timeout
         self._sessions = sessions
@@ -70,9 +71,13 @@ class EventReader:
             else:
                 await self._advance(self._sessions.position)
         except FAULTS:
-            self.fault = UNREACHABLE
+            self._report_fault(UNREACHABLE)
             raise
-        self.fault = None
+        self._report_fault(None)
+
+    def _report_fault(self, fault: str | None) -> None:
+        self.fault = fault
+        metrics.gateway_reading.set((), 0 if fault else 1)
 
     async def _load(self) -> None:
         """Fill the history with the newest entries; what follows them is published."""
@@ -93,7 +98,7 @@ class EventReader:
             self._publish(look.entries)
             self._sessions.position = EntryId.parse(look.entries[-1].id)
         else:
-            self.fault = None
+            self._report_fault(None)
             # A connection that is dead without a sign of it is noticed no later than one that is closed.
             async with asyncio.timeout(BLOCK_SECONDS + self._timeout):
                 await self._reader.wait(offset)

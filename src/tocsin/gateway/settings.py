@@ -10,6 +10,7 @@ from msgspec import Meta
 from tocsin.domain.faults import Fault
 from tocsin.ingress.redis_streams.settings import url_fault
 from tocsin.wire.client_events import DEFAULT_STREAM
+from tocsin.wire.stream_entries import LARGEST_ENTRY
 
 ANY_ORIGIN = "*"
 _MEBIBYTE = 1_048_576
@@ -39,7 +40,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     max_sessions: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
     max_sessions_per_user: Annotated[int, Meta(ge=1)] = 20
     queue_events: Annotated[int, Meta(ge=1, le=100_000)] = 100
-    queue_bytes: Annotated[int, Meta(ge=1)] = _MEBIBYTE
+    queue_bytes: Annotated[int, Meta(ge=LARGEST_ENTRY)] = _MEBIBYTE
     ping_seconds: Annotated[float, Meta(gt=0, le=600)] = 20.0
     retry_seconds: Annotated[float, Meta(gt=0, le=600)] = 2.0
     reconnect_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 15.0

@@ -152,6 +152,9 @@ gateway_sessions_refused = Counter(
     "Sessions that were refused, by the code of the problem.",
     ("transport", "code"),
 )
+gateway_reading = Gauge(
+    "tocsin_gateway_reading", "Whether the gateway could read its stream when it last tried: 1 or 0."
+)
 gateway_entries = Counter(
     "tocsin_gateway_entries_total",
     "Entries of the stream of client events that were read, by result: published, no_session (nobody of that "
