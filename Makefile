@@ -41,8 +41,9 @@ oldest: ## Run most tests with the oldest supported Python of this machine, unle
 	fi
 
 SECONDS ?= 300
-soak: $(VENV)/dev.done ## Kill processes and the database for five minutes, and count what is lost; SEED=… repeats.
+soak: $(VENV)/dev.done ## Kill processes and servers for seven minutes, and count what is lost; SEED=… repeats.
 	@$(BIN)/python -m tests.soak --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.soak.galaxy $(if $(SEED),--seed $(SEED))
 
 upgrade: $(VENV)/dev.done ## Upgrade the version of BEFORE=… (a tag or commit) under load, and count what is lost.
 	@$(BIN)/python -m tests.soak.upgrade --before $(BEFORE)

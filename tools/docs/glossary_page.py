@@ -76,10 +76,6 @@ TERMS: tuple[tuple[str, str], ...] = (
         "The process that sends client events from a Redis stream to the live sessions of their users.",
     ),
     (
-        "hand-off",
-        "A delivery passed on as data to another service, through a stream: that service renders and sends.",
-    ),
-    (
         "head-of-line blocking",
         "Messages that wait behind one that cannot be sent. A lane per provider prevents it.",
     ),

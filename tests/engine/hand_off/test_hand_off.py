@@ -208,40 +208,6 @@ async def test_redis_away_opens_the_circuit_breakers_and_everything_goes_out_onc
         assert len(ids) == 41
 
 
-async def test_a_repeat_after_an_unknown_result_carries_the_same_ids(galaxy: Galaxy) -> None:
-    await galaxy.person("ada")
-    async with galaxy.working():
-        await galaxy.stage.settled(await galaxy.accept("ada", key="warm"), "sent")
-        galaxy.server.freeze()
-        try:
-            notification_id = await galaxy.accept("ada")
-
-            async def tried() -> bool:
-                rows = await galaxy.stage.deliveries(notification_id)
-                return all(row["attempts"] == 1 and row["lease"] is None for row in rows)
-
-            await found(tried)
-        finally:
-            galaxy.server.thaw()
-        galaxy.stage.clock.advance(timedelta(seconds=1))
-        await galaxy.stage.settled(notification_id, "sent")
-
-    for stream, field in ((EVENTS, "event_id"), (COMMANDS, "delivery_id"), (COMMANDS, "idempotency_key")):
-        _, first, repeat = await galaxy.entries(stream)
-        assert first[field] == repeat[field]
-
-
-async def test_two_workers_hand_each_route_off_once(galaxy: Galaxy) -> None:
-    users = [f"u{number}" for number in range(100)]
-    async with galaxy.working(), galaxy.working():
-        ids = [await galaxy.accept(*users, key=f"k{number}") for number in range(5)]
-        for notification_id in ids:
-            await galaxy.stage.settled(notification_id, "sent", "skipped")
-
-    entries = [entry["event_id"] for entry in await galaxy.entries(EVENTS)]
-    assert len(entries) == len(set(entries)) == 500
-
-
 async def test_explain_says_where_it_would_go_without_a_device(galaxy: Galaxy) -> None:
     await galaxy.person("ada")
     stage = galaxy.stage
