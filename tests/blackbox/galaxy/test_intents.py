@@ -41,6 +41,18 @@ async def test_an_accepted_intent_has_the_id_of_its_entry(galaxy: Notifications)
     assert event["event_id"] == f"{entry_id}/push:user:{ada}".encode()
 
 
+async def test_a_notification_is_kept_with_its_payload_and_its_recipients(galaxy: Notifications) -> None:
+    ada = galaxy.player()
+
+    for_users = await galaxy.accepted(await galaxy.append("game.finished", ada))
+    for_administrators = await galaxy.accepted(await galaxy.append("geo.review_recommended"))
+
+    assert for_users["payload"] == TYPES["game.finished"].payload
+    assert for_users["audience"] == {"users": [ada]}
+    assert for_users["occurred_at"].startswith("2026-01-01T00:00:00")
+    assert for_administrators["audience"] == {"admins": True}
+
+
 @pytest.mark.parametrize("field", REQUIRED)
 async def test_every_field_of_the_envelope_is_required(galaxy: Notifications, field: str) -> None:
     entry_id = await galaxy.append("game.finished", galaxy.player(), **{field: None})
@@ -64,6 +76,15 @@ async def test_an_intent_for_administrators_lists_no_users(galaxy: Notifications
 
     refused = await galaxy.refusal(entry_id)
     assert [fault["field"] for fault in refused["faults"]] == ["recipient_user_ids_json"]
+    assert await make_no_routes(galaxy, entry_id)
+
+
+@pytest.mark.parametrize("kind", ["email", "admins", "", "USER"])
+async def test_there_is_no_other_audience_kind(galaxy: Notifications, kind: str) -> None:
+    entry_id = await galaxy.append("lobby.invite.created", "ada@example.org", audience_kind=kind)
+
+    refused = await galaxy.refusal(entry_id)
+    assert [fault["field"] for fault in refused["faults"]] == ["audience_kind"]
     assert await make_no_routes(galaxy, entry_id)
 
 

@@ -127,6 +127,10 @@ async def test_redis_restarts_and_what_it_acknowledged_is_read_on(
     assert len(await troubled.events(before)) == len(await troubled.events(after)) == 1
 
 
+async def test_the_stream_is_read_without_a_consumer_group(troubled: Notifications) -> None:
+    assert await troubled.redis.xinfo_groups(troubled.intents) == []
+
+
 async def test_leases_offsets_and_schedules_are_not_kept_in_redis(troubled: Notifications) -> None:
     keys: Any = await troubled.redis.keys()
 

@@ -63,6 +63,7 @@ async def test_published_routes_are_in_the_streams_of_their_channels(galaxy: Not
     entry_id = await galaxy.append("game.finished", galaxy.player())
 
     routes = await galaxy.routes(entry_id, "published")
+    assert all(each["settled_at"] and each["waiting_for"] is None for each in routes.values())
     in_streams = {each["event_id"].decode() for each in await galaxy.events(entry_id)} | {
         each["delivery_id"] for each in await galaxy.commands(entry_id)
     }
