@@ -121,7 +121,7 @@ def test_the_health_check_asks_whichever_process_runs(*, listens: str, status: i
 
 def test_every_service_runs_a_command_with_no_rights_and_no_writable_root() -> None:
     assert {name: service["command"] for name, service in OURS.items()} == {name: [name] for name in OURS}
-    assert set(OURS) == {"migrate", "api", "worker", "relay"} <= commands()
+    assert set(OURS) == {"migrate", "api", "worker", "relay", "gateway"} <= commands()
     for service in OURS.values():
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]
@@ -129,7 +129,8 @@ def test_every_service_runs_a_command_with_no_rights_and_no_writable_root() -> N
 
 
 def test_services_start_after_the_migrations_and_have_time_to_drain() -> None:
-    for name in OURS.keys() - {"migrate"}:
+    assert not OURS["gateway"]["depends_on"]  # It has no database.
+    for name in OURS.keys() - {"migrate", "gateway"}:
         assert OURS[name]["depends_on"] == {"migrate": {"condition": "service_completed_successfully"}}
         assert float(OURS[name]["stop_grace_period"].removesuffix("s")) >= grace(load_settings({}))
 

@@ -8,6 +8,8 @@ import pytest
 from tests.deploy.files import DEPLOY, commands
 from tocsin.api.settings import HttpSettings
 from tocsin.cli.run.serve import grace
+from tocsin.gateway.process import SPARE_CONNECTIONS
+from tocsin.gateway.settings import GatewaySettings
 from tocsin.settings import load_settings
 
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
@@ -24,7 +26,7 @@ def service(unit: object) -> dict[str, str]:
 
 def test_there_is_a_unit_for_each_process() -> None:
     run = {service(unit)["ExecStart"].removeprefix("/opt/tocsin/bin/tocsin ") for unit in UNITS}
-    assert run == {"serve", "api", "worker", "relay", "migrate"} <= commands()
+    assert run == {"serve", "api", "worker", "relay", "gateway", "migrate"} <= commands()
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
@@ -47,6 +49,9 @@ def test_a_unit_drains_before_it_is_killed_and_waits_before_it_is_restarted(unit
     # Systemd gives up after five starts within ten seconds.
     assert float(options["RestartSec"]) * 5 > 10
     assert int(options["LimitNOFILE"]) > settings.http.max_connections
+    if "gateway" in options["ExecStart"]:
+        assert float(options["TimeoutStopSec"]) > settings.gateway.drain_seconds
+        assert int(options["LimitNOFILE"]) > settings.gateway.max_sessions + SPARE_CONNECTIONS
 
 
 def test_the_proxy_has_the_limits_of_the_api() -> None:
@@ -59,3 +64,16 @@ def test_the_proxy_has_the_limits_of_the_api() -> None:
     [body_seconds] = re.findall(r"client_body_timeout (\d+)s;", NGINX)
     assert int(body_seconds) <= http.body_seconds
     assert f"server 127.0.0.1:{http.port};" in NGINX
+
+
+def test_the_proxy_passes_events_on_at_once_and_logs_no_token() -> None:
+    gateway = GatewaySettings()
+    location = re.search(r"location /v1/events \{(.*?)\n    \}", NGINX, re.DOTALL)
+    assert location
+    options = location[1]
+    assert f"upstream tocsin_gateway {{\n    server 127.0.0.1:{gateway.port};" in NGINX
+    assert "proxy_pass http://tocsin_gateway;" in options
+    assert "proxy_buffering off;" in options
+    assert "access_log off;" in options
+    [seconds] = re.findall(r"proxy_read_timeout (\d+)s;", options)
+    assert int(seconds) > gateway.ping_seconds

@@ -107,7 +107,7 @@ async def test_a_stop_ends_every_session_with_a_moment_of_its_own_to_return(even
 async def test_events_that_wait_are_sent_before_a_session_is_stopped(events: ClientEvents) -> None:
     async with events.gateway() as gateway, gateway.sse() as client:
         await client.live()
-        wanted = [f"e{number}" for number in range(30)]
+        wanted = [f"e{number}" for number in range(300)]
         last = (await events.append_all(wanted))[-1]
         await gateway.reaches(last)
         gateway.stop.set()

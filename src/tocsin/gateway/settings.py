@@ -39,7 +39,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     device_session_claim: Annotated[str, Meta(min_length=1)] = "sid"
     max_sessions: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
     max_sessions_per_user: Annotated[int, Meta(ge=1)] = 20
-    queue_events: Annotated[int, Meta(ge=1, le=100_000)] = 100
+    queue_events: Annotated[int, Meta(ge=1, le=100_000)] = 1_000
     queue_bytes: Annotated[int, Meta(ge=LARGEST_ENTRY)] = _MEBIBYTE
     ping_seconds: Annotated[float, Meta(gt=0, le=600)] = 20.0
     retry_seconds: Annotated[float, Meta(gt=0, le=600)] = 2.0
