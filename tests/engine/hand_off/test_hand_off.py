@@ -193,15 +193,13 @@ async def test_redis_away_opens_the_circuit_breakers_and_everything_goes_out_onc
 
         await found(open_circuits)
         during = [await galaxy.accept(user, key=f"during-{user}") for user in users[10:]]
-        untried = await pool.fetchval(
-            "select sum(attempts) from deliveries where notification_id = any($1)", during
-        )
         await galaxy.server.start()
         galaxy.stage.clock.advance(timedelta(seconds=10))
         for notification_id in (*before, *during):
             await galaxy.stage.settled(notification_id, "sent")
 
-    assert untried == 0
+    # Nothing was sent while it was away: the one attempt is that which succeeded.
+    assert await pool.fetchval("select max(attempts) from deliveries") == 1
     for stream, field in ((EVENTS, "event_id"), (COMMANDS, "delivery_id")):
         ids = [entry[field] for entry in await galaxy.entries(stream)]
         assert len(set(ids)) == 41

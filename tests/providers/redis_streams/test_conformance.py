@@ -13,7 +13,8 @@ from tests.providers.rig import NOW
 from tests.providers.wire import Proxy
 from tests.redis_servers import RedisServer
 from tests.waiting import found, until
-from tocsin.domain.delivery.outcome import Rejected, Retry, Sent
+from tocsin.domain.delivery.outcome import Defer, Rejected, Retry, Sent
+from tocsin.providers.redis_streams.answers import REST
 
 PAUSE_MS = 60_000
 
@@ -133,8 +134,8 @@ async def test_a_replica_speaks_against_the_server_and_is_left(rig: StreamRig) -
     finally:
         await rig.redis.replicaof("NO", "ONE")
 
-    assert isinstance(refused, Retry)
-    assert (refused.code, refused.speaks_against) == (rig.failed, "provider")
+    assert isinstance(refused, Defer)
+    assert (refused.code, refused.pauses, refused.alarm) == (rig.failed, True, False)
     assert refused.detail.startswith("READONLY ")
     assert len(clients) == 1
     assert [type(each) for each in await rig.send(provider, "ada")] == [Sent]
@@ -169,7 +170,7 @@ async def test_a_handshake_that_timed_out_is_not_taken_for_a_connection(
         redis_server.thaw()
     (outcome,) = await rig.send(provider, "ada")
 
-    assert lost == Retry(rig.failed, "TimeoutError: could not connect to Redis")
+    assert lost == Defer(rig.failed, REST, "TimeoutError: could not connect to Redis")
     assert isinstance(outcome, Sent)
     assert await rig.appended() == []
     async with Redis.from_url(database) as other:
@@ -228,7 +229,7 @@ async def test_a_server_that_went_away_is_a_retry_until_it_is_back(rig: StreamRi
         back = await rig.send(provider, "bob", "cleo")
 
     assert [type(each) for each in lost] == [Retry] * 2
-    assert away == [Retry(rig.failed, "ConnectionError: could not connect to Redis")] * 2
+    assert away == [Defer(rig.failed, REST, "ConnectionError: could not connect to Redis")] * 2
     assert [type(each) for each in back] == [Sent] * 2
     assert await rig.appended() == ["ada", "bob", "cleo"]
 
@@ -252,29 +253,26 @@ async def test_a_password_and_a_target_show_up_nowhere(rig: StreamRig) -> None:
     with structlog.testing.capture_logs() as lines:
         (outcome,) = await rig.send(provider, "ada@example.org")
 
-    assert isinstance(outcome, Retry)
-    assert (outcome.code, outcome.speaks_against) == (rig.failed, "provider")
+    assert isinstance(outcome, Defer)
+    assert (outcome.code, outcome.pauses, outcome.alarm) == (rig.failed, True, True)
     told = repr([outcome, provider, lines, rig.message("ada@example.org")])
     assert secret not in told
     assert "ada@example.org" not in told
 
 
+UNKNOWN = "InvalidResponse: no answer, so the entry may have been appended"
+
+
 @pytest.mark.parametrize(
-    ("answer", "detail"),
+    ("answer", "kind", "detail"),
     [
-        (
-            b"-LOADING Redis is loading the dataset in memory\r\n",
-            "LOADING: Redis reads its data after a start",
-        ),
-        (b":5\r\n", "InvalidResponse: no answer, so the entry may have been appended"),
-        (
-            b"HTTP/1.1 400 Bad Request\r\n\r\n",
-            "InvalidResponse: no answer, so the entry may have been appended",
-        ),
+        (b"-LOADING Redis is loading\r\n", Defer, "LOADING: Redis reads its data after a start"),
+        (b":5\r\n", Retry, UNKNOWN),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", Retry, UNKNOWN),
     ],
 )
 async def test_whatever_answers_in_the_place_of_redis_speaks_against_the_server(
-    rig: StreamRig, answer: bytes, detail: str
+    rig: StreamRig, answer: bytes, kind: type, detail: str
 ) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while received := await reader.read(65_536):
@@ -289,4 +287,7 @@ async def test_whatever_answers_in_the_place_of_redis_speaks_against_the_server(
         outcomes = await rig.send(provider, "ada", "bob")
         await provider.aclose()
 
-    assert outcomes == [Retry(rig.failed, detail)] * 2
+    assert [type(outcome) for outcome in outcomes] == [kind] * 2
+    assert {(outcome.code, outcome.detail) for outcome in outcomes if not isinstance(outcome, Sent)} == {
+        (rig.failed, detail)
+    }

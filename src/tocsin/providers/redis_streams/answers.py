@@ -1,8 +1,10 @@
 """What the answers of Redis to an XADD mean."""
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 
 from redis.exceptions import (
+    AuthenticationError,
     BusyLoadingError,
     ClusterDownError,
     MasterDownError,
@@ -13,7 +15,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from tocsin.domain.delivery.outcome import Retry
+from tocsin.domain.delivery.outcome import Defer, Retry
 from tocsin.providers.answers import Answer, Failure, Rule, classify
 from tocsin.providers.redis_streams.connection import LostError
 
@@ -22,6 +24,7 @@ NOT_READY = ("READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY")
 client library drops the connection."""
 
 LONGEST_DETAIL = 200
+REST = timedelta(seconds=1)
 
 # The library takes these codes off the text.
 _CODES: Mapping[type[ResponseError], str] = {
@@ -37,7 +40,7 @@ _CODES: Mapping[type[ResponseError], str] = {
 def stream_rules(code: str) -> Sequence[Rule]:
     """Build the table of a stream, whose entries fail with one code; `about` is the code of Redis."""
     return (
-        *(Rule(code=code, about=about, outcome="retry") for about in NOT_READY),
+        *(Rule(code=code, about=about, outcome="defer", pauses=True, rest=REST) for about in NOT_READY),
         # Refused for this entry, such as WRONGTYPE or OOM: its attempts count.
         Rule(code=code, outcome="retry", speaks_against="target"),
     )
@@ -52,10 +55,11 @@ def classify_refusal(error: ResponseError, rules: Sequence[Rule]) -> Failure:
     return classify(Answer(status=0, about=about, detail=detail[:LONGEST_DETAIL]), rules)
 
 
-def classify_loss(error: LostError, code: str) -> Retry:
-    """Return the outcome of entries without an answer."""
+def classify_loss(error: LostError, code: str) -> Retry | Defer:
+    """Return the outcome of entries without an answer; those that were not sent spend no attempt."""
     if isinstance(error.__cause__, BusyLoadingError):
-        return Retry(code, "LOADING: Redis reads its data after a start")
+        return Defer(code, REST, "LOADING: Redis reads its data after a start")
     if error.sent:
         return Retry(code, f"{error}: no answer, so the entry may have been appended")
-    return Retry(code, f"{error}: could not connect to Redis")
+    is_refused = isinstance(error.__cause__, AuthenticationError)
+    return Defer(code, REST, f"{error}: could not connect to Redis", alarm=is_refused)
