@@ -9,6 +9,7 @@ import msgspec
 import pytest
 import yaml
 
+from tests.contracts import accepts, resolved
 from tests.javascript.packages import package
 from tocsin.wire.stream_entries import EntryFaultsError, read_fields
 from tools.docs.asyncapi.streams import client_events_document, intents_document, mail_commands_document
@@ -42,31 +43,6 @@ def asyncapi() -> jsonschema_rs.Validator:
     return jsonschema_rs.validator_for(schema)
 
 
-def accepts(document: Mapping[str, Any], payload: Any, entry: Mapping[str, str]) -> bool:
-    """Return whether a schema of a document accepts an entry, and its texts that hold JSON."""
-    rooted = {"allOf": [payload], "components": document["components"]}
-    if not jsonschema_rs.validator_for(rooted).is_valid(entry):
-        return False
-    for part in payload.get("allOf", [payload]):
-        for name, schema in _resolved(document, part).get("properties", {}).items():
-            if "contentSchema" not in schema or not entry.get(name):
-                continue
-            content = {"allOf": [schema["contentSchema"]], "components": document["components"]}
-            try:
-                value = json.loads(entry[name])
-            except ValueError:
-                return False
-            if not jsonschema_rs.validator_for(content).is_valid(value):
-                return False
-    return True
-
-
-def _resolved(document: Mapping[str, Any], part: Any) -> Any:
-    for key in part.get("$ref", "#").split("/")[1:]:
-        document = document[key]
-    return document if "$ref" in part else part
-
-
 def test_a_document_is_valid_asyncapi(document: dict[str, Any], asyncapi: jsonschema_rs.Validator) -> None:
     assert [str(error)[:500] for error in asyncapi.iter_errors(document)] == []
     assert not asyncapi.is_valid(document | {"operations": {"read": {"action": "read"}}})
@@ -78,7 +54,7 @@ def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
 
     assert references
     for reference in references:
-        assert _resolved(document, {"$ref": reference}), reference
+        assert resolved(document, {"$ref": reference}), reference
 
 
 def test_every_message_has_an_example_that_its_schema_accepts(document: dict[str, Any]) -> None:
