@@ -132,6 +132,15 @@ def test_without_the_packages_it_says_which_extra_brings_them(
         entry.build(loaded(BOTH).provider(entry.settings))
 
 
+def test_an_option_that_redis_has_not_stops_the_start_without_a_password() -> None:
+    settings = loaded(BOTH | {"TOCSIN_MAIL_STREAM__URL": f"{URL}?colour=red"}).provider(MailStreamSettings)
+
+    with pytest.raises(ProviderSetupError) as caught:
+        load_registry()["mail_stream"].build(settings)
+
+    assert str(caught.value) == "mail_stream.url is not an address of Redis."
+
+
 @pytest.mark.parametrize("name", ["gateway_stream", "mail_stream"])
 async def test_each_is_built_from_the_settings(name: str) -> None:
     entry = load_registry()[name]

@@ -30,7 +30,8 @@ class RedisConnection:
     """Runs one pipeline at a time; it connects again when the connection was lost."""
 
     def __init__(self, settings: StreamProviderSettings) -> None:
-        tls = {"ssl_ca_certs": str(settings.ca_file)} if settings.ca_file else {}
+        is_tls = settings.url.startswith("rediss:")
+        tls = {"ssl_ca_certs": str(settings.ca_file)} if settings.ca_file and is_tls else {}
         try:
             # The lock leaves it with one connection, which it checks before each use.
             self._pool = ConnectionPool.from_url(
@@ -42,7 +43,9 @@ class RedisConnection:
                 protocol=2,
                 **tls,
             )
-        except (ValueError, RedisError) as error:
+            # Options in an address are checked by the connection alone.
+            self._pool.make_connection()
+        except (TypeError, ValueError, RedisError) as error:
             # Not quoted: it may hold a password.
             raise ProviderSetupError(f"{settings.section}.url is not an address of Redis.") from error
         self._timeout = settings.timeout
