@@ -44,7 +44,7 @@ class RedisConnection:
                 **tls,
             )
             # Options in an address are checked by the connection alone.
-            self._pool.make_connection()
+            self._pool.make_connection()  # type: ignore[no-untyped-call]
         except (TypeError, ValueError, RedisError) as error:
             # Not quoted: it may hold a password.
             raise ProviderSetupError(f"{settings.section}.url is not an address of Redis.") from error
