@@ -47,10 +47,20 @@ set email = excluded.email,
 """
 
 # What another directory has of people; the rest of what is known of them stays.
+# Whoever is known so already is left out first: a conflict would lock, and so write, their row. The limit
+# keeps it a look-up for each, whatever the size of the table when it was planned.
 REFRESH = """
 insert into users (user_id, email, locale, updated_at)
 select given.user_id, given.email, given.locale, $4::timestamptz
 from unnest($1::text[], $2::text[], $3::text[]) as given (user_id, email, locale)
+left join lateral (
+    select true as same
+    from users
+    where users.user_id = given.user_id
+        and (users.email, users.locale) is not distinct from (given.email, given.locale)
+    limit 1
+) as known on true
+where known.same is null
 order by given.user_id
 on conflict (user_id) do update
 set email = excluded.email, locale = excluded.locale, updated_at = excluded.updated_at
