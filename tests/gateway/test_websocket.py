@@ -95,3 +95,13 @@ async def test_there_is_one_path_for_websockets(gateway: RunningGateway, path: s
         await gateway.http.ws_connect(f"{gateway.url}{path}", headers=bearer())
 
     assert error.value.status == 404
+
+
+async def test_websockets_can_be_switched_off(events: ClientEvents) -> None:
+    async with events.gateway(websockets=False) as gateway:
+        with pytest.raises(aiohttp.WSServerHandshakeError) as error:
+            await gateway.http.ws_connect(f"{gateway.url}/v1/events/ws", headers=bearer())
+        async with gateway.sse() as client:
+            await client.live()
+
+    assert error.value.status == 404

@@ -207,6 +207,7 @@ MEANING: dict[str, str] = {
     "gateway.port": "The port to listen on; 0 chooses a free one.",
     "gateway.allowed_origins": "The origins of other hosts whose pages may connect, such as "
     "`https://app.example.com`, or `*`.",
+    "gateway.websockets": "Whether WebSockets are served beside Server-Sent Events.",
     "gateway.device_session_claim": "The claim of a token that holds the `device_session_id` of its session.",
     "gateway.max_sessions": "How many sessions one process may have.",
     "gateway.max_sessions_per_user": "How many of them one person may have.",

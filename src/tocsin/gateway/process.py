@@ -53,7 +53,9 @@ class Gateway:
         drained = asyncio.Event()
         draining = asyncio.create_task(self._drain(stop, drained))
         try:
-            await serve_api(self._app, http, drained, on_ready, section="gateway", websockets=True)
+            await serve_api(
+                self._app, http, drained, on_ready, section="gateway", websockets=settings.websockets
+            )
         finally:
             draining.cancel()
             await asyncio.wait([draining])

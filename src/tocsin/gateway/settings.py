@@ -22,7 +22,8 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     `url` is the Redis server, `redis.url` if left out. Of the stream the newest `history` entries are kept in
     memory for clients that resume; it should hold at least as many as the stream does. Pages of other origins
     may connect if `allowed_origins` lists theirs, such as `https://app.example.com`, or `*`. An event with a
-    `device_session_id` is sent to sessions whose token has it in `device_session_claim`.
+    `device_session_id` is sent to sessions whose token has it in `device_session_claim`. Without `websockets`
+    there are Server-Sent Events alone.
 
     A session that has more than `queue_events` events or `queue_bytes` waiting to be sent is too slow and is
     closed. One without an event gets a ping within `ping_seconds`. Clients are advised to reconnect after one
@@ -36,6 +37,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     host: Annotated[str, Meta(min_length=1)] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535)] = 8475
     allowed_origins: list[str] = []
+    websockets: bool = True
     device_session_claim: Annotated[str, Meta(min_length=1)] = "sid"
     max_sessions: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
     max_sessions_per_user: Annotated[int, Meta(ge=1)] = 20
