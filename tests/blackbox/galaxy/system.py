@@ -143,7 +143,8 @@ class Notifications:
         return [{name: value.decode() for name, value in each.items()} for each in found_commands]
 
     async def _entries(self, stream: str, field: str, entry_id: str) -> list[dict[str, bytes]]:
-        entries: Any = await self.redis.xrange(stream)
+        # They are appended after the intent, by the same clock.
+        entries: Any = await self.redis.xrange(stream, min=entry_id)
         decoded = [{name.decode(): value for name, value in fields.items()} for _, fields in entries]
         return [each for each in decoded if each[field].startswith(f"{entry_id}/".encode())]
 

@@ -15,7 +15,7 @@ from tests.waiting import found
 
 PUSH_ATTEMPTS, EMAIL_ATTEMPTS = 3, 7
 BACKOFF_MIN, BACKOFF_MAX = 0.2, 0.5
-LATE = 0.4
+LATE = 1.5
 """Seconds that an attempt may come late on a busy machine."""
 
 
@@ -31,9 +31,11 @@ async def refusing(troubled: Notifications, *streams: str) -> AsyncIterator[None
         yield
     finally:
         for stream in streams:
-            await troubled.redis.delete(stream)
+            # In one command: an entry that is appended between two would be lost.
             if await troubled.redis.exists(f"{stream}:kept"):
                 await troubled.redis.rename(f"{stream}:kept", stream)
+            else:
+                await troubled.redis.delete(stream)
 
 
 def delays(route: dict[str, Any]) -> list[float]:
@@ -75,7 +77,7 @@ async def test_the_first_attempt_is_made_at_once(troubled: Notifications) -> Non
     routes = await troubled.routes(entry_id, "published")
     accepted_at = datetime.fromisoformat(shown["accepted_at"])
     for route in routes.values():
-        assert datetime.fromisoformat(route["settled_at"]) - accepted_at < timedelta(seconds=2)
+        assert datetime.fromisoformat(route["settled_at"]) - accepted_at < timedelta(seconds=3)
 
 
 async def test_a_dead_letter_leaves_its_sibling_published(troubled: Notifications) -> None:
@@ -94,9 +96,9 @@ async def test_a_dead_letter_leaves_its_sibling_published(troubled: Notification
 
 async def test_a_route_is_failed_until_it_is_published_or_dead(troubled: Notifications) -> None:
     ada = troubled.player()
-    route = f"push:user:{ada}"
+    route = f"email:user:{ada}"
 
-    async with refusing(troubled, troubled.client_events):
+    async with refusing(troubled, troubled.mail_commands):
         entry_id = await troubled.append("game.finished", ada)
 
         async def has_failed() -> bool:
@@ -108,9 +110,7 @@ async def test_a_route_is_failed_until_it_is_published_or_dead(troubled: Notific
 
     assert routes[route]["status"] == "published"
     assert routes[route]["attempt_count"] > 1
-    assert [event["event_id"].decode() for event in await troubled.events(entry_id)] == [
-        f"{entry_id}/{route}"
-    ]
+    assert [each["delivery_id"] for each in await troubled.commands(entry_id)] == [f"{entry_id}/{route}"]
 
 
 async def test_a_payload_that_fits_no_table_is_a_dead_letter_at_once(troubled: Notifications) -> None:
