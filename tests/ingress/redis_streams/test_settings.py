@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from redis.asyncio import ConnectionPool
 
 from tests.catalogs import shipped
 from tests.databases import SCHEMA
@@ -39,6 +40,48 @@ def test_no_address_is_shown() -> None:
         {"TOCSIN_REDIS__URL": "redis://:secret@a", "TOCSIN_STREAMS__GALAXY__URL": "redis://:secret@b"}
     )
     assert "secret" not in repr((settings, settings.redis, settings.streams))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://redis?protocol=3",
+        "redis://redis?decode_responses=1",
+        "redis://redis?socket_timeout=x",
+        "redis://redis?ssl_ca_certs=/ca.pem",
+        "rediss://redis?ssl_cert_reqs=maybe",
+        "redis://redis?db=x",
+        "unix:///run/redis.sock?db=x",
+        # A password that is not percent-encoded.
+        "redis://user:12/sec@redis/0",
+        "redis://:12?sec@redis/0",
+        "redis://:12#sec@redis/0",
+    ],
+)
+def test_an_address_that_the_client_would_take_for_another_is_refused(url: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load_settings({"TOCSIN_REDIS__URL": url})
+    (fault,) = caught.value.faults
+    assert fault.code == "invalid"
+    assert url not in fault.message
+    assert "sec" not in fault.message.replace("percent", "")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://redis",
+        "redis://redis/",
+        "redis://user:p%2Fw%3F%23%40@[::1]:6379/3",
+        "redis://redis?db=3&client_name=tocsin",
+        "rediss://redis:6380/0?ssl_ca_certs=%2Fca.pem&ssl_cert_reqs=required&ssl_check_hostname=false",
+        "unix://user:p%40@/run/redis.sock?db=1",
+    ],
+)
+def test_an_address_that_the_client_can_use_is_taken(url: str) -> None:
+    assert load_settings({"TOCSIN_REDIS__URL": url}).redis.url == url
+    # It makes its connection with every option of the address, and connects to nothing yet.
+    ConnectionPool.from_url(url).make_connection()  # type: ignore[no-untyped-call]
 
 
 async def test_the_relay_reads_what_the_settings_name(galaxy: Galaxy, database_url: str) -> None:

@@ -80,6 +80,14 @@ def test_an_address_that_is_none_is_refused_without_being_quoted() -> None:
     assert message == "must be an address of Redis: redis://, rediss:// or unix://"
 
 
+def test_certificates_are_for_an_address_with_tls(tmp_path: Path) -> None:
+    (file := tmp_path / "ca.pem").touch()
+    own = BOTH | {"TOCSIN_MAIL_STREAM__CA_FILE": str(file)}
+
+    assert problems(own) == {setting_name(("mail_stream", "ca_file")): "is for TLS: a rediss:// address"}
+    loaded(own | {"TOCSIN_MAIL_STREAM__URL": "rediss://other.example"})
+
+
 @pytest.mark.parametrize(
     ("more", "name", "other"),
     [
@@ -133,8 +141,10 @@ def test_without_the_packages_it_says_which_extra_brings_them(
 
 
 def test_an_option_that_redis_has_not_stops_the_start_without_a_password() -> None:
-    settings = loaded(BOTH | {"TOCSIN_MAIL_STREAM__URL": f"{URL}?colour=red"}).provider(MailStreamSettings)
+    url = f"{URL}?colour=red"
+    settings = MailStreamSettings(enabled=True, url=url)
 
+    assert list(problems(BOTH | {"TOCSIN_MAIL_STREAM__URL": url})) == [setting_name(("mail_stream", "url"))]
     with pytest.raises(ProviderSetupError) as caught:
         load_registry()["mail_stream"].build(settings)
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -14,6 +14,13 @@ from tocsin.wire.stream_entries import DEFAULT_STREAM
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 NO_URL = "or redis.url, must be set: redis://…"
 _SCHEMES = ("redis", "rediss", "unix")
+_ESCAPED = "what is no letter or digit in a password must be percent-encoded"
+_OPTIONS = {"client_name", "db", "password", "username"}
+_TLS_OPTIONS = {
+    *("ssl_ca_certs", "ssl_ca_path", "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_keyfile"),
+    "ssl_password",
+}
+_DATABASE = re.compile(r"[0-9]{1,9}")
 
 
 class RedisSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -73,11 +80,28 @@ def reader_faults(where: str, settings: StreamSettings) -> Iterator[Fault]:
 
 
 def url_fault(url: str) -> str | None:
-    """Return what is wrong with an address, without quoting it: it may hold a password."""
+    """Return what is wrong with an address, without quoting it: it may hold a password.
+
+    The client library takes options of an address as its own arguments, which go before those that Tocsin
+    sets, and raises for one that it does not have only when it connects.
+    """
     try:
         parts = urlsplit(url)
         is_address = parts.scheme in _SCHEMES and bool(parts.port or parts.hostname or parts.path)
+        options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
     except ValueError:
         # As with a slash in a password, which has to be written %2F.
-        return "is not an address: what is no letter or digit in a password must be percent-encoded"
-    return None if is_address else "must be an address of Redis: redis://, rediss:// or unix://"
+        return f"is not an address: {_ESCAPED}"
+    if not is_address:
+        return "must be an address of Redis: redis://, rediss:// or unix://"
+    if parts.fragment or any(map(str.isspace, url)):
+        return f"is not an address: {_ESCAPED}"
+    database = options.get("db", "0" if parts.scheme == "unix" else parts.path.strip("/") or "0")
+    if not _DATABASE.fullmatch(database):
+        return f"must end with the number of a database, or nothing, after the host; {_ESCAPED}"
+    known = _OPTIONS | _TLS_OPTIONS if parts.scheme == "rediss" else _OPTIONS
+    if not known.issuperset(options):
+        return f"may have these options only: {', '.join(sorted(known))}"
+    if options.get("ssl_cert_reqs", "required") not in {"required", "optional", "none"}:
+        return "must have required, optional or none as ssl_cert_reqs"
+    return None

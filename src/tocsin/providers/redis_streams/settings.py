@@ -33,4 +33,6 @@ class StreamProviderSettings(ProviderSettings, frozen=True, kw_only=True):
         """List what is missing, once the provider is in use."""
         if self.enabled and not self.url:
             yield self.fault("url", "missing", "or redis.url, must be set: redis://…")
+        if self.enabled and self.ca_file and self.url and not self.url.startswith("rediss:"):
+            yield self.fault("ca_file", "contradiction", "is for TLS: a rediss:// address")
         yield from super().faults()
