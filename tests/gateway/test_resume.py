@@ -2,9 +2,12 @@ import asyncio
 
 import pytest
 
-from tests.gateway.clients import ClientEvents, RunningGateway, SseClient, bearer
+from tests.gateway.clients import AUTH, ClientEvents, RunningGateway, SseClient, bearer
 from tests.waiting import until
+from tocsin.gateway.process import Gateway
+from tocsin.gateway.settings import GatewaySettings
 from tocsin.ingress.redis_streams.reader import EntryId
+from tocsin.ingress.redis_streams.settings import RedisSettings
 
 
 async def test_a_client_that_reconnects_gets_what_it_missed_and_then_what_is_new(
@@ -168,3 +171,18 @@ async def test_a_stream_that_begins_anew_is_followed(
 
     assert [frame.event for frame in events_seen] == ["reset", "reset", "message"]
     assert events_seen[-1].body["event_id"] == "new"
+
+
+async def test_every_gap_is_reported_also_one_right_after_another(events: ClientEvents) -> None:
+    reader = Gateway(GatewaySettings(stream=events.stream), RedisSettings(url=events.url), AUTH).reader
+    await events.append("e0")
+    await reader._step()
+    firsts = []
+    for number in range(2):
+        ids = await events.append_all([f"lost{number}", f"kept{number}"], trimmed_to=1)
+        await reader._step()
+        firsts.append((reader._sessions.history.complete_after, EntryId.parse(ids[1])))
+    await reader._reader.aclose()
+
+    for complete_after, kept in firsts:
+        assert complete_after == kept

@@ -90,8 +90,10 @@ class EventReader:
     async def _advance(self, position: EntryId) -> None:
         offset = Offset(str(position), None)
         look = await self._reader.look(offset)
-        if look.gap != self._gap:
-            self._report(look, position)
+        # A stream that is gone has the same gap at each look; any other gap is left behind at once.
+        was_missing, self._gap = self._gap, look.gap
+        if look.gap is not None and (look.entries or look.gap.continue_at or look.gap != was_missing):
+            self._report(look, look.gap, position)
         if look.gap is not None and look.gap.continue_at is not None:
             self._sessions.position = EntryId.parse(look.gap.continue_at.entry_id)
         elif look.entries:
@@ -103,11 +105,8 @@ class EventReader:
             async with asyncio.timeout(BLOCK_SECONDS + self._timeout):
                 await self._reader.wait(offset)
 
-    def _report(self, look: Look, position: EntryId) -> None:
-        """Report a gap once: entries that the stream dropped before they were read."""
-        self._gap = gap = look.gap
-        if gap is None:
-            return
+    def _report(self, look: Look, gap: Gap, position: EntryId) -> None:
+        """Report a gap: entries that the stream dropped before they were read."""
         _log.error("client events lost", stream=self._settings.stream, detail=gap.detail)
         known = [gap.continue_at.entry_id] if gap.continue_at else [entry.id for entry in look.entries[:1]]
         self._sessions.restart_at(EntryId.parse(known[0]) if known else position)
