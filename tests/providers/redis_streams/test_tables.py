@@ -64,6 +64,18 @@ def test_every_kind_of_field_arrives_as_it_was(tables: Tables, monkeypatch: pyte
     assert mixed.Inner() is None
 
 
+def test_a_number_without_a_fraction_is_an_integer_however_it_is_written(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A schema takes 12.0 for an integer, and so does whoever reads JSON."""
+    body = encoded(tables, turn_number=12.0, small=255.0, numbers=[1.0, -2], limit=3.0, share=2.0)
+
+    mixed = read(body, monkeypatch)
+
+    assert (mixed.TurnNumber(), mixed.Small(), mixed.Limit(), mixed.Share()) == (12, 255, 3, 2.0)
+    assert [mixed.Numbers(place) for place in range(mixed.NumbersLength())] == [1, -2]
+
+
 def test_only_the_fields_of_the_event_go_in(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     body = tables.encode(MIXED, ("game_id",), {"game_id": "g-7", "turn_number": 12, "game_name": "Nova"})
 

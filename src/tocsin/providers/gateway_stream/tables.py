@@ -16,6 +16,7 @@ from tocsin.providers.redis_streams.provider import EncodingError
 
 FIRST_BYTES = 256
 """The size that a buffer begins with; it grows."""
+_FLOATS = (float, int)
 
 
 class _Field(NamedTuple):
@@ -46,6 +47,8 @@ class Tables:
         row = form.new()
         for name, attribute, takes in form.fields:
             value = payload.get(name)
+            if takes is not _FLOATS:
+                value = _integral(value)
             if type(value) not in takes:
                 raise EncodingError(_mismatch(table, name, value))
             setattr(row, attribute, value)
@@ -147,10 +150,21 @@ def _scalars(default: Any) -> tuple[type, ...]:
         case int():
             return (int,)
         case float():
-            return (float, int)
+            return _FLOATS
         case _:
             # A text, or a number that may be left out: the library checks which.
             return (str, int, float, bool)
+
+
+def _integral(value: Any) -> Any:
+    """Return a number without a fraction as an integer: in JSON `5.0` is the number `5`."""
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case list():
+            return [_integral(each) for each in value]
+        case _:
+            return value
 
 
 def _bytes(row: Any) -> bytes:
@@ -163,7 +177,7 @@ def _fault(table: str, form: _Form, payload: Mapping[str, Any]) -> str:
     """Find the field that cannot be encoded, by encoding each alone."""
     for name, attribute, _ in form.fields:
         row = form.new()
-        setattr(row, attribute, payload[name])
+        setattr(row, attribute, _integral(payload[name]))
         try:
             _bytes(row)
         except Exception:  # noqa: BLE001 - the generated code may raise anything
