@@ -2,9 +2,10 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -201,9 +202,17 @@ async def database_clock(pool: Pool) -> DatabaseClock:
     return clock
 
 
-def catalog_watch(settings: Settings, catalog: Catalog, pool: Pool, kind: str, clock: Clock) -> CatalogWatch:
+def catalog_watch(
+    settings: Settings,
+    catalog: Catalog,
+    pool: Pool,
+    kind: str,
+    clock: Clock,
+    check: Callable[[Catalog], None] | None = None,
+) -> CatalogWatch:
     """Build the duty that reloads the catalog of a process."""
-    return CatalogWatch(catalog, catalog_folder(settings), kind=kind, pool=pool, clock=clock)
+    folder = catalog_folder(settings)
+    return CatalogWatch(catalog, folder, kind=kind, pool=pool, clock=clock, check=check)
 
 
 @asynccontextmanager
@@ -274,7 +283,8 @@ async def open_worker(
         open_providers(settings, secrets := await kept_secrets(settings, pool)) as providers,
         known_toggles(settings, pool) as toggles,
     ):
-        check_events(catalog, providers.values())
+        check = partial(check_events, providers=tuple(providers.values()))
+        check(catalog)
         clock = await database_clock(pool)
         webpush_keys = await open_webpush_keys(
             settings, pool, secrets, providers.get(WebPushSettings.section)
@@ -305,7 +315,7 @@ async def open_worker(
             more=[
                 clock,
                 Scheduler(sources, run_tools),
-                catalog_watch(settings, catalog, pool, kind, clock),
+                catalog_watch(settings, catalog, pool, kind, clock, check),
                 *([webpush_keys] if webpush_keys else []),
             ],
         )

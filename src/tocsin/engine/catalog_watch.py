@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -12,7 +13,7 @@ import structlog
 from tocsin.catalog.catalog import Catalog
 from tocsin.catalog.folder import catalog_files
 from tocsin.catalog.load import load_catalog
-from tocsin.domain.errors import CatalogError
+from tocsin.domain.errors import FaultsError
 from tocsin.domain.ids import uuid7
 from tocsin.engine.clock import Clock
 from tocsin.engine.duty import RETRIED_FAULTS, repeat
@@ -38,7 +39,8 @@ class CatalogWatch:
     """Looks at the files every `look_seconds`; SIGHUP and an operator's request have them read at once.
 
     A catalog with faults is not used: the process keeps the one it has, logs an error and raises an alarm. So
-    do processes that use different catalogs for longer than a reload takes.
+    do processes that use different catalogs for longer than a reload takes. `check` raises the faults that a
+    catalog has for this process alone.
     """
 
     def __init__(
@@ -49,9 +51,11 @@ class CatalogWatch:
         kind: str,
         pool: Pool,
         clock: Clock,
+        check: Callable[[Catalog], None] | None = None,
         look_seconds: float = LOOK_SECONDS,
     ) -> None:
         self._catalog = catalog
+        self._check = check
         self._folder = folder
         self._kind = kind
         self._pool = pool
@@ -104,7 +108,9 @@ class CatalogWatch:
         self._unreported = True
         try:
             loaded = await asyncio.to_thread(load_catalog, self._folder, self._catalog.defaults)
-        except CatalogError as error:
+            if self._check is not None:
+                self._check(loaded)
+        except FaultsError as error:
             faults = [f"{fault.field}: {fault.message}" for fault in error.faults]
             self._keep(f"{error.summary} {faults[0]}", faults=faults[:SHOWN_FAULTS])
             return

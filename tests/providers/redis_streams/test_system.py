@@ -1,6 +1,9 @@
 """The API and a worker with both providers, from the settings alone, as operators and producers see them."""
 
 import asyncio
+import os
+import shutil
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -31,6 +34,10 @@ FINISHED = {
     "payload": {"game_id": "game-7", "game_name": "Nova", "final_turn_number": 120},
     "idempotency_key": "k1",
 }
+EVENT = """
+  event:
+    table: notification.GameFinishedEvent
+    fields: [game_id, final_turn_number]"""
 
 
 class Client:
@@ -80,9 +87,11 @@ async def client(
         yield client
 
 
-def settings_for(redis_url: str, tables: Path = GALAXY / "tables") -> Settings:
+def settings_for(
+    redis_url: str, tables: Path = GALAXY / "tables", catalog: Path = GALAXY / "catalog"
+) -> Settings:
     environ = {
-        "TOCSIN_CATALOG": str(GALAXY / "catalog"),
+        "TOCSIN_CATALOG": str(catalog),
         "TOCSIN_REDIS__URL": redis_url,
         "TOCSIN_GATEWAY_STREAM__ENABLED": "true",
         "TOCSIN_GATEWAY_STREAM__TABLES": str(tables),
@@ -187,3 +196,54 @@ async def test_an_event_without_its_table_stops_the_start_of_a_worker(
     faults = {fault.field: fault.message for fault in caught.value.faults}
     assert len(faults) == 10
     assert faults["game.finished v1"] == "gateway_stream.tables has no table notification.GameFinishedEvent"
+
+
+def change(catalog: Path, text: str, other: str) -> None:
+    """Replace a text in the declarations of the galaxy's games."""
+    types = catalog / "types" / "game.yaml"
+    declared = types.read_text()
+    assert text in declared
+    types.write_text(declared.replace(text, other))
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Path:
+    """Give a copy of the galaxy's catalog."""
+    return shutil.copytree(GALAXY / "catalog", tmp_path / "catalog")
+
+
+async def test_a_push_without_an_event_stops_the_start_of_a_worker(
+    database_url: str, redis_server: RedisServer, catalog: Path
+) -> None:
+    change(catalog, EVENT, "")
+    (push := catalog / "templates/game.finished/en").mkdir(exist_ok=True)
+    (push / "push.title.j2").write_text("Finished")
+    (push / "push.body.j2").write_text("{{ game_name }}")
+    settings = settings_for(redis_server.url, catalog=catalog)
+
+    with pytest.raises(SettingsError) as caught:
+        async with open_worker(settings, database_url, read_catalog(settings)):
+            raise AssertionError("it started")
+
+    (fault,) = caught.value.faults
+    assert (fault.field, fault.code) == ("game.finished v1", "event")
+    assert fault.message.startswith("has no event, so none of its pushes could be encoded")
+
+
+async def test_a_worker_keeps_its_catalog_when_one_has_an_event_without_a_table(
+    database_url: str, pool: Pool, redis_server: RedisServer, catalog: Path
+) -> None:
+    settings = settings_for(redis_server.url, catalog=catalog)
+    used, stop = read_catalog(settings), asyncio.Event()
+    before = used.fingerprint
+    async with open_worker(settings, database_url, used) as worker:
+        working = asyncio.create_task(worker.run(stop))
+        await found(lambda: pool.fetchval("select catalog from processes"))
+        change(catalog, "notification.GameFinishedEvent", "notification.GameOverEvent")
+        os.kill(os.getpid(), signal.SIGHUP)
+        fault = await found(lambda: pool.fetchval("select catalog_fault from processes"))
+        stop.set()
+        await working
+
+    assert "game.finished v1: gateway_stream.tables has no table notification.GameOverEvent" in fault
+    assert used.fingerprint == before
