@@ -26,6 +26,10 @@ COMPUTED = {
         "entries_lost",
     ),
     ("tocsin.providers.apns.answers", "answer.code"): (),  # rows that are doubtful, which are listed too
+    ("tocsin.providers.redis_streams.answers", "code"): (
+        "gateway_stream_publish_failed",
+        "mail_stream_publish_failed",
+    ),
     ("tocsin.providers.answers", "code"): (),  # rows with an alarm, which are listed too
 }
 """Codes that are not a constant where the alarm is raised, by module and expression."""
