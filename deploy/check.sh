@@ -24,14 +24,16 @@ check() {
 check_compose() {
     printf 'POSTGRES_PASSWORD=x\n' >"$work/tocsin.env"
     # The env_file of the services is beside the compose file.
+    cp mailer.env.example "$work/mailer.env"
     cp compose.yaml "$work/compose.yaml"
-    docker compose --env-file "$work/tocsin.env" --profile outbox -f "$work/compose.yaml" config --quiet
+    docker compose --env-file "$work/tocsin.env" --profile outbox --profile gateway --profile mailer -f "$work/compose.yaml" config --quiet
 }
 
 check_chart() {
     helm lint --strict helm/tocsin --set secretName=tocsin \
         && helm template tocsin helm/tocsin --set secretName=tocsin \
-            --set relay.enabled=true --set ingress.enabled=true --set api.autoscaling.enabled=true
+            --set relay.enabled=true --set ingress.enabled=true --set api.autoscaling.enabled=true \
+            --set gateway.enabled=true --set mailer.enabled=true --set mailer.secretName=tocsin-mailer
 }
 
 check_units() {
@@ -46,7 +48,7 @@ check_units() {
 check_nginx() {
     openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=tocsin.example.com \
         -keyout "$work/privkey.pem" -out "$work/fullchain.pem" \
-        && sed "s#/etc/ssl/tocsin#$work#" nginx.conf >"$work/tocsin.conf" \
+        && sed "s#/etc/ssl/tocsin#$work#; s#/var/log/nginx#$work#" nginx.conf >"$work/tocsin.conf" \
         && printf 'pid %s/pid;\nevents {}\nhttp { access_log off; include %s/tocsin.conf; }\n' "$work" "$work" >"$work/nginx.conf" \
         && nginx -t -p "$work" -e "$work/error.log" -c "$work/nginx.conf"
 }

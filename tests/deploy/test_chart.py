@@ -11,12 +11,16 @@ import pytest
 import yaml
 
 from tests.deploy.files import DEPLOY, ROOT, commands
+from tocsin.gateway.app import PATHS
+from tocsin.gateway.settings import GatewaySettings
+from tocsin.settings import load_settings
 
 CHART = DEPLOY / "helm/tocsin"
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA = jsonschema_rs.validator_for(json.loads((CHART / "values.schema.json").read_text()))
 TEMPLATES = {file.name: file.read_text() for file in sorted((CHART / "templates").iterdir())}
 ALL = "\n".join(TEMPLATES.values())
+PARTS = ("api", "worker", "relay", "gateway", "mailer")
 PASSED_ON = {"settings", "annotations", "resources"}
 """Values that a template passes on as a whole, whatever is below them."""
 
@@ -41,6 +45,7 @@ def test_the_values_satisfy_their_schema() -> None:
         pytest.param({"settings": {"HTTP_PORT": "80"}}, id="no setting"),
         pytest.param({"replicas": 3}, id="an unknown value"),
         pytest.param({"stopSeconds": 0}, id="no time to drain"),
+        pytest.param({"mailer": {**VALUES["mailer"], "settings": {}}}, id="a mailer without its schema"),
     ],
 )
 def test_the_schema_refuses(change: dict[str, Any]) -> None:
@@ -52,9 +57,13 @@ def test_every_value_that_a_template_uses_exists_and_none_is_unused() -> None:
     direct = set(re.findall(r"\.Values\.([\w.]+)", ALL))
     # Of the parts that are deployed alike, by the name that they have in a template.
     alike = set(re.findall(r"[.$]values\.([\w.]+)", ALL))
-    used = direct | {f"{part}.{each}" for part in ("api", "worker", "relay") for each in alike}
+    used = direct | {f"{part}.{each}" for part in PARTS for each in alike}
     assert direct <= known
     assert alike <= set(paths(VALUES["worker"]))
+    # Of those that have Secrets and settings: the chart, and the mailer.
+    own = set(re.findall(r"\.of\.(\w+)", ALL))
+    used |= own | {f"mailer.{each}" for each in own}
+    assert own <= VALUES.keys() & VALUES["mailer"].keys()
     assert {path for path in known if not any(f"{each}.".startswith(f"{path}.") for each in used)} == set()
 
 
@@ -68,15 +77,38 @@ def test_every_template_that_is_included_is_defined() -> None:
 
 def test_pods_run_commands_of_tocsin() -> None:
     parts = set(re.findall(r'"part" "(\w+)"', ALL)) | set(re.findall(r"args: \[(\w+)\]", ALL))
-    assert parts == {"api", "worker", "relay", "migrate"} <= commands()
+    assert parts == {*PARTS, "migrate"} <= commands()
+
+
+def test_what_is_optional_is_off_and_the_mailer_has_secrets_and_a_schema_of_its_own() -> None:
+    assert [VALUES[part]["enabled"] for part in ("relay", "gateway", "mailer")] == [False] * 3
+    given = re.findall(r'"of" (\.[\w.]+) "(?:part|name)" "([\w-]+)"', ALL)
+    assert {part for own, part in given if own == ".Values.mailer"} == {"mailer", "mailer-migrate"}
+    assert {part for own, part in given if own == ".Values"} == {*PARTS, "migrate"} - {"mailer"}
+    settings = load_settings(VALUES["mailer"]["settings"])
+    assert settings.schema != load_settings(VALUES["settings"]).schema
+
+
+def test_the_gateway_is_reached_and_probed_on_its_own_ports() -> None:
+    gateway = GatewaySettings()
+    [(port, probes)] = re.findall(r'"part" "gateway" .*"port" (\d+) "probes" (\d+)\)', ALL)
+    assert int(port) == gateway.port
+    assert f"TOCSIN_PROBES__PORT={probes}" in (DEPLOY / "Dockerfile").read_text()
+    annotations = VALUES["gateway"]["ingress"]["annotations"]
+    prefix = "nginx.ingress.kubernetes.io"
+    assert annotations[f"{prefix}/proxy-buffering"] == "off"
+    assert annotations[f"{prefix}/enable-access-log"] == "false"
+    assert float(annotations[f"{prefix}/proxy-read-timeout"]) > gateway.ping_seconds
+    [path] = re.findall(r'"part" "gateway" "path" "(.*?)"', ALL)
+    assert all(f"{route}/".startswith(f"{path}/") for route in PATHS.values())
 
 
 def test_a_pod_has_time_to_drain_by_the_same_value_that_processes_drain_by() -> None:
     assert "terminationGracePeriodSeconds: {{ add .root.Values.stopSeconds 15 }}" in ALL
-    for setting in ("TOCSIN_DISPATCH__STOP_SECONDS", "TOCSIN_HTTP__DRAIN_SECONDS"):
-        assert f"- name: {setting}\n    value: {{{{ .Values.stopSeconds | quote }}}}" in ALL
+    for part in ("DISPATCH__STOP", "HTTP__DRAIN", "GATEWAY__DRAIN"):
+        assert f"- name: TOCSIN_{part}_SECONDS\n    value: {{{{ .root.Values.stopSeconds | quote }}}}" in ALL
     # Behind the settings of the values: the last variable of a name counts.
-    assert ALL.index("range $name, $value := .Values.settings") < ALL.index("TOCSIN_DISPATCH__STOP_SECONDS")
+    assert ALL.index("range $name, $value := .of.settings") < ALL.index("TOCSIN_DISPATCH__STOP_SECONDS")
 
 
 def test_a_pod_that_starts_while_the_database_is_away_is_not_restarted() -> None:

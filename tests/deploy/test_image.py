@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from tests.acceptance.processes import free_port
-from tests.deploy.files import DEPLOY, ROOT, commands
+from tests.deploy.files import DEPLOY, ROOT, commands, variables
+from tocsin.cli.run.mailer import mailer_faults
 from tocsin.cli.run.serve import grace
 from tocsin.domain.errors import SettingsError
 from tocsin.settings import load_settings
@@ -120,8 +121,12 @@ def test_the_health_check_asks_whichever_process_runs(*, listens: str, status: i
 
 
 def test_every_service_runs_a_command_with_no_rights_and_no_writable_root() -> None:
-    assert {name: service["command"] for name, service in OURS.items()} == {name: [name] for name in OURS}
-    assert set(OURS) == {"migrate", "api", "worker", "relay", "gateway"} <= commands()
+    expected = {name: [name] for name in ("migrate", "api", "worker", "relay", "gateway", "mailer")}
+    assert expected.keys() <= commands()
+    assert {name: service["command"] for name, service in OURS.items()} == {
+        **expected,
+        "mailer-migrate": ["migrate"],
+    }
     for service in OURS.values():
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]
@@ -130,12 +135,34 @@ def test_every_service_runs_a_command_with_no_rights_and_no_writable_root() -> N
 
 def test_services_start_after_the_migrations_and_have_time_to_drain() -> None:
     assert not OURS["gateway"]["depends_on"]  # It has no database.
-    for name in OURS.keys() - {"migrate", "gateway"}:
-        assert OURS[name]["depends_on"] == {"migrate": {"condition": "service_completed_successfully"}}
+    for name in OURS.keys() - {"migrate", "mailer-migrate", "gateway"}:
+        migration = "mailer-migrate" if name == "mailer" else "migrate"
+        assert OURS[name]["depends_on"] == {migration: {"condition": "service_completed_successfully"}}
         assert float(OURS[name]["stop_grace_period"].removesuffix("s")) >= grace(load_settings({}))
 
 
+def test_what_is_optional_starts_by_its_profile() -> None:
+    profiles = {name: service["profiles"] for name, service in OURS.items() if "profiles" in service}
+    assert profiles == {
+        "relay": ["outbox"],
+        "gateway": ["gateway"],
+        "mailer": ["mailer"],
+        "mailer-migrate": ["mailer"],
+    }
+
+
+def test_the_mailer_starts_with_its_own_file_in_its_own_schema_and_sees_nothing_of_the_server() -> None:
+    for name in ("mailer", "mailer-migrate"):
+        service = OURS[name]
+        assert service["env_file"] == "mailer.env"
+        own = {name: value for name, value in service["environment"].items() if "${" not in value}
+        settings = load_settings({**variables("mailer.env.example"), **own})
+        assert settings.schema != load_settings({}).schema
+        assert list(mailer_faults(settings)) == []
+    assert OURS["api"]["env_file"] == "tocsin.env"
+
+
 def test_variables_of_the_compose_file_are_no_settings_which_would_stop_the_start() -> None:
-    variables = re.findall(r"\$\{(\w+)", TEXTS["compose.yaml"])
-    assert variables
-    assert [name for name in variables if name.startswith("TOCSIN_")] == []
+    used = re.findall(r"\$\{(\w+)", TEXTS["compose.yaml"])
+    assert used
+    assert [name for name in used if name.startswith("TOCSIN_")] == []

@@ -7,19 +7,22 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
+{{- /* The argument of what follows has the key root, and of: the values that have the Secrets and settings of the process. */}}
 {{- define "tocsin.environment" -}}
 envFrom:
   - secretRef:
-      name: {{ required "Set secretName to the Secret that has TOCSIN_DATABASE_URL." .Values.secretName }}
+      name: {{ required "Set secretName, and mailer.secretName with the mailer, to a Secret that has TOCSIN_DATABASE_URL." .of.secretName }}
 env:
-  {{- range $name, $value := .Values.settings }}
+  {{- range $name, $value := .of.settings }}
   - name: {{ $name }}
     value: {{ $value | quote }}
   {{- end }}
   - name: TOCSIN_DISPATCH__STOP_SECONDS
-    value: {{ .Values.stopSeconds | quote }}
+    value: {{ .root.Values.stopSeconds | quote }}
   - name: TOCSIN_HTTP__DRAIN_SECONDS
-    value: {{ .Values.stopSeconds | quote }}
+    value: {{ .root.Values.stopSeconds | quote }}
+  - name: TOCSIN_GATEWAY__DRAIN_SECONDS
+    value: {{ .root.Values.stopSeconds | quote }}
 {{- end }}
 
 {{- define "tocsin.security" -}}
@@ -34,7 +37,7 @@ securityContext:
 volumeMounts:
   - name: tmp
     mountPath: /tmp
-  {{- if .Values.filesSecretName }}
+  {{- if .of.filesSecretName }}
   - name: files
     mountPath: /etc/tocsin/files
     readOnly: true
@@ -50,34 +53,35 @@ securityContext:
   fsGroup: 10001
   seccompProfile:
     type: RuntimeDefault
-{{- with .Values.imagePullSecrets }}
+{{- with .root.Values.imagePullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 volumes:
   - name: tmp
     emptyDir: {}
-  {{- if .Values.filesSecretName }}
+  {{- if .of.filesSecretName }}
   - name: files
     secret:
-      secretName: {{ .Values.filesSecretName }}
+      secretName: {{ .of.filesSecretName }}
       defaultMode: 0440
   {{- end }}
-{{- with .Values.nodeSelector }}
+{{- with .root.Values.nodeSelector }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.tolerations }}
+{{- with .root.Values.tolerations }}
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.affinity }}
+{{- with .root.Values.affinity }}
 affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
-{{- /* One Deployment; its argument has the keys root, part (api, worker or relay), values and port. */}}
+{{- /* One Deployment; its argument has the keys root, of, part (its name and command), values, port, and probes if they have
+a port of their own. */}}
 {{- define "tocsin.deployment" -}}
 apiVersion: apps/v1
 kind: Deployment
@@ -108,7 +112,7 @@ spec:
         {{- toYaml . | nindent 8 }}
       {{- end }}
     spec:
-      {{- include "tocsin.pod" .root | nindent 6 }}
+      {{- include "tocsin.pod" . | nindent 6 }}
       # The pause before SIGTERM, the drain, and ten seconds to spare.
       terminationGracePeriodSeconds: {{ add .root.Values.stopSeconds 15 }}
       topologySpreadConstraints:
@@ -127,24 +131,28 @@ spec:
           ports:
             - name: http
               containerPort: {{ .port }}
-          {{- include "tocsin.environment" .root | nindent 10 }}
+          {{- with .probes }}
+            - name: probes
+              containerPort: {{ . }}
+          {{- end }}
+          {{- include "tocsin.environment" . | nindent 10 }}
           {{- include "tocsin.security" .root | nindent 10 }}
-          {{- include "tocsin.mounts" .root | nindent 10 }}
+          {{- include "tocsin.mounts" . | nindent 10 }}
           # Not whether it is ready: a database that is away would restart what starts meanwhile.
           startupProbe:
-            httpGet: {path: /healthz, port: http}
+            httpGet: {path: /healthz, port: {{ .probes | default .port }}}
             periodSeconds: 2
             failureThreshold: 60
           livenessProbe:
-            httpGet: {path: /healthz, port: http}
+            httpGet: {path: /healthz, port: {{ .probes | default .port }}}
             periodSeconds: 10
             timeoutSeconds: 5
-          # Fails while the database is away, without a restart.
+          # Fails while the database, or the gateway's Redis, is away, without a restart.
           readinessProbe:
-            httpGet: {path: /readyz, port: http}
+            httpGet: {path: /readyz, port: {{ .probes | default .port }}}
             periodSeconds: 5
             timeoutSeconds: 5
-          {{- if eq .part "api" }}
+          {{- if or (eq .part "api") (eq .part "gateway") }}
           lifecycle:
             preStop:
               # Meanwhile the Service stops sending new connections here.
