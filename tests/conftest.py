@@ -5,8 +5,10 @@ from contextlib import aclosing
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+from redis.asyncio import Redis
 
 from tests.databases import SCHEMA, Clones, migrated_template, running_server
+from tests.redis_servers import RedisServer, running_redis
 from tocsin.store.pool import Pool, PoolSettings, open_pool
 
 # How long an example takes says more about the machine than about the code.
@@ -59,3 +61,17 @@ async def database_url(clones: Clones) -> AsyncIterator[str]:
 async def pool(database_url: str) -> AsyncIterator[Pool]:
     async with open_pool(database_url, SCHEMA, PoolSettings()) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+async def redis_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RedisServer]:
+    async with running_redis(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+async def redis(redis_server: RedisServer) -> AsyncIterator[Redis]:
+    """Give an empty Redis."""
+    async with Redis.from_url(redis_server.url) as client:
+        await client.flushall()
+        yield client

@@ -5,13 +5,7 @@ import pytest
 from redis.asyncio import Redis
 
 from tests.gateway.clients import ClientEvents, RunningGateway
-from tests.redis_servers import RedisServer, running_redis
-
-
-@pytest.fixture(scope="session")
-async def redis_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RedisServer]:
-    async with running_redis(tmp_path_factory.mktemp("redis")) as server:
-        yield server
+from tests.redis_servers import RedisServer
 
 
 @pytest.fixture

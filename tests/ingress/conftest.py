@@ -2,27 +2,12 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 import pytest
-from redis.asyncio import Redis
 
 from tests.catalogs import shipped
 from tests.databases import Clones, fresh_database, name_of
 from tests.ingress.outbox.outboxes import Shop, Tocsin, opened_shop
-from tests.redis_servers import RedisServer, running_redis
 from tocsin.ingress.outbox.install import install
 from tocsin.store.pool import Pool
-
-
-@pytest.fixture(scope="session")
-async def redis_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RedisServer]:
-    async with running_redis(tmp_path_factory.mktemp("redis")) as server:
-        yield server
-
-
-@pytest.fixture
-async def redis(redis_server: RedisServer) -> AsyncIterator[Redis]:
-    async with Redis.from_url(redis_server.url) as client:
-        await client.flushall()
-        yield client
 
 
 @pytest.fixture

@@ -1,13 +1,11 @@
-from collections.abc import AsyncIterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
 
 from tests.engine.hand_off.galaxy import GALAXY, Galaxy
 from tests.engine.stage import MovableClock, Stage
-from tests.redis_servers import RedisServer, running_redis
+from tests.redis_servers import RedisServer
 from tocsin.catalog.catalog import Catalog
 from tocsin.catalog.load import load_catalog
 from tocsin.domain.catalog import Policies
@@ -20,20 +18,6 @@ def galaxy_catalog() -> Catalog:
     backoff = Exponential(timedelta(seconds=1), timedelta(minutes=5), 2, 0)
     policies = Policies(attempts={"push": 3, "email": 7}, backoff=backoff)
     return load_catalog(GALAXY / "catalog", policies)
-
-
-@pytest.fixture(scope="session")
-async def redis_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RedisServer]:
-    folder: Path = tmp_path_factory.mktemp("redis")
-    async with running_redis(folder) as server:
-        yield server
-
-
-@pytest.fixture
-async def redis(redis_server: RedisServer) -> AsyncIterator[Redis]:
-    async with Redis.from_url(redis_server.url) as client:
-        await client.flushall()
-        yield client
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from litestar.types import ASGIApp
 from tocsin.api.server import serve_api
 from tocsin.api.starting import StartingApp
 from tocsin.cli.run.metrics import exported_metrics
+from tocsin.cli.run.observed import exported_traces
 from tocsin.cli.run.process import prepared_settings, run_until_stopped, when_available
 from tocsin.cli.run.serve import Tied, running_database
-from tocsin.cli.run.traces import exported_traces
 from tocsin.compose import open_api, tune_gc
 from tocsin.domain.errors import DatabaseUnavailableError
 from tocsin.settings import Settings

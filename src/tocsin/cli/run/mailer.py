@@ -2,17 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
+from functools import partial
 
 import msgspec
 import structlog
 
 from tocsin.catalog.catalog import Catalog
-from tocsin.cli.run.metrics import exported_metrics
-from tocsin.cli.run.probes import answered_probes
-from tocsin.cli.run.process import prepared_settings, run_until_stopped, when_started
+from tocsin.cli.run.observed import observed, run_all
+from tocsin.cli.run.process import prepared_settings, run_until_stopped
 from tocsin.cli.run.serve import Tied, running_database
-from tocsin.cli.run.traces import exported_traces
 from tocsin.cli.server import database_label
 from tocsin.compose import (
     catalog_folder,
@@ -24,7 +23,6 @@ from tocsin.compose import (
     open_worker,
     planner,
     read_catalog,
-    tune_gc,
 )
 from tocsin.domain.errors import SettingsError
 from tocsin.domain.faults import Fault
@@ -94,19 +92,10 @@ async def _run_mailer(settings: Settings, url: str, stop: asyncio.Event, *, tied
         message = f"{catalog_folder(settings)} has no type with texts for mail"
         fault = Fault(field=setting_name(("catalog",)), code="empty", message=message)
         raise SettingsError("The mailer cannot start:", [fault])
-    async with (
-        answered_probes(settings, url) as probes,
-        exported_metrics(settings, url, tied=tied),
-        exported_traces(),
-        AsyncExitStack() as exits,
-    ):
-        opened = await when_started(
-            lambda: exits.enter_async_context(open_mailer(settings, url, catalog)), stop, tied=tied
-        )
-        if opened is None:
+    opening = partial(open_mailer, settings, url, catalog)
+    async with observed(opening, settings, url, catalog, stop, tied=tied) as mailer:
+        if mailer is None:
             return
-        tune_gc()
-        probes.catalog = catalog
         _log.info(
             "mailer started",
             stream=settings.mailer.stream,
@@ -114,9 +103,7 @@ async def _run_mailer(settings: Settings, url: str, stop: asyncio.Event, *, tied
             database=database_label(settings, url),
             catalog=str(catalog_folder(settings)),
         )
-        async with asyncio.TaskGroup() as running:
-            for each in opened:
-                running.create_task(each.run(stop))
+        await run_all(mailer, stop)
 
 
 @asynccontextmanager

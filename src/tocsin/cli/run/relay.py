@@ -1,17 +1,15 @@
 """`tocsin relay`."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from functools import partial
 
 import structlog
 
-from tocsin.cli.run.metrics import exported_metrics
-from tocsin.cli.run.probes import answered_probes
-from tocsin.cli.run.process import prepared_settings, run_until_stopped, when_started
+from tocsin.cli.run.observed import observed, run_all
+from tocsin.cli.run.process import prepared_settings, run_until_stopped
 from tocsin.cli.run.serve import Tied, running_database
-from tocsin.cli.run.traces import exported_traces
 from tocsin.cli.server import database_label
-from tocsin.compose import catalog_folder, open_relays, read_catalog, tune_gc
+from tocsin.compose import catalog_folder, open_relays, read_catalog
 from tocsin.domain.errors import SettingsError
 from tocsin.domain.faults import Fault
 from tocsin.settings import Settings, setting_name
@@ -34,19 +32,10 @@ def relay(tied: Tied = False) -> None:
 
 async def _run_relays(settings: Settings, url: str, stop: asyncio.Event, *, tied: bool) -> None:
     catalog = read_catalog(settings)
-    async with (
-        answered_probes(settings, url) as probes,
-        exported_metrics(settings, url, tied=tied),
-        exported_traces(),
-        AsyncExitStack() as exits,
-    ):
-        opened = await when_started(
-            lambda: exits.enter_async_context(open_relays(settings, url, catalog)), stop, tied=tied
-        )
-        if opened is None:
+    opening = partial(open_relays, settings, url, catalog)
+    async with observed(opening, settings, url, catalog, stop, tied=tied) as relays:
+        if relays is None:
             return
-        tune_gc()
-        probes.catalog = catalog
         _log.info(
             "relay started",
             outboxes=sorted(settings.outboxes),
@@ -54,6 +43,4 @@ async def _run_relays(settings: Settings, url: str, stop: asyncio.Event, *, tied
             database=database_label(settings, url),
             catalog=str(catalog_folder(settings)),
         )
-        async with asyncio.TaskGroup() as running:
-            for each in opened:
-                running.create_task(each.run(stop))
+        await run_all(relays, stop)

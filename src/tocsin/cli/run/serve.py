@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager, nullcontext
+from functools import partial
 from typing import Annotated
 
 import structlog
@@ -11,12 +12,12 @@ import typer
 
 from tocsin.cli.output import AsJson, print_result, print_server
 from tocsin.cli.run.metrics import exported_metrics
-from tocsin.cli.run.probes import answered_probes, answered_tree_probes
-from tocsin.cli.run.process import prepared_settings, run_until_stopped, when_started
+from tocsin.cli.run.observed import observed
+from tocsin.cli.run.probes import answered_tree_probes
+from tocsin.cli.run.process import prepared_settings, run_until_stopped
 from tocsin.cli.run.supervisor import Child, run_tree
-from tocsin.cli.run.traces import exported_traces
 from tocsin.cli.server import configured_database, database_label
-from tocsin.compose import catalog_folder, data_dir, open_worker, read_catalog, tune_gc
+from tocsin.compose import catalog_folder, data_dir, open_worker, read_catalog
 from tocsin.domain.errors import DatabaseError, SettingsError, TocsinError
 from tocsin.domain.faults import Fault
 from tocsin.domain.plan import FAN_OUT
@@ -185,25 +186,17 @@ async def _run_worker(
     settings: Settings, url: str, stop: asyncio.Event, lanes: frozenset[str] | None, *, tied: bool
 ) -> None:
     catalog = read_catalog(settings)
-    async with (
-        answered_probes(settings, url) as probes,
-        exported_metrics(settings, url, tied=tied),
-        exported_traces(),
-        AsyncExitStack() as exits,
-    ):
-        opened = await when_started(
-            lambda: exits.enter_async_context(open_worker(settings, url, catalog, lanes)), stop, tied=tied
+    opening = partial(open_worker, settings, url, catalog, lanes)
+    async with observed(opening, settings, url, catalog, stop, tied=tied) as worker_:
+        if worker_ is None:
+            return
+        _log.info(
+            "worker started",
+            lanes=sorted(lanes or (FAN_OUT, *providers_in_use(settings))),
+            database=database_label(settings, url),
+            catalog=str(catalog_folder(settings)),
         )
-        if opened:
-            tune_gc()
-            probes.catalog = catalog
-            _log.info(
-                "worker started",
-                lanes=sorted(lanes or (FAN_OUT, *providers_in_use(settings))),
-                database=database_label(settings, url),
-                catalog=str(catalog_folder(settings)),
-            )
-            await opened.run(stop)
+        await worker_.run(stop)
 
 
 def _served_lanes(text: str, settings: Settings) -> frozenset[str]:
