@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -28,6 +28,7 @@ class Proxy:
         self._links: set[_Link] = set()
         self._bytes_left: int | None = None
         self._stalled = False
+        self._delay = 0.0
         self.resets = 0
         """How often connections were reset."""
 
@@ -67,6 +68,10 @@ class Proxy:
         """Take connections from now on, and let nothing through."""
         self._stalled = True
 
+    def delay(self, seconds: float) -> None:
+        """Pass on what the peer sends so much later from now on."""
+        self._delay = seconds
+
     def reset(self) -> None:
         """Reset every connection."""
         self.resets += 1
@@ -100,12 +105,17 @@ class Proxy:
         link.writers.append(to_peer)
         pumps = [
             asyncio.create_task(_pump(reader, to_peer.write, to_peer)),
-            asyncio.create_task(_pump(from_peer, lambda chunk: self._bring(chunk, writer), writer)),
+            asyncio.create_task(
+                _pump(from_peer, lambda chunk: self._bring(chunk, writer), writer, self._wait)
+            ),
         ]
         await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         for pump in pumps:
             pump.cancel()
         await asyncio.wait(pumps)
+
+    async def _wait(self) -> None:
+        await asyncio.sleep(self._delay)
 
     def _bring(self, chunk: bytes, writer: asyncio.StreamWriter) -> None:
         """Pass on what the peer sent, and no more than is left before a reset."""
@@ -144,9 +154,14 @@ class _Link:
 
 
 async def _pump(
-    reader: asyncio.StreamReader, pass_on: Callable[[bytes], None], writer: asyncio.StreamWriter
+    reader: asyncio.StreamReader,
+    pass_on: Callable[[bytes], None],
+    writer: asyncio.StreamWriter,
+    wait: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     with contextlib.suppress(OSError):
         while chunk := await reader.read(_CHUNK):
+            if wait is not None:
+                await wait()
             pass_on(chunk)
             await writer.drain()

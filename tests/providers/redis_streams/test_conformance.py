@@ -101,6 +101,32 @@ async def test_many_batches_at_once_append_each_entry_once(rig: StreamRig) -> No
     assert len({client["addr"] for client in await rig.redis.client_list()}) == 2
 
 
+async def test_a_slow_server_has_its_time_for_each_batch(rig: StreamRig) -> None:
+    """A batch that waited for another is not cut off halfway: it would be repeated."""
+    async with Proxy(rig.address) as proxy:
+        provider = rig.provider(url=rig.through(proxy.url), timeout=0.8)
+        await rig.send(provider, "warm")
+        proxy.delay(0.5)
+
+        outcomes = await asyncio.gather(rig.send(provider, "ada"), rig.send(provider, "bob"))
+
+    assert [type(outcome) for batch in outcomes for outcome in batch] == [Sent, Sent]
+    assert await rig.appended() == ["warm", "ada", "bob"]
+
+
+async def test_nothing_more_is_sent_into_silence(rig: StreamRig) -> None:
+    """Of a server that hangs the one batch under way may be repeated, those that wait for it may not."""
+    async with Proxy(rig.address) as proxy:
+        provider = rig.provider(url=rig.through(proxy.url), timeout=0.3)
+        await rig.send(provider, "warm")
+        proxy.delay(60)
+
+        outcomes = await asyncio.gather(*(rig.send(provider, name) for name in ("ada", "bob", "cleo")))
+
+    assert [type(outcome) for batch in outcomes for outcome in batch] == [Retry, Defer, Defer]
+    assert await rig.appended() == ["warm", "ada"]
+
+
 async def test_a_stream_that_is_none_refuses_each_entry_and_blames_no_server(rig: StreamRig) -> None:
     await rig.redis.set(rig.stream, "a text")
 
@@ -170,7 +196,7 @@ async def test_a_handshake_that_timed_out_is_not_taken_for_a_connection(
         redis_server.thaw()
     (outcome,) = await rig.send(provider, "ada")
 
-    assert lost == Defer(rig.failed, REST, "TimeoutError: could not connect to Redis")
+    assert lost == Defer(rig.failed, REST, "TimeoutError: nothing was sent to Redis")
     assert isinstance(outcome, Sent)
     assert await rig.appended() == []
     async with Redis.from_url(database) as other:
@@ -229,7 +255,7 @@ async def test_a_server_that_went_away_is_a_retry_until_it_is_back(rig: StreamRi
         back = await rig.send(provider, "bob", "cleo")
 
     assert [type(each) for each in lost] == [Retry] * 2
-    assert away == [Defer(rig.failed, REST, "ConnectionError: could not connect to Redis")] * 2
+    assert away == [Defer(rig.failed, REST, "ConnectionError: nothing was sent to Redis")] * 2
     assert [type(each) for each in back] == [Sent] * 2
     assert await rig.appended() == ["ada", "bob", "cleo"]
 

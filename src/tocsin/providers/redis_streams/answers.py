@@ -62,4 +62,4 @@ def classify_loss(error: LostError, code: str) -> Retry | Defer:
     if error.sent:
         return Retry(code, f"{error}: no answer, so the entry may have been appended")
     is_refused = isinstance(error.__cause__, AuthenticationError)
-    return Defer(code, REST, f"{error}: could not connect to Redis", alarm=is_refused)
+    return Defer(code, REST, f"{error}: nothing was sent to Redis", alarm=is_refused)

@@ -7,6 +7,7 @@ from redis.asyncio import Connection, ConnectionPool
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import InvalidResponse, ReadOnlyError, RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from tocsin.domain.errors import ProviderSetupError
 from tocsin.providers.redis_streams.settings import StreamProviderSettings
@@ -50,16 +51,21 @@ class RedisConnection:
             raise ProviderSetupError(f"{settings.section}.url is not an address of Redis.") from error
         self._timeout = settings.timeout
         self._lock = asyncio.Lock()
+        self._time_outs = 0
 
     async def run(self, commands: Sequence[bytes]) -> Sequence[Answer]:
         """Send packed commands in one write and return the answer of each, or raise LostError.
 
-        Each command is carried out or refused by itself: a pipeline is no transaction.
+        Each command is carried out or refused by itself: a pipeline is no transaction. It waits for its turn
+        for as long as it may take then; after a time-out of another nothing is sent into the same silence.
         """
         answers: list[Answer] = []
-        sent = False
+        sent, time_outs = False, self._time_outs
         try:
-            async with asyncio.timeout(self._timeout), self._lock:
+            async with asyncio.timeout(self._timeout) as deadline, self._lock:
+                if time_outs != self._time_outs:
+                    raise RedisTimeoutError("Redis did not answer the commands before these")
+                deadline.reschedule(asyncio.get_running_loop().time() + self._timeout)
                 connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
                 try:
                     sent = True
@@ -73,6 +79,8 @@ class RedisConnection:
                         await connection.disconnect(nowait=True)
                     await self._pool.release(connection)
         except (RedisError, OSError, TimeoutError) as error:
+            if sent and isinstance(error, TimeoutError):
+                self._time_outs += 1
             raise LostError(error, answers, sent=sent) from error
         return answers
 

@@ -21,7 +21,7 @@ class StreamProviderSettings(ProviderSettings, frozen=True, kw_only=True):
     url: str = ""
     """The Redis server: `redis://`, `rediss://` or `unix://`. Left out: `redis.url`."""
     timeout: Annotated[float, Meta(gt=0, le=300)] = 1.0
-    """Seconds a batch may take in all."""
+    """Seconds a batch may take, after at most as long a wait for those before it."""
     max_concurrency: Annotated[int, Meta(ge=1, le=10_000)] = 1_000
     """The most messages in flight at once in each worker."""
 
