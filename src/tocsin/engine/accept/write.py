@@ -1,6 +1,6 @@
 """Stores the intents of requests: what is good with its plan, the rest as refused."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from datetime import datetime
 from typing import TypeAlias
@@ -43,14 +43,21 @@ _Key: TypeAlias = tuple[str, str]
 class Sourced(msgspec.Struct, frozen=True, kw_only=True):
     """An intent of a source that has its own id for it, with what it was decoded from.
 
+    `written` is called for one that is refused: only then is it kept as it came.
+
     `reference` is the id that its producer has for it, if that is another one.
     """
 
     producer: str
     intent: Intent | Unreadable
     external_id: str
-    content: str
+    written: Callable[[], str]
     reference: str | None = None
+
+    @property
+    def content(self) -> str:
+        """What it was decoded from, as it is kept if it is refused."""
+        return self.written()
 
 
 class Request:

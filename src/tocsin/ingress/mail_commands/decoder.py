@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -30,22 +31,26 @@ _glimpse = msgspec.json.Decoder(_Glimpse)
 def read_entry(entry_id: str, raw: Mapping[bytes, bytes], unknown_producer: str) -> Sourced:
     """Decode an entry; one that is no valid command is `Unreadable`, and never raises."""
     fields, faults = as_text(raw)
-    seen = _seen(fields)
-    addresses = [each for each in seen.to if isinstance(each, str)] if isinstance(seen.to, list) else []
-    # The audience is in the form of any other intent, so that whoever erases a person finds them in it.
-    shown = {"stream_entry_id": entry_id, "audience": {"emails": addresses}, "fields": fields}
-    content = msgspec.json.encode(shown).decode()
+    written = partial(_written, entry_id, fields)
     read = faults or _read(fields)
     return Sourced(
         producer=shown_producer(fields.get("source") or unknown_producer),
-        intent=_intent(read) if isinstance(read, MailCommand) else _refused(fields, seen, content, read),
+        intent=_intent(read) if isinstance(read, MailCommand) else _refused(fields, written(), read),
         external_id=entry_id,
         reference=read.entry.delivery_id if isinstance(read, MailCommand) else None,
-        content=content,
+        written=written,
     )
 
 
 MAIL_COMMANDS = EntryDecoder("mail_commands", read_entry)
+
+
+def _written(entry_id: str, fields: Fields) -> str:
+    to = _seen(fields).to
+    addresses = [each for each in to if isinstance(each, str)] if isinstance(to, list) else []
+    # The audience is in the form of any other intent, so that whoever erases a person finds them in it.
+    shown = {"stream_entry_id": entry_id, "audience": {"emails": addresses}, "fields": fields}
+    return msgspec.json.encode(shown).decode()
 
 
 def _read(fields: Fields) -> MailCommand | Sequence[Fault]:
@@ -77,12 +82,13 @@ def _key(text: str) -> str:
     return f"{text[: LONGEST_KEY - len(digest) - 1]}~{digest}"
 
 
-def _refused(fields: Fields, seen: _Glimpse, content: str, faults: Sequence[Fault]) -> Unreadable:
+def _refused(fields: Fields, content: str, faults: Sequence[Fault]) -> Unreadable:
+    template_id = _seen(fields).template_id
     return Unreadable(
         code=UNSUPPORTED if all(fault.code == UNSUPPORTED for fault in faults) else INVALID,
         faults=faults,
         content=content[:LONGEST_CONTENT],
-        type=seen.template_id if isinstance(seen.template_id, str) else None,
+        type=template_id if isinstance(template_id, str) else None,
         idempotency_key=fields.get("idempotency_key"),
     )
 

@@ -1,6 +1,7 @@
 """The entries of a stream, decoded as intents."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -20,14 +21,12 @@ _user_ids = msgspec.json.Decoder(list[str])
 def read_entry(entry_id: str, raw: Mapping[bytes, bytes], unknown_producer: str) -> Sourced:
     """Decode an entry; one that is no valid intent is `Unreadable`, and never raises."""
     fields, faults = as_text(raw)
-    # The audience comes in the form of any other intent, so that whoever erases a person finds them in it.
-    shown = {"stream_entry_id": entry_id, "audience": _audience(fields), "fields": fields}
-    content = msgspec.json.encode(shown).decode()
+    written = partial(_written, entry_id, fields)
     return Sourced(
         producer=shown_producer(fields.get("producer") or unknown_producer),
-        intent=_unreadable(fields, content, faults) if faults else _read(fields, content),
+        intent=_unreadable(fields, written(), faults) if faults else _read(fields, written),
         external_id=entry_id,
-        content=content,
+        written=written,
     )
 
 
@@ -36,7 +35,14 @@ INTENTS = EntryDecoder("redis_streams", read_entry)
 
 def shown_producer(text: str) -> str:
     """Return the producer of an entry as it can be stored and shown."""
-    return "".join(each if each.isprintable() else "\ufffd" for each in text[:LONGEST_PRODUCER])
+    text = text[:LONGEST_PRODUCER]
+    return text if text.isprintable() else "".join(each if each.isprintable() else "\ufffd" for each in text)
+
+
+def _written(entry_id: str, fields: Mapping[str, str]) -> str:
+    # The audience comes in the form of any other intent, so that whoever erases a person finds them in it.
+    shown = {"stream_entry_id": entry_id, "audience": _audience(fields), "fields": fields}
+    return msgspec.json.encode(shown).decode()
 
 
 def _audience(fields: Mapping[str, str]) -> dict[str, list[str]] | None:
@@ -46,11 +52,11 @@ def _audience(fields: Mapping[str, str]) -> dict[str, list[str]] | None:
         return None
 
 
-def _read(fields: Mapping[str, str], content: str) -> Intent | Unreadable:
+def _read(fields: Mapping[str, str], written: Callable[[], str]) -> Intent | Unreadable:
     try:
         return read_fields(fields)
     except EntryFaultsError as error:
-        return _unreadable(fields, content, error.faults)
+        return _unreadable(fields, written(), error.faults)
 
 
 def as_text(raw: Mapping[bytes, bytes]) -> tuple[dict[str, str], list[Fault]]:
@@ -62,11 +68,13 @@ def as_text(raw: Mapping[bytes, bytes]) -> tuple[dict[str, str], list[Fault]]:
         faults.append(Fault(field="$", code="too_large", message=message))
         raw = {name[:200]: value[:2_000] for name, value in list(raw.items())[:20]}
     for name, value in raw.items():
-        shown = name.decode(errors="replace")
-        fields[shown] = value.decode(errors="replace")
-        is_text = fields[shown].encode() == value and shown.encode() == name
-        if not is_text and len(faults) < MOST_FAULTS:
-            faults.append(Fault(field=shown[:100], code="not_text", message="is not UTF-8"))
+        try:
+            fields[name.decode()] = value.decode()
+        except UnicodeDecodeError:
+            shown = name.decode(errors="replace")
+            fields[shown] = value.decode(errors="replace")
+            if len(faults) < MOST_FAULTS:
+                faults.append(Fault(field=shown[:100], code="not_text", message="is not UTF-8"))
     return fields, faults
 
 
