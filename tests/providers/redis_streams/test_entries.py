@@ -1,6 +1,8 @@
 """The entries exactly as their readers expect them."""
 
+import asyncio
 import re
+import time
 from pathlib import Path
 
 import msgspec
@@ -8,6 +10,7 @@ import pytest
 
 from tests.providers.redis_streams.rig import GatewayRig, MailRig, StreamRig
 from tests.providers.rig import NOW
+from tocsin.domain.delivery.outcome import Sent
 from tocsin.providers.redis_streams.answers import NOT_READY
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
@@ -38,6 +41,29 @@ async def test_the_events_are_trimmed_to_about_as_many_as_are_set(rig: GatewayRi
         await rig.send(provider, *(f"u{number}-{place}" for place in range(100)))
 
     assert 100 <= len(await rig.entries()) < 300
+
+
+@pytest.mark.parametrize("rig", [GatewayRig], indirect=True)
+async def test_a_batch_of_large_payloads_leaves_the_event_loop_to_others(rig: GatewayRig) -> None:
+    provider = rig.provider()
+    large = {"payload": {"names": ["ada"] * 3_000}, "fields": ("names",)}
+    batch = [rig.message(f"u{number}", **large) for number in range(100)]
+    gaps = []
+
+    async def measure_turns() -> None:
+        """Note the computing time between two turns of the loop: others may keep the machine busy."""
+        while True:
+            before = time.thread_time()
+            await asyncio.sleep(0)
+            gaps.append(time.thread_time() - before)
+
+    measuring = asyncio.create_task(measure_turns())
+    await asyncio.sleep(0)
+    outcomes = await provider.send(batch, now=NOW)
+    measuring.cancel()
+
+    assert {type(outcome) for outcome in outcomes} == {Sent}
+    assert max(gaps) < 0.2
 
 
 @pytest.mark.parametrize("rig", [MailRig], indirect=True)

@@ -1,7 +1,9 @@
 """What providers that append to a Redis stream have in common."""
 
+import asyncio
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import ClassVar
 
@@ -17,6 +19,7 @@ from tocsin.providers.redis_streams.settings import StreamProviderSettings
 ENCODING_FAILED = "payload_encoding_failed"
 PAYLOAD_BYTES = 262_144
 LONGEST_TTL = 2_419_200
+SLICE_SECONDS = 0.01
 
 
 class EncodingError(Exception):
@@ -46,7 +49,7 @@ class StreamProvider(ABC):
 
     async def send(self, batch: Sequence[Message], *, now: datetime) -> Sequence[Outcome]:  # noqa: ARG002
         """Append the entries of a batch and return the outcome of each."""
-        packed = [self._pack(message) for message in batch]
+        packed = [packed async for packed in self._packed(batch)]
         commands = [each for each in packed if isinstance(each, bytes)]
         if not commands:
             return [each for each in packed if isinstance(each, Rejected)]
@@ -60,6 +63,15 @@ class StreamProvider(ABC):
     @abstractmethod
     def _fields(self, message: Message, hand_off: HandOff) -> Mapping[bytes, bytes]:
         """Return the fields of an entry; raise EncodingError for a payload that does not fit."""
+
+    async def _packed(self, batch: Sequence[Message]) -> AsyncIterator[bytes | Rejected]:
+        """Pack messages in slices: a payload may take long, and other tasks have leases to renew."""
+        until = time.monotonic() + SLICE_SECONDS
+        for message in batch:
+            yield self._pack(message)
+            if time.monotonic() >= until:
+                await asyncio.sleep(0)
+                until = time.monotonic() + SLICE_SECONDS
 
     def _pack(self, message: Message) -> bytes | Rejected:
         try:
