@@ -11,6 +11,7 @@ from bench.lines.providers import Providers
 from bench.lines.relay import Relaying
 from bench.lines.search import Search
 from bench.lines.serve import OutOfTheBox
+from bench.lines.streams import Streams
 
 OUTAGE_SECONDS = 60.0
 
@@ -25,6 +26,7 @@ def lines(outage_seconds: float = OUTAGE_SECONDS) -> tuple[Line, ...]:
         ProviderDown(outage_seconds),
         SharedRate(),
         Relaying(),
+        Streams(),
         Search(),
         MetricsCost(),
         OutOfTheBox(),

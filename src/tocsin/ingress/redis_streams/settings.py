@@ -42,7 +42,7 @@ class StreamSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     url: str = ""
     stream: Annotated[str, Meta(min_length=1, max_length=512, pattern=r"^[^\x00]+\Z")] = DEFAULT_STREAM
-    batch: Annotated[int, Meta(ge=1, le=1_000)] = 200
+    batch: Annotated[int, Meta(ge=1, le=1_000)] = 500
     block_seconds: Annotated[float, Meta(ge=0.05, le=10)] = 2.0
     lease_seconds: Annotated[float, Meta(ge=3, le=300)] = 10.0
 
