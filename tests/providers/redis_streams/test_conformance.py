@@ -167,6 +167,20 @@ async def test_a_replica_speaks_against_the_server_and_is_left(rig: StreamRig) -
     assert [type(each) for each in await rig.send(provider, "ada")] == [Sent]
 
 
+async def test_a_server_without_its_replicas_spends_no_attempt(rig: StreamRig) -> None:
+    """As after a failover, until the other server is back: it refuses every write."""
+    await rig.redis.config_set("min-replicas-to-write", 1)
+    try:
+        (refused,) = await rig.send(provider := rig.provider(), "ada")
+    finally:
+        await rig.redis.config_set("min-replicas-to-write", 0)
+
+    assert isinstance(refused, Defer)
+    assert (refused.code, refused.pauses) == (rig.failed, True)
+    assert refused.detail.startswith("NOREPLICAS ")
+    assert [type(each) for each in await rig.send(provider, "ada")] == [Sent]
+
+
 async def test_a_server_that_does_not_answer_is_a_retry_of_what_may_have_been_appended(
     rig: StreamRig,
 ) -> None:

@@ -19,9 +19,9 @@ from tocsin.domain.delivery.outcome import Defer, Retry
 from tocsin.providers.answers import Answer, Failure, Rule, classify
 from tocsin.providers.redis_streams.connection import LostError
 
-NOT_READY = ("READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY")
+NOT_READY = ("READONLY", "MASTERDOWN", "NOREPLICAS", "MISCONF", "CLUSTERDOWN", "TRYAGAIN", "BUSY")
 """States of the whole server that end by themselves, such as a failover. `LOADING` is another, for which the
-client library drops the connection."""
+client library drops the connection. With `MISCONF` Redis cannot save its data."""
 
 LONGEST_DETAIL = 200
 REST = timedelta(seconds=1)
