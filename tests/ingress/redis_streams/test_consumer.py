@@ -150,6 +150,19 @@ async def test_redis_that_comes_back_is_read_on(galaxy: Galaxy) -> None:
     assert len(await galaxy.notifications()) == 2
 
 
+async def test_a_full_server_is_read_on(galaxy: Galaxy) -> None:
+    """What it has must be read before somebody can trim it."""
+    last = await galaxy.append(key="1")
+    await galaxy.redis.config_set("maxmemory", 1)
+    try:
+        async with galaxy.consuming():
+            await galaxy.reaches(last)
+    finally:
+        await galaxy.redis.config_set("maxmemory", 0)
+
+    assert [row["external_id"] for row in await galaxy.notifications()] == [last]
+
+
 async def test_what_was_trimmed_before_it_was_read_raises_an_alarm(galaxy: Galaxy) -> None:
     async with galaxy.consuming():
         await galaxy.reaches(await galaxy.append(key="1"))

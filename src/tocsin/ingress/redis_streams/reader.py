@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 from redis.asyncio import Redis
+from redis.asyncio.client import Pipeline
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from tocsin.ingress.redis_streams.settings import RedisSettings, StreamSettings
@@ -122,12 +123,8 @@ class StreamReader:
         After a time-out fewer entries are read at once.
         """
         count = self._count
-        pipeline = self._redis.pipeline(transaction=True)
-        pipeline.time()
-        pipeline.eval(STATE, 1, self._settings.stream)
-        pipeline.xread({self._settings.stream: offset.entry_id}, count=count)
         try:
-            time, state, found = await pipeline.execute(raise_on_error=False)
+            time, state, found = await self._read(offset, count)
         except (RedisTimeoutError, TimeoutError):
             self._count = max(1, count // 10)
             raise
@@ -141,6 +138,27 @@ class StreamReader:
         known = _state(state)
         gap = self._gap(offset, known)
         return Look(entries, _milliseconds(time), known and known.added, gap, len(entries) < count)
+
+    async def _read(self, offset: Offset, count: int) -> tuple[Any, ...]:
+        """Return the time, the state of the stream and its entries after an offset, of one moment."""
+        try:
+            return tuple(await self._commands(offset, count).execute(raise_on_error=False))
+        except OutOfMemoryError:
+            # A full server takes no transaction, not even to read. Little can change meanwhile: it takes no
+            # entries either.
+            pipeline = self._commands(offset, count, transaction=False)
+            pipeline.eval(STATE, 1, self._settings.stream)
+            time, state, found, afterwards = await pipeline.execute(raise_on_error=False)
+            if _state(state) != _state(afterwards):
+                raise RedisError("the stream changed while it was read from a full server") from None
+            return time, state, found
+
+    def _commands(self, offset: Offset, count: int, *, transaction: bool = True) -> Pipeline:
+        pipeline = self._redis.pipeline(transaction=transaction)
+        pipeline.time()
+        pipeline.eval(STATE, 1, self._settings.stream)
+        pipeline.xread({self._settings.stream: offset.entry_id}, count=count)
+        return pipeline
 
     def _gap(self, offset: Offset, state: _State | None) -> Gap | None:
         at = EntryId.parse(offset.entry_id)
