@@ -1,6 +1,7 @@
 """One running system for all tests of a session; each test has players and entries of its own."""
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -77,7 +78,8 @@ async def troubled(
 ) -> AsyncIterator[Notifications]:
     """Run a notification service for tests that break something: with a Redis of its own, and impatient.
 
-    No administrators are set, and two intents were there before it started for the first time.
+    No administrators are set, and two intents were there before it started for the first time. Its catalog
+    allows turn numbers that are texts, which its tables do not.
     """
     variables = {
         "NOTIFICATION_INTENTS_STREAM": "troubled:intents",
@@ -93,6 +95,12 @@ async def troubled(
     users.people["early"] = {"email": "early@example.org", "preferred_language": "en"}
     before = [intent("game.finished", "early", idempotency_key=f"early-{number}") for number in range(2)]
     folder = tmp_path_factory.mktemp("troubled")
+    for part in ("catalog", "tables"):
+        shutil.copytree(CATALOG.parent / part, folder / part)
+    types = folder / "catalog" / "types" / "game.yaml"
+    number = f"type: integer, minimum: 0, maximum: {2**53 - 1}"
+    types.write_text(types.read_text().replace(number, "type: [integer, string]"))
+    variables["TOCSIN_CATALOG"] = str(folder / "catalog")
     async with (
         fresh_database(server_url) as database_url,
         running_notifications(

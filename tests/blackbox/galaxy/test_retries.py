@@ -115,7 +115,7 @@ async def test_a_route_is_failed_until_it_is_published_or_dead(troubled: Notific
 
 async def test_a_payload_that_fits_no_table_is_a_dead_letter_at_once(troubled: Notifications) -> None:
     ada = troubled.player()
-    payload = json.dumps({**TYPES["game.turn.ready"].payload, "turn_number": 7.0})
+    payload = json.dumps({**TYPES["game.turn.ready"].payload, "turn_number": "seven"})
 
     entry_id = await troubled.append("game.turn.ready", ada, payload_json=payload)
 
