@@ -80,6 +80,13 @@ def test_an_address_that_is_none_is_refused_without_being_quoted() -> None:
     assert message == "must be an address of Redis: redis://, rediss:// or unix://"
 
 
+@pytest.mark.parametrize("source", ["a\nb", "a\x00b", "\u2028"])
+def test_a_source_that_every_mailer_would_refuse_stops_the_start(source: str) -> None:
+    assert list(problems(BOTH | {"TOCSIN_MAIL_STREAM__SOURCE": source})) == [
+        setting_name(("mail_stream", "source"))
+    ]
+
+
 def test_certificates_are_for_an_address_with_tls(tmp_path: Path) -> None:
     (file := tmp_path / "ca.pem").touch()
     own = BOTH | {"TOCSIN_MAIL_STREAM__CA_FILE": str(file)}

@@ -15,5 +15,5 @@ class MailStreamSettings(StreamProviderSettings, frozen=True, kw_only=True):
 
     stream: StreamKey = DEFAULT_STREAM
     """The stream that the mailer reads. It is not trimmed."""
-    source: Annotated[str, Meta(min_length=1, max_length=100)] = "notification"
+    source: Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[ -~]+\Z")] = "notification"
     """The `source` of every command, and the beginning of its idempotency key."""
