@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import msgspec
+
 from tests.edges.command_line import Ran, run
 from tocsin.catalog.check import check
 from tocsin.domain.ids import uuid7
@@ -157,20 +159,40 @@ async def test_refused_intents_are_listed_with_their_faults(
             source="http",
             code="invalid_intent",
             type="order_paid",
-            idempotency_key="k",
+            idempotency_key="k\n\x1b[2J",
             faults=f"[{','.join(faults)}]",
             content="{}",
             refused_at=now,
         )
-        await record(connection, [row])
+        conflict = msgspec.structs.replace(
+            row,
+            id=uuid7(),
+            producer="game_master",
+            source="redis_streams",
+            code="idempotency_conflict",
+            type="game.turn.ready",
+            idempotency_key="game-7:turn-42:a-key-that-is-longer-than-what-is-left-of-a-line",
+            faults=f'[{{"notification_id": "{row.id}"}}]',
+            content='{"stream_entry_id":"1700000000000-0","fields":{"payload_json":"cut',
+        )
+        await record(connection, [row, conflict])
 
     async def refused(*arguments: str) -> Ran:
         environment = {"TOCSIN_DATABASE_URL": database_url}
         return await asyncio.to_thread(run, ["refused", *arguments], environment, tmp_path)
 
     listed = await refused()
-    assert listed.code == 0
-    for part in ("shop", "order_paid", "payload.f0: is wrong", "2 more"):
-        assert part in listed.said
-    assert (await refused("--json")).json[0]["refused_id"] == str(row.id)
+    assert listed.code == 0, listed.err
+    assert listed.out.splitlines() == [
+        f"{now:%Y-%m-%d %H:%M:%SZ}  idempotency_conflict  game.turn.ready  from game_master",
+        f"  key {conflict.idempotency_key}, stream entry 1700000000000-0",
+        f"  idempotency_key: was used before, with other content, by {row.id}",
+        f"{now:%Y-%m-%d %H:%M:%SZ}  invalid_intent  order_paid  from shop",
+        r"  key k\n\x1b[2J",
+        "  payload.f0: is wrong",
+        "  payload.f1: is wrong",
+        "  payload.f2: is wrong",
+        "  2 more",
+    ]
+    assert [each["refused_id"] for each in (await refused("--json")).json] == [str(conflict.id), str(row.id)]
     assert (await refused("--before", str(row.id))).out == "No intent was refused.\n"

@@ -1,5 +1,7 @@
 """`tocsin refused`."""
 
+import re
+from collections.abc import Iterator
 from typing import Annotated
 from uuid import UUID
 
@@ -9,11 +11,32 @@ import typer
 from tocsin.api.http.queries import LAST
 from tocsin.api.operator.admin import Refused, RefusedPage, refused_entry
 from tocsin.cli.access import over_http, with_connection
-from tocsin.cli.output import AsJson, print_rows
-from tocsin.domain.faults import Fault
+from tocsin.cli.output import AsJson, moment, print_result
+from tocsin.ingress.mail_commands.decoder import MAIL_COMMANDS
+from tocsin.ingress.redis_streams.envelopes import INTENTS
 from tocsin.store.refused import list_recent
 
 MOST_FAULTS = 3
+STREAM_SOURCES = {INTENTS.source, MAIL_COMMANDS.source}
+
+# Not parsed as JSON: what is long was cut when it was stored.
+_ENTRY_ID = re.compile(r'\{"stream_entry_id":"([0-9]+-[0-9]+)"')
+
+
+class _StoredFault(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault of an intent, or the notification that has its idempotency key."""
+
+    field: str = ""
+    message: str = ""
+    notification_id: str = ""
+
+    def __str__(self) -> str:
+        if self.notification_id:
+            return f"idempotency_key: was used before, with other content, by {self.notification_id}"
+        return f"{self.field}: {self.message}"
+
+
+_faults = msgspec.json.Decoder(list[_StoredFault])
 
 
 def refused(
@@ -24,25 +47,28 @@ def refused(
     as_json: AsJson = False,
 ) -> None:
     """List refused intents and why, newest first; --json has their content."""
-    print_rows(
+    rows = (
         remote.call(RefusedPage, "GET", "admin", "refused", limit=limit, before=before).refused
         if (remote := over_http())
-        else list(map(refused_entry, with_connection(list_recent, before or LAST, limit))),
-        as_json,
-        empty="No intent was refused.",
-        cells=_cells,
+        else list(map(refused_entry, with_connection(list_recent, before or LAST, limit)))
     )
+    lines = [_printable(line) for row in rows for line in _lines(row)]
+    print_result(rows, as_json, *(lines or ["No intent was refused."]))
 
 
-def _cells(row: Refused) -> dict[str, object]:
-    faults = msgspec.json.decode(row.faults, type=list[Fault])
-    shown = [f"{fault.field}: {fault.message}" for fault in faults[:MOST_FAULTS]]
+def _lines(row: Refused) -> Iterator[str]:
+    """Describe a refused intent in lines of their own, which are copied and searched and never wrapped."""
+    yield f"{moment(row.refused_at)}  {row.code}  {row.type or '-'}  from {row.producer}"
+    entry = _ENTRY_ID.match(row.content) if row.source in STREAM_SOURCES else None
+    known = {"key": row.idempotency_key, "stream entry": entry and entry[1]}
+    if shown := ", ".join(f"{name} {value}" for name, value in known.items() if value):
+        yield f"  {shown}"
+    faults = _faults.decode(row.faults)
+    yield from (f"  {fault}" for fault in faults[:MOST_FAULTS])
     if len(faults) > MOST_FAULTS:
-        shown.append(f"{len(faults) - MOST_FAULTS} more")
-    return {
-        "refused": row.refused_at,
-        "producer": row.producer,
-        "type": row.type,
-        "code": row.code,
-        "faults": "; ".join(shown),
-    }
+        yield f"  {len(faults) - MOST_FAULTS} more"
+
+
+def _printable(line: str) -> str:
+    """Escape what would move the cursor or end the line: a refused intent has any characters."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
