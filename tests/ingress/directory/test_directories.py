@@ -74,7 +74,7 @@ async def test_a_body_that_is_no_json_object_is_a_failure(service: UserService, 
     with pytest.raises(DirectoryUnavailableError) as caught:
         await find(http(service), "ada")
     assert (str(caught.value), caught.value.__cause__) == (
-        "the directory answered with something else than JSON",
+        "the directory answered with something else than a JSON object",
         None,
     )
 

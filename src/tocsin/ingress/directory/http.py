@@ -104,7 +104,9 @@ class HttpDirectory:
         try:
             fields = _object.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise DirectoryUnavailableError("the directory answered with something else than JSON") from None
+            raise DirectoryUnavailableError(
+                "the directory answered with something else than a JSON object"
+            ) from None
         return person_of(fields.get("email"), fields.get("preferred_language"))
 
 

@@ -190,7 +190,7 @@ class StreamConsumer:
         except FAULTS as error:
             self._failures[code] += 1
             if self._failures[code] >= ALARM_AFTER:
-                detail = f"{self._failures[code]} tries in a row failed: {type(error).__name__}"
+                detail = f"{self._failures[code]} tries in a row failed: {_reason(error)}"
                 self._standing.add(code)
                 await self._raise_alarm(code, detail)
             raise
@@ -212,6 +212,8 @@ class StreamConsumer:
         read = offset.entries_read if offset.entry_id != START else 0
         if read is not None and look.gap is not None:
             read += look.gap.entries or 0
+        if read is not None and look.deleted_before_first(offset):
+            read += 1
         if look.is_all and look.added is not None:
             # All of the stream is here, so what was ever added ends with these.
             read = look.added - len(look.entries)
@@ -219,9 +221,8 @@ class StreamConsumer:
         if self._directory is None:
             await self._accept_all(sourced, before, {})
             return
-        wanted = {user_id for each in sourced for user_id in _users(each)}
         try:
-            people = await self._watched(NO_DIRECTORY, self._directory.find(wanted))
+            people = await self._watched(NO_DIRECTORY, _look_up(self._directory, sourced))
         except DirectoryUnavailableError as error:
             # Whoever comes before the first of whom nothing is known does not wait for the directory.
             people = error.found
@@ -292,6 +293,27 @@ class StreamConsumer:
         _log.error("stream alarm raised", stream=self._name, code=code, detail=detail, alarm=True)
         async with self._pool.acquire() as connection:
             await raise_alarms(connection, Counter([Alarm(self._subject, code, detail)]), self._clock())
+
+
+def _reason(error: Exception) -> str:
+    """Return why a call failed, without an address; what a directory raises has none."""
+    return str(error) if isinstance(error, DirectoryUnavailableError) else type(error).__name__
+
+
+async def _look_up(directory: Directory, sourced: Sequence[Sourced]) -> People:
+    """Return the people of entries, or raise DirectoryUnavailableError with the entry that waits for one.
+
+    They are asked for in the order of the entries, so that the first of them are known first.
+    """
+    try:
+        return await directory.find(list(dict.fromkeys(each for one in sourced for each in _users(one))))
+    except DirectoryUnavailableError as error:
+        waiting = next((each for each in sourced if not _is_known(error.found, each)), None)
+        if waiting is None:
+            # The look-up that failed was shared with another stream, and is of people of that one.
+            return error.found
+        why = f"reading waits at the entry {waiting.external_id}: {error}"
+        raise DirectoryUnavailableError(why, error.found) from error
 
 
 def _users(sourced: Sourced) -> list[str]:

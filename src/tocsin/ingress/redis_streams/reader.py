@@ -31,7 +31,8 @@ for position = 1, #info, 2 do
 end
 local first = known['first-entry']
 return {
-    known['last-generated-id'], known['length'], first and first[1] or '', known['entries-added'] or -1
+    known['last-generated-id'], known['length'], first and first[1] or '', known['entries-added'] or -1,
+    known['max-deleted-entry-id'] or '0-0'
 }
 """
 
@@ -75,7 +76,8 @@ class Gap(msgspec.Struct, frozen=True):
 class Look(msgspec.Struct, frozen=True):
     """What a stream had after an offset at one moment, by the clock of Redis.
 
-    `added` is how many entries were ever added, None if the server cannot say.
+    `added` is how many entries were ever added, None if the server cannot say. `deleted` is the last one that
+    somebody deleted by its id.
     """
 
     entries: list[Entry]
@@ -83,11 +85,16 @@ class Look(msgspec.Struct, frozen=True):
     added: int | None
     gap: Gap | None
     is_all: bool
+    deleted: EntryId
 
     @property
     def oldest_age(self) -> float | None:
         """How many seconds the oldest entry that was not read has waited; None if there is none."""
         return self.age_of(self.entries[0]) if self.entries else None
+
+    def deleted_before_first(self, offset: Offset) -> bool:
+        """Return whether an entry was deleted by its id between the offset and the first entry read."""
+        return EntryId.parse(offset.entry_id) < self.deleted < EntryId.parse(self.entries[0].id)
 
     def age_of(self, entry: Entry) -> float:
         """Return how many seconds an entry had waited."""
@@ -99,6 +106,7 @@ class _State(NamedTuple):
     length: int
     first: EntryId | None
     added: int | None
+    deleted: EntryId
 
 
 class StreamReader:
@@ -137,7 +145,14 @@ class StreamReader:
         ]
         known = _state(state)
         gap = self._gap(offset, known)
-        return Look(entries, _milliseconds(time), known and known.added, gap, len(entries) < count)
+        return Look(
+            entries=entries,
+            now_ms=_milliseconds(time),
+            added=known.added if known else None,
+            gap=gap,
+            is_all=len(entries) < count,
+            deleted=known.deleted if known else EntryId.parse(START),
+        )
 
     async def _read(self, offset: Offset, count: int) -> tuple[Any, ...]:
         """Return the time, the state of the stream and its entries after an offset, of one moment."""
@@ -223,12 +238,13 @@ def _state(answer: Any) -> _State | None:
         return None
     if isinstance(answer, Exception):
         raise answer
-    last, length, first, added = answer
+    last, length, first, added, deleted = answer
     return _State(
         last=EntryId.parse(last.decode()),
         length=length,
         first=EntryId.parse(first.decode()) if first else None,
         added=added if added >= 0 else None,
+        deleted=EntryId.parse(deleted.decode()),
     )
 
 
@@ -242,7 +258,8 @@ def _gap(offset: Offset, state: _State) -> Gap | None:
         return None
     end = Offset(str(state.last), state.added) if state.length == 0 else None
     if state.added is not None and (offset.entries_read is not None or offset.entry_id == START):
-        missing = state.added - (offset.entries_read or 0) - state.length
+        # What was deleted by its id, an operator wanted gone; trimming is not noted there.
+        missing = state.added - (offset.entries_read or 0) - state.length - (state.deleted > at)
         return Gap(missing, f"after {at} the stream was trimmed", end) if missing > 0 else None
     if offset.entry_id == START and end is None:
         return None
