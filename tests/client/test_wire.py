@@ -4,6 +4,9 @@ import msgspec
 import pytest
 
 from tocsin import client
+from tocsin.client.encoding import encode_intent
+from tocsin.client.errors import RefusedError
+from tocsin.client.outbox.row import publish_call
 from tocsin.domain.intent import Audience
 from tocsin.domain.intent import Intent as TakenIntent
 from tocsin.wire.answers import BatchResults
@@ -62,3 +65,28 @@ def test_the_steps_of_a_decision_keep_their_fields() -> None:
     step = msgspec.convert(STEP | {"rule": "digest", "result": "hold"}, Step)
 
     assert msgspec.json.encode(wire_steps([step])) == msgspec.json.encode([step])
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_that_json_lacks_is_refused_before_it_is_sent(number: float) -> None:
+    payload = {"total": number, "note": None}
+
+    with pytest.raises(RefusedError) as sent:
+        encode_intent(client.Intent("new_order", users=["1"], payload=payload))
+    with pytest.raises(RefusedError) as published:
+        publish_call("new_order", {"users": ["1"], "payload": payload, "idempotency_key": "1"})
+
+    for caught in (sent, published):
+        (fault,) = caught.value.faults
+        assert (fault.field, fault.code) == ("payload.total", "not_finite")
+
+
+def test_one_text_is_no_list_of_users() -> None:
+    with pytest.raises(RefusedError, match=r"audience\.users: must be a list, not one text"):
+        publish_call("new_order", {"users": "42", "payload": {}, "idempotency_key": "1"})
+
+
+def test_null_is_sent_as_it_is() -> None:
+    encoded = encode_intent(client.Intent("new_order", users=["1"], payload={"note": None, "word": "null"}))
+
+    assert msgspec.json.decode(encoded)["payload"] == {"note": None, "word": "null"}

@@ -8,9 +8,10 @@ from uuid import UUID
 
 import msgspec
 
+from tocsin.client.encoding import encode_intent
 from tocsin.client.errors import UnreadableError
 from tocsin.client.exchange import ApiReply, Call, Flow
-from tocsin.client.intents import Intent, Question, encode_intent
+from tocsin.client.intents import Intent, Question
 from tocsin.client.replies import call, read
 from tocsin.wire.answers import LARGEST_BATCH, Accepted, Answer, BatchResults, Duplicate, Taken
 from tocsin.wire.notifications import (

@@ -1,6 +1,6 @@
 """The intents a producer hands in, and those that were refused."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -68,18 +68,3 @@ class Refusal(msgspec.Struct, frozen=True):
 
     intent: Intent
     answer: Conflict | Invalid
-
-
-_encoder = msgspec.json.Encoder()
-
-
-def encode_intent(intent: Intent) -> bytes:
-    """Encode an intent as the body of a request."""
-    return encode_fields(msgspec.structs.asdict(intent), besides={"at"})
-
-
-def encode_fields(given: Mapping[str, Any], *, besides: Collection[str]) -> bytes:
-    """Encode the fields of an intent that are given, and none `besides` them."""
-    fields = {name: value for name, value in given.items() if value is not None and name not in besides}
-    audience = {name: fields.pop(name) for name in AUDIENCES if name in fields}
-    return _encoder.encode({**fields, "audience": audience})

@@ -11,6 +11,7 @@ from msgspec import Meta
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent, Key, TraceText, TypeName
 from tocsin.wire.faults import validation_fault
+from tocsin.wire.non_finite import non_finite_faults
 
 DEFAULT_STREAM = "notification:intents"
 LONGEST_PRODUCER = 100
@@ -103,11 +104,15 @@ def write_fields(
         "idempotency_key": idempotency_key,
         "occurred_at_ms": str((occurred_at - _EPOCH) // timedelta(milliseconds=1)),
         "payload_json": payload,
-        "recipient_user_ids_json": None if users is None else list(users),
+        "recipient_user_ids_json": users if users is None or isinstance(users, str) else list(users),
         "request_id": request_id or None,
         "trace_id": trace_id or None,
     }
     fields, faults = {}, []
+    if isinstance(users, str):
+        # A text is a sequence of texts, and its letters would be other people.
+        message = "must be a list of user ids, not one text"
+        faults.append(Fault(field="recipient_user_ids_json", code="invalid", message=message))
     for name, value in given.items():
         if value is None:
             continue
@@ -119,6 +124,7 @@ def write_fields(
             faults.append(Fault(field=name, code="too_deep", message="is nested too deep"))
         else:
             fields[name] = encoded.decode()
+            faults += non_finite_faults(name, value, encoded)
             if "\x00" in fields[name] or (name.endswith("_json") and _ESCAPED_NUL.search(fields[name])):
                 faults.append(Fault(field=name, code="nul_character", message="holds a NUL character"))
     size = sum(len(name) + len(value.encode()) for name, value in fields.items())

@@ -20,7 +20,8 @@ from tests.engine.stage import Stage, a_provider
 from tocsin.api.auth.roles import Role
 from tocsin.cli.commands import app
 from tocsin.cli.notifications.intents import read_intent
-from tocsin.client.intents import Intent, encode_intent
+from tocsin.client.encoding import encode_intent
+from tocsin.client.intents import Intent
 from tocsin.domain.timing.quiet_hours import QuietHoursSettings
 
 ROOT = Path(__file__).parents[3]

@@ -55,6 +55,20 @@ async def test_an_intent_that_would_be_refused_is_not_appended(galaxy: Galaxy) -
     assert await galaxy.redis.xlen(STREAM) == 0
 
 
+async def test_neither_one_text_as_users_nor_a_number_that_json_lacks_is_appended(galaxy: Galaxy) -> None:
+    producer = AsyncStreamProducer(galaxy.redis, "game_lobby")
+    payload = {"x": float("nan"), "note": None, "rows": [{"y": float("-inf")}, 1.5], "word": "null"}
+    with pytest.raises(RefusedError) as caught:
+        await producer.append("new_customer", users="42", payload=payload, idempotency_key="1")
+
+    assert [(fault.field, fault.code) for fault in caught.value.faults] == [
+        ("recipient_user_ids_json", "invalid"),
+        ("payload_json.x", "not_finite"),
+        ("payload_json.rows[0].y", "not_finite"),
+    ]
+    assert await galaxy.redis.xlen(STREAM) == 0
+
+
 async def test_a_failure_of_redis_is_an_error_of_its_own() -> None:
     async with AsyncRedis(host="127.0.0.1", port=1, retry=AsyncRetry(NoBackoff(), 0)) as unreachable:
         producer = AsyncStreamProducer(unreachable, "game_lobby")

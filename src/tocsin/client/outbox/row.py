@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, Required, TypedDict
 
-from tocsin.client.intents import encode_fields
+from tocsin.client.encoding import encode_fields
 
 FUNCTION = "tocsin_publish"
 ROW_FIELDS = frozenset({"aggregate", "aggregate_id", "function"})
