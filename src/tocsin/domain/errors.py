@@ -38,6 +38,10 @@ class DatabaseError(TocsinError):
     """The database cannot be reached or does not meet the requirements."""
 
 
+class SchemaMissingError(DatabaseError):
+    """No migration was applied to the schema."""
+
+
 class DatabaseUnavailableError(DatabaseError):
     """The database does not answer at the moment; a process that runs already retries."""
 

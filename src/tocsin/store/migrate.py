@@ -15,7 +15,7 @@ import structlog
 from pogo_core.migration import Migration, topological_sort
 from pogo_core.util import migrate as pogo
 
-from tocsin.domain.errors import DatabaseError
+from tocsin.domain.errors import DatabaseError, SchemaMissingError
 from tocsin.store.pool import (
     AWAY,
     OLDEST_SERVER,
@@ -136,7 +136,7 @@ async def check_schema(url: str, schema: str, settings: PoolSettings) -> None:
     async with opened_connection(opening) as connection:
         try:
             await _refuse_old_server(connection)
-            fault = (await read_ledger(connection, schema)).fault(schema)
+            ledger = await read_ledger(connection, schema)
         except AWAY as error:
             raise unreachable(error) from error
         except asyncpg.PostgresError as error:
@@ -144,8 +144,8 @@ async def check_schema(url: str, schema: str, settings: PoolSettings) -> None:
                 f"The migrations of schema {schema!r} cannot be read: {error}. The database role needs USAGE "
                 "on the schema and SELECT on its tables."
             ) from error
-    if fault:
-        raise DatabaseError(fault)
+    if fault := ledger.fault(schema):
+        raise DatabaseError(fault) if ledger.applied else SchemaMissingError(fault)
 
 
 async def read_ledger(connection: Connection, schema: str) -> Ledger:

@@ -61,6 +61,8 @@ order by 1
 limit 5
 """
 
+IS_READ = "select exists (select from stream_offsets where name = $1)"
+
 
 async def hold(connection: Connection, stream: StreamName, lease: LeaseId, seconds: float) -> Offset | None:
     """Take or renew the lease on a stream and return its offset; None while another reader holds it."""
@@ -89,3 +91,8 @@ async def release(connection: Connection, stream: StreamName, lease: LeaseId) ->
 async def other_uses(connection: Connection, name: str, provider: str) -> list[str]:
     """List what else than one stream and one provider the schema was used for."""
     return [row[0] for row in await connection.fetch(OTHER_USES, name, provider)]
+
+
+async def is_read(connection: Connection, name: str) -> bool:
+    """Return whether a stream was ever read under a name."""
+    return bool(await connection.fetchval(IS_READ, name))

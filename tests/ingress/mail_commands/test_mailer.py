@@ -2,15 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
 from tests.ingress.mail_commands.commands import command
 from tests.ingress.mail_commands.conftest import Post
-from tocsin.domain.errors import SettingsError
-from tocsin.domain.ids import uuid7
 from tocsin.sandbox import Refuse
-from tocsin.store import processes
-from tocsin.store.processes import ProcessReport
 
 KEY = "notification:1700000000000-0/email:user:"
 
@@ -121,16 +115,3 @@ async def test_quiet_hours_were_the_sender_s_to_keep(post: Post) -> None:
     await post.append(command("1"))
     async with post.running():
         assert len(await post.mails(1)) == 1
-
-
-async def test_the_schema_of_a_server_is_refused(post: Post) -> None:
-    server = ProcessReport(id=uuid7(), kind="worker", host="h", pid=1, catalog="c")
-    await processes.report(post.pool, server, read=True)
-    with pytest.raises(SettingsError, match="a worker; the mailer needs its own: set TOCSIN_SCHEMA=mailer"):
-        async with post.running():
-            pass
-    await processes.forget(post.pool, server.id)
-    await post.pool.execute("insert into stream_offsets (name, stream) values ('galaxy', 'intents')")
-    with pytest.raises(SettingsError, match="with stream galaxy;"):
-        async with post.running():
-            pass

@@ -12,10 +12,10 @@ from tocsin.catalog.catalog import Catalog
 from tocsin.cli.run.observed import observed, run_all
 from tocsin.cli.run.process import prepared_settings, run_until_stopped
 from tocsin.cli.run.serve import Tied, running_database
+from tocsin.cli.schema_use import MAILER, mailer_pool
 from tocsin.cli.server import database_label
 from tocsin.compose import (
     catalog_folder,
-    checked_pool,
     database_clock,
     duties_running,
     known_toggles,
@@ -37,11 +37,7 @@ from tocsin.ingress.redis_streams.settings import NO_URL
 from tocsin.ingress.source import IntentSource
 from tocsin.providers.smtp.settings import SmtpSettings
 from tocsin.settings import Settings, providers_in_use, setting_name
-from tocsin.store import processes
-from tocsin.store.pool import Pool, first_connection
-from tocsin.store.stream_offsets import other_uses
 
-NAME = "mailer"
 SMTP = SmtpSettings.section
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -82,7 +78,7 @@ def mail_settings(settings: Settings) -> Settings:
         **others,
         quiet_hours=QuietHoursSettings(enabled=False),
         periodic=PeriodicSettings(),
-        streams={NAME: settings.mailer},
+        streams={MAILER: settings.mailer},
     )
 
 
@@ -112,27 +108,12 @@ async def open_mailer(
 ) -> AsyncIterator[list[IntentSource | Worker]]:
     """Build what accepts the commands, and the worker that sends them."""
     async with (
-        checked_pool(settings, url) as pool,
+        mailer_pool(settings, url, SMTP) as pool,
         known_toggles(settings, pool) as toggles,
-        open_worker(settings, url, catalog, (SMTP, FAN_OUT), kind=NAME) as worker,
+        open_worker(settings, url, catalog, (SMTP, FAN_OUT), kind=MAILER) as worker,
     ):
-        await _check_alone(settings, pool)
         clock = await database_clock(pool)
         plans = planner(settings, catalog, toggles)
         consumers = open_streams(settings, pool, plans, clock, None, MAIL_COMMANDS)
         async with duties_running(ToggleWatch(toggles, url, settings.schema, settings.pool), clock):
             yield [*consumers, worker]
-
-
-async def _check_alone(settings: Settings, pool: Pool) -> None:
-    """Raise SettingsError in the schema of a server: its types, keys and lanes are others."""
-    async with first_connection(pool) as connection:
-        running = {f"a {each.kind}" for each in await processes.alive(connection)} & {"a worker", "a relay"}
-        uses = sorted(running) or await other_uses(connection, NAME, SMTP)
-    if uses:
-        message = (
-            f"{settings.schema} is the schema of a server, with {', '.join(uses)}; the mailer needs its own: "
-            "set TOCSIN_SCHEMA=mailer for it and for `tocsin migrate`"
-        )
-        fault = Fault(field=setting_name(("schema",)), code="contradiction", message=message)
-        raise SettingsError("The mailer cannot start:", [fault])

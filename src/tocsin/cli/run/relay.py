@@ -8,6 +8,7 @@ import structlog
 from tocsin.cli.run.observed import observed, run_all
 from tocsin.cli.run.process import prepared_settings, run_until_stopped
 from tocsin.cli.run.serve import Tied, running_database
+from tocsin.cli.schema_use import in_server_schema
 from tocsin.cli.server import database_label
 from tocsin.compose import catalog_folder, open_relays, read_catalog
 from tocsin.domain.errors import SettingsError
@@ -32,7 +33,7 @@ def relay(tied: Tied = False) -> None:
 
 async def _run_relays(settings: Settings, url: str, stop: asyncio.Event, *, tied: bool) -> None:
     catalog = read_catalog(settings)
-    opening = partial(open_relays, settings, url, catalog)
+    opening = partial(in_server_schema, partial(open_relays, settings, url, catalog), settings, url)
     async with observed(opening, settings, url, catalog, stop, tied=tied) as relays:
         if relays is None:
             return

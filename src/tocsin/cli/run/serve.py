@@ -16,6 +16,7 @@ from tocsin.cli.run.observed import observed
 from tocsin.cli.run.probes import answered_tree_probes
 from tocsin.cli.run.process import prepared_settings, run_until_stopped
 from tocsin.cli.run.supervisor import Child, run_tree
+from tocsin.cli.schema_use import check_server_schema, in_server_schema
 from tocsin.cli.server import configured_database, database_label
 from tocsin.compose import catalog_folder, data_dir, open_worker, read_catalog
 from tocsin.domain.errors import DatabaseError, SettingsError, TocsinError
@@ -76,6 +77,7 @@ async def _serve(settings: Settings, profile: Profile | None, stop: asyncio.Even
         url = await started(embedded, exits) if embedded else str(settings.database_url)
         with _named_by(profile) if profile else nullcontext():
             await migrate_schema(url, settings.schema, settings.pool)
+        await check_server_schema(settings, url)
         children, samples, process_ids = server_children(settings, url), TreeSamples(), set[int]()
         if profile is not None:
             # It has no API, and one listener for the probes of them all.
@@ -186,7 +188,8 @@ async def _run_worker(
     settings: Settings, url: str, stop: asyncio.Event, lanes: frozenset[str] | None, *, tied: bool
 ) -> None:
     catalog = read_catalog(settings)
-    opening = partial(open_worker, settings, url, catalog, lanes)
+    working = partial(open_worker, settings, url, catalog, lanes)
+    opening = partial(in_server_schema, working, settings, url)
     async with observed(opening, settings, url, catalog, stop, tied=tied) as worker_:
         if worker_ is None:
             return
