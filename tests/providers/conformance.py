@@ -107,17 +107,22 @@ class ProviderConformance(WireConformance, IsolationConformance):
 
         assert isinstance(outcome, Retry)
         assert outcome.code == "timeout"
+        assert outcome.uncertain
 
     async def test_an_answer_that_breaks_off_is_a_retry(self, rig: Rig) -> None:
         rig.script("phone", Cut())
 
-        assert isinstance(await send_to(rig, rig.provider(), "phone"), Retry)
+        outcome = await send_to(rig, rig.provider(), "phone")
+
+        assert isinstance(outcome, Retry)
+        assert outcome.uncertain
 
     async def test_a_refused_connection_is_a_retry(self, rig: Rig) -> None:
         outcome = await send_to(rig, rig.provider(base_url=UNREACHABLE), "phone", at=UNREACHABLE)
 
         assert isinstance(outcome, Retry)
         assert outcome.code == "network_error"
+        assert not outcome.uncertain
 
     async def test_it_goes_on_after_each_fault(self, rig: Rig) -> None:
         provider = rig.provider()

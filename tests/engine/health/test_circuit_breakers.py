@@ -17,6 +17,7 @@ from tests.engine.health.circuits import (
 )
 from tests.engine.stage import Stage, StubProvider, a_provider
 from tests.waiting import found, until
+from tocsin.domain.catalog import DEFAULT_ATTEMPTS
 from tocsin.domain.delivery.outcome import Defer, Rejected, Retry
 from tocsin.engine.health.circuit_breakers import CircuitBreakers
 
@@ -129,6 +130,25 @@ async def test_a_provider_that_is_seldom_used_is_left_alone_after_a_few_faults_i
 
     assert circuit["code"] == "UNAVAILABLE"
     assert (row["state"], row["attempts"]) == ("retrying", 4)
+
+
+async def test_a_message_that_may_have_arrived_is_not_sent_without_end(stage: Stage) -> None:
+    """A probe whose answer was lost spends an attempt: its message would arrive with every probe."""
+    provider = StubProvider()
+    await stage.device("ada")
+    provider.script("ada", *[Retry("timeout", uncertain=True)] * 12)
+    async with stage.working(provider):
+        notification_id = await stage.accept("ada", type="plain", payload={})
+
+        async def ended() -> bool:
+            stage.clock.advance(timedelta(seconds=20))
+            (row,) = await stage.deliveries(notification_id)
+            return bool(row["state"] == "dead")
+
+        await found(ended, within=20)
+
+    assert (await circuits(stage))["fcm"]["state"] != "closed"
+    assert len(provider.arrived) == DEFAULT_ATTEMPTS
 
 
 async def test_the_other_providers_go_on(stage: Stage) -> None:

@@ -16,13 +16,15 @@ class Retry(msgspec.Struct, frozen=True, tag="retry"):
     """A temporary failure: the attempt is spent and the next is scheduled.
 
     `speaks_against` is what failed. Failures of the provider count toward its circuit breaker; a slow or
-    busy device or address does not.
+    busy device or address does not. With `uncertain` the message may have been accepted all the same: every
+    such attempt is spent, also that of a probe, so that nobody gets it without end.
     """
 
     code: str
     detail: str = ""
     after: timedelta | None = None
     speaks_against: Literal["provider", "target"] = "provider"
+    uncertain: bool = False
 
 
 class Defer(msgspec.Struct, frozen=True, tag="defer"):

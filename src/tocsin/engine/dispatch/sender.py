@@ -345,12 +345,17 @@ class Sender:
         name = self._provider.name
         self._breakers.record(attempt.circuit, name, outcome, now, probe=attempt.probe)
         is_provider_probe = attempt.probe and attempt.circuit == name
-        if is_provider_probe and isinstance(outcome, Retry) and not self._breakers.is_closed(name):
+        if is_provider_probe and _was_refused(outcome) and not self._breakers.is_closed(name):
             # It was sent to probe the provider: that it is still down costs the message no attempt.
             return settle_untried(attempt, now)
         chance = random.random()  # noqa: S311 - spreads load, guards nothing
         ask_at = now + self._receipts_after if self._receipts_after else None
         return settle_outcome(attempt, outcome, now=now, random=chance, ask_at=ask_at)
+
+
+def _was_refused(outcome: Outcome) -> bool:
+    """Return whether a message failed for the moment and certainly did not arrive."""
+    return isinstance(outcome, Retry) and not outcome.uncertain
 
 
 def _is_overload(outcome: Outcome) -> bool:

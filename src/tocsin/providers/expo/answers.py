@@ -114,7 +114,8 @@ def classify_request(
     error = _read(body)
     code, detail = _redacted(_text(error.code), secrets), _redacted(_text(error.message), secrets)
     if status == HTTPStatus.OK and code not in _STATUS_OF:
-        return Retry("unreadable_answer", detail or "Expo answered 200 with something else than its JSON")
+        detail = detail or "Expo answered 200 with something else than its JSON"
+        return Retry("unreadable_answer", detail, uncertain=True)
     answer = Answer(
         status=_STATUS_OF.get(code, status),
         code=code or f"HTTP_{status}",

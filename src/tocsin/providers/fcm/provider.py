@@ -73,7 +73,9 @@ class FcmProvider(HttpProvider):
                 return Defer("credentials_refused", ALARM_REST, str(error), alarm=True)
             return Retry("token_unavailable", str(error))
         except msgspec.DecodeError:
-            return Retry("unreadable_answer", "FCM answered 200 with something else than its JSON")
+            return Retry(
+                "unreadable_answer", "FCM answered 200 with something else than its JSON", uncertain=True
+            )
 
     def _post(self, body: bytes, token: str) -> Awaitable[Reply]:
         headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}

@@ -6,7 +6,7 @@ from collections.abc import Coroutine, Sequence
 from datetime import datetime
 from typing import ClassVar
 
-from pyreqwest.exceptions import PyreqwestError
+from pyreqwest.exceptions import ConnectError, PyreqwestError
 
 from tocsin.domain.delivery.message import Limits, Message
 from tocsin.domain.delivery.outcome import Outcome, Retry
@@ -56,8 +56,9 @@ def http_fault(error: Exception) -> Retry | None:
         case HostUnknownError():
             return Retry("network_error", str(error))
         case TimeoutError():
-            return Retry("timeout", type(error).__name__)
+            # Its type does not show whether the request was sent: the client also says so of answers.
+            return Retry("timeout", type(error).__name__, uncertain=True)
         case PyreqwestError():
-            return Retry("network_error", type(error).__name__)
+            return Retry("network_error", type(error).__name__, uncertain=not isinstance(error, ConnectError))
         case _:
             return None

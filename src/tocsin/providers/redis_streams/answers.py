@@ -60,6 +60,6 @@ def classify_loss(error: LostError, code: str) -> Retry | Defer:
     if isinstance(error.__cause__, BusyLoadingError):
         return Defer(code, REST, "LOADING: Redis reads its data after a start")
     if error.sent:
-        return Retry(code, f"{error}: no answer, so the entry may have been appended")
+        return Retry(code, f"{error}: no answer, so the entry may have been appended", uncertain=True)
     is_refused = isinstance(error.__cause__, AuthenticationError)
     return Defer(code, REST, f"{error}: nothing was sent to Redis", alarm=is_refused)

@@ -79,17 +79,20 @@ class SmtpProvider:
         )
         if isinstance(mail, Rejected):
             return mail
+        connected = False
         try:
             async with asyncio.timeout(self._settings.timeout), self._pool.connection() as connection:
+                connected = True
                 await self._send_mail(connection, mail)
         except SMTPNotSupported:
             return Rejected("smtputf8_unsupported", "the server takes no addresses beyond ASCII")
         except SMTPResponseException as error:
             return self._refused(error, message.target, mail.recipient.address)
         except TimeoutError as error:
-            return Retry("timeout", type(error).__name__)
+            return Retry("timeout", type(error).__name__, uncertain=connected)
         except OSError as error:
-            return Retry("network_error", type(error.__cause__ or error).__name__)
+            # The answer may have been lost after the server took the mail.
+            return Retry("network_error", type(error.__cause__ or error).__name__, uncertain=connected)
         except SMTPException as error:
             # The server lacks what the settings ask of it, such as STARTTLS or AUTH.
             detail = redact(str(error), secrets=_secrets(self._settings))
@@ -107,7 +110,9 @@ class SmtpProvider:
 
     def _refused(self, error: SMTPResponseException, *addresses: str) -> Outcome:
         if error.code == _UNREADABLE:
-            return Retry("unreadable_answer", "the server answered with something else than SMTP")
+            return Retry(
+                "unreadable_answer", "the server answered with something else than SMTP", uncertain=True
+            )
         answer = read_answer(error.code, error.message)
         detail = redact(answer.text, addresses=addresses, secrets=_secrets(self._settings))
         return classify(answer._replace(text=detail), _STAGES.get(type(error), "hello"))
