@@ -14,6 +14,7 @@ import yaml
 
 from tests.acceptance.processes import free_port
 from tests.deploy.files import DEPLOY, ROOT, commands, variables
+from tocsin.catalog.load import shipped_catalog
 from tocsin.cli.run.mailer import mailer_faults
 from tocsin.cli.run.serve import grace
 from tocsin.domain.errors import SettingsError
@@ -156,7 +157,9 @@ def test_the_mailer_starts_with_its_own_file_in_its_own_schema_and_sees_nothing_
         service = OURS[name]
         assert service["env_file"] == "mailer.env"
         own = {name: value for name, value in service["environment"].items() if "${" not in value}
-        settings = load_settings({**variables("mailer.env.example"), **own})
+        given = {**variables("mailer.env.example"), **own}
+        assert given["TOCSIN_CATALOG"] == "/etc/tocsin/catalog"
+        settings = load_settings({**given, "TOCSIN_CATALOG": str(shipped_catalog())})
         assert settings.schema != load_settings({}).schema
         assert list(mailer_faults(settings)) == []
     assert OURS["api"]["env_file"] == "tocsin.env"

@@ -1,15 +1,19 @@
 """What the mailer takes from catalog and settings, and when it does not start."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.edges.command_line import run
 from tests.engine.conftest import TEXTS_OF, add_type
-from tocsin.catalog.load import load_catalog
+from tocsin.catalog.load import load_catalog, shipped_catalog
 from tocsin.cli.run.mailer import mail_settings, mailer_faults
 from tocsin.ingress.mail_commands.catalog import MailCatalog
-from tocsin.settings import load_settings, providers_in_use
+from tocsin.providers.smtp.settings import SmtpSettings
+from tocsin.settings import Settings, load_settings, providers_in_use
+
+DOCS = Path(__file__).parents[3] / "docs"
 
 TYPE = """
 {name}:
@@ -57,6 +61,7 @@ def test_smtp_is_the_only_provider_of_the_mailer() -> None:
         "TOCSIN_SMTP__SENDER": "a@b.example",
         "TOCSIN_WEBHOOK__ENABLED": "true",
         "TOCSIN_REDIS__URL": "redis://redis",
+        "TOCSIN_CATALOG": str(shipped_catalog()),
     }
     settings = load_settings(given)
     assert not list(mailer_faults(settings))
@@ -71,6 +76,7 @@ def test_a_provider_that_hands_mail_back_to_the_stream_is_refused() -> None:
     assert {field: fault.code for field, fault in faults.items()} == {
         "smtp.host": "missing",
         "mail_stream.enabled": "contradiction",
+        "catalog": "missing",
     }
     assert "go round for ever" in faults["mail_stream.enabled"].message
 
@@ -86,4 +92,17 @@ def test_a_mailer_without_settings_lists_what_to_set(tmp_path: Path) -> None:
     assert ran.code == 2
     assert "smtp.host (TOCSIN_SMTP__HOST): must be set" in ran.said
     assert "mailer.url (TOCSIN_MAILER__URL): or redis.url, must be set" in ran.said
+    assert "catalog (TOCSIN_CATALOG): must be set: the texts of the mails are there." in ran.said
     assert "in a Redis stream" in run(["mailer", "--help"], {}, tmp_path).said
+
+
+@pytest.mark.parametrize("guide", ["mailer", "galaxy"])
+def test_the_settings_of_the_guides_are_all_that_a_mailer_needs(guide: str, tmp_path: Path) -> None:
+    text = (DOCS / "guides" / f"{guide}.md").read_text()
+    (block,) = re.findall(r"```toml[^\n]*\n(.*?)```", text, re.DOTALL)
+    file = tmp_path / "mailer.toml"
+    file.write_text(re.sub(r"(?m)^catalog = .*", f'catalog = "{shipped_catalog()}"', block))
+    settings = load_settings({}, file)
+    assert settings.schema != Settings().schema
+    assert not list(mailer_faults(settings))
+    assert settings.provider(SmtpSettings).sender

@@ -66,6 +66,9 @@ def mailer_faults(settings: Settings) -> Iterator[Fault]:
             )
             field = setting_name((name, entry.settings.enabled_by))
             yield Fault(field=field, code="contradiction", message=message)
+    if settings.catalog is None:
+        message = "must be set: the texts of the mails are there. The shipped catalog is a demonstration"
+        yield Fault(field=setting_name(("catalog",)), code="missing", message=message)
     if not (settings.mailer.url or settings.redis.url):
         yield Fault(field=setting_name(("mailer", "url")), code="missing", message=NO_URL)
 
