@@ -3,13 +3,13 @@
 import difflib
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, cast, get_args, get_origin
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta
 
 from tocsin.api.settings import AuthSettings, HttpSettings, ProbesSettings, auth_settings_faults
 from tocsin.domain.catalog import variable_form
@@ -41,7 +41,7 @@ from tocsin.ingress.redis_streams.settings import (
 )
 from tocsin.ingress.redis_streams.settings import url_fault as redis_url_fault
 from tocsin.logs import LogSettings
-from tocsin.profiles.profile import VARIABLE, merge, read_profile
+from tocsin.profiles.profile import VARIABLE, Profile, merge, read_profile
 from tocsin.providers.redis_streams.settings import StreamProviderSettings
 from tocsin.providers.registry import ProviderEntry, Registry, load_registry
 from tocsin.providers.settings import ProviderSettings
@@ -132,13 +132,26 @@ def load_settings(environ: Mapping[str, str] | None = None, file: Path | None = 
     if isinstance(by_type := tree.get("admin_emails"), dict):
         tree["admin_emails"] = _by_type(by_type)
     settings: Settings = _build(type_, tree, (), faults)
-    if not faults:
-        settings = _with_redis(settings)
-        faults += _contradictions(settings)
+    faulty = _faulty_settings(faults, profile)
+    if "redis.url" in faulty:
+        # Whoever uses it is not missing an address of its own.
+        settings = msgspec.structs.replace(
+            settings, redis=msgspec.structs.replace(settings.redis, url="redis://unknown")
+        )
+    settings = _with_redis(settings)
+    faults += [
+        fault for fault in _contradictions(settings, faulty) if fault.field.partition(" ")[0] not in faulty
+    ]
     if faults:
         named = [profile.named(fault) for fault in faults] if profile else faults
         raise SettingsError("The settings cannot be used:", named)
     return settings
+
+
+def _faulty_settings(faults: Sequence[Fault], profile: Profile | None) -> set[str]:
+    """Return the settings whose values cannot be used; their defaults stand in for them."""
+    faulty = {fault.field.partition(" ")[0] for fault in faults}
+    return faulty | profile.decided_by(faulty) if profile else faulty
 
 
 def _with_redis(settings: Settings) -> Settings:
@@ -256,17 +269,24 @@ def _build(type_: Any, value: Any, path: tuple[str, ...], faults: list[Fault]) -
         except msgspec.ValidationError as error:
             message = f"{error}".replace("`", "").partition(" - at")[0]
             faults.append(Fault(field=setting_name(path), code="invalid", message=message))
-            return None
+            return UNSET
     if not isinstance(value, Mapping):
         message = "must be a section" + (" with a section for each name" if named else "")
         faults.append(Fault(field=setting_name(path), code="type", message=message))
-        return None
+        return UNSET
     if section is None:
-        return {name: _build(named, below, (*path, name), faults) for name, below in value.items()}
+        return _valid({name: _build(named, below, (*path, name), faults) for name, below in value.items()})
     fields = {field.name: field.type for field in msgspec.structs.fields(section)}
     faults += (_unknown((*path, name), fields) for name in value if name not in fields)
     known = ((name, below) for name, below in value.items() if name in fields)
-    return section(**{name: _build(fields[name], below, (*path, name), faults) for name, below in known})
+    return section(
+        **_valid({name: _build(fields[name], below, (*path, name), faults) for name, below in known})
+    )
+
+
+def _valid(built: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what has faults: its default is checked together with the other settings."""
+    return {name: value for name, value in built.items() if value is not UNSET}
 
 
 def _section(type_: Any) -> type[msgspec.Struct] | None:
@@ -300,7 +320,7 @@ def _unknown(path: tuple[str, ...], fields: Mapping[str, Any]) -> Fault:
     return Fault(field=setting_name(path), code="unknown", message=f"there is no such setting{hint}")
 
 
-def _contradictions(settings: Settings) -> Iterator[Fault]:
+def _contradictions(settings: Settings, faulty: Collection[str]) -> Iterator[Fault]:
     entries = settings.registry.values()
     for fault in (
         *auth_settings_faults(settings.auth),
@@ -336,8 +356,9 @@ def _contradictions(settings: Settings) -> Iterator[Fault]:
         yield Fault(field=setting_name(("schema",)), code="invalid", message=message)
     if settings.catalog and not settings.catalog.is_dir():
         yield Fault(field=setting_name(("catalog",)), code="missing", message="is not a folder")
-    yield from _lease_faults(settings)
-    yield from _hand_off_faults(settings)
+    if {"dispatch", *settings.registry}.isdisjoint(each.partition(".")[0] for each in faulty):
+        yield from _lease_faults(settings)
+        yield from _hand_off_faults(settings)
 
 
 def _lease_faults(settings: Settings) -> Iterator[Fault]:

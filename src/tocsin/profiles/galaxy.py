@@ -48,6 +48,9 @@ def galaxy(environ: Mapping[str, str]) -> Profile:
             parsed[each.name] = each.parse(value)
         except ValueError as error:
             faults.append(Fault(field=PREFIX + each.name, code="invalid", message=str(error)))
+            if each.default is not None:
+                # What is wrong with the others is looked for all the same.
+                parsed[each.name] = each.parse(each.default)
     console = {f"OTEL_{signal}_EXPORTER": "console" for signal in _to_stdout(parsed)}
     faults += _exporter_faults(environ, parsed)
     leaves = [Leaf(tuple(setting.split(".")), value) for setting, value in FIXED.items()]

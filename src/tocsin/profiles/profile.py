@@ -1,6 +1,7 @@
 """Profiles: Tocsin in the place of another service, configured by that service's own variables."""
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -8,6 +9,7 @@ import msgspec
 from tocsin.domain.faults import Fault
 
 VARIABLE = "TOCSIN_PROFILE"
+_OWN_NAME = re.compile(r"\bTOCSIN_([A-Z0-9_]+)")
 
 
 class Leaf(NamedTuple):
@@ -47,8 +49,23 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         """Return a fault of a setting with the variables of the other service that decide it."""
         setting = fault.field.partition(" ")[0]
         if variables := self.variables.get(setting):
-            return msgspec.structs.replace(fault, field=f"{', '.join(variables)} ({setting})")
+            field, message = (
+                f"{', '.join(variables)} ({setting})",
+                _OWN_NAME.sub(self._variable, fault.message),
+            )
+            return msgspec.structs.replace(fault, field=field, message=message)
         return fault
+
+    def decided_by(self, variables: Collection[str]) -> set[str]:
+        """Return the settings that one of some variables decides, alone or with others."""
+        return {
+            setting for setting, deciding in self.variables.items() if not set(deciding).isdisjoint(variables)
+        }
+
+    def _variable(self, own: re.Match[str]) -> str:
+        """Return the variables of the other service in place of one of Tocsin's."""
+        setting = own[1].lower().replace("__", ".")
+        return " and ".join(self.variables[setting]) if setting in self.variables else own[0]
 
 
 def read_profile(environ: Mapping[str, str]) -> Profile | None:

@@ -44,6 +44,7 @@ ROW_FAULTS = (
 """What a statement raises because of a row it was given: without that row it would not fail."""
 CONNECTING_FAILED = (OSError, ValueError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
 # The address, the role, the password or the name of the database is wrong.
+OR_EMBEDDED = ", or leave it out to use the embedded one"
 _REFUSED = (ValueError, asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
 
 # Paths, and names that may hold one; after any other name an @ may end a password that holds a question mark.
@@ -254,9 +255,9 @@ def unreachable(error: BaseException) -> DatabaseError:
     if isinstance(error, _REFUSED):
         return DatabaseError(
             f"The database cannot be used ({describe_failure(error)}). Check the role, the password and the "
-            "name of the database in TOCSIN_DATABASE_URL, or leave it out to use the embedded one."
+            f"name of the database in TOCSIN_DATABASE_URL{OR_EMBEDDED}."
         )
     return DatabaseUnavailableError(
         f"The database does not answer ({describe_failure(error)}). "
-        "Check TOCSIN_DATABASE_URL and that the server runs, or leave it out to use the embedded one."
+        f"Check TOCSIN_DATABASE_URL and that the server runs{OR_EMBEDDED}."
     )

@@ -169,3 +169,14 @@ async def test_without_redis_the_start_fails_at_once(galaxy: Notifications, tmp_
 
     assert started.code not in {0, None}
     assert "NOTIFICATION_REDIS_MASTER_ADDR" in started.err
+
+
+async def test_a_port_that_is_taken_is_reported_by_the_variable_of_the_document(
+    galaxy: Notifications, tmp_path: Path
+) -> None:
+    started = await asyncio.to_thread(run, service_command(), dict(galaxy.environment), tmp_path)
+
+    assert started.code not in {0, None}
+    assert "is taken by another process" in started.err
+    assert "NOTIFICATION_INTERNAL_HTTP_ADDR" in started.err
+    assert "TOCSIN_" not in started.err

@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from tocsin.cli.run.serve import _named_by
 from tocsin.domain.delivery.backoff import delay, parse_backoff
 from tocsin.domain.errors import SettingsError
 from tocsin.profiles import values
 from tocsin.profiles.galaxy_variables import DEPRECATED, VARIABLES
 from tocsin.profiles.profile import read_profile
 from tocsin.settings import Settings, load_settings
+from tocsin.store.pool import unreachable
 
 REQUIRED = {
     "NOTIFICATION_REDIS_MASTER_ADDR": "redis.example:6379",
@@ -202,6 +204,60 @@ def test_every_fault_is_listed_at_once_without_a_secret() -> None:
     assert "NOTIFICATION_RECORD_RETENTION" in faults["NOTIFICATION_RECORD_TTL"]
     assert "NOTIFICATION_RECORD_RETENTION" in faults["NOTIFICATION_DEAD_LETTER_TTL"]
     assert "hunter2" not in str(faults)
+
+
+def test_what_contradicts_is_listed_beside_what_is_unknown_or_cannot_be_parsed() -> None:
+    faults = _faults(
+        {
+            **REQUIRED,
+            "NOTIFICATION_FOO": "1",
+            "NOTIFICATION_LOG_LEVEL": "loud",
+            "NOTIFICATION_REDIS_DB": "first",
+            "NOTIFICATION_POSTGRES_PRIMARY_DSN": "host=db",
+            "NOTIFICATION_USER_SERVICE_BASE_URL": "users",
+            "NOTIFICATION_ROUTE_BACKOFF_MIN": "10m",
+            "NOTIFICATION_ROUTE_LEASE_TTL": "1s",
+            "NOTIFICATION_POSTGRES_MAX_OPEN_CONNS": "0",
+        }
+    )
+
+    assert faults.keys() == {
+        "NOTIFICATION_FOO",
+        "NOTIFICATION_LOG_LEVEL",
+        "NOTIFICATION_REDIS_DB",
+        "NOTIFICATION_POSTGRES_PRIMARY_DSN (database_url)",
+        "NOTIFICATION_USER_SERVICE_BASE_URL (directory.url)",
+        "NOTIFICATION_ROUTE_BACKOFF_MIN, NOTIFICATION_ROUTE_BACKOFF_MAX (delivery.backoff)",
+        "NOTIFICATION_ROUTE_LEASE_TTL (dispatch.lease_seconds)",
+        "NOTIFICATION_POSTGRES_MAX_OPEN_CONNS (pool.size)",
+    }
+    lease = faults["NOTIFICATION_ROUTE_LEASE_TTL (dispatch.lease_seconds)"]
+    assert "timeout (NOTIFICATION_REDIS_OPERATION_TIMEOUT) = 1 " in lease
+
+
+def test_what_only_a_value_that_cannot_be_parsed_would_contradict_is_not_listed() -> None:
+    """Whether the lease is too short, nobody knows without the time-out."""
+    faults = _faults(
+        {
+            **REQUIRED,
+            "NOTIFICATION_ROUTE_LEASE_TTL": "1s",
+            "NOTIFICATION_REDIS_OPERATION_TIMEOUT": "brief",
+            "NOTIFICATION_REDIS_PASSWORD": "",
+        }
+    )
+
+    assert faults.keys() == {"NOTIFICATION_REDIS_OPERATION_TIMEOUT", "NOTIFICATION_REDIS_PASSWORD"}
+
+
+def test_a_database_that_is_away_is_reported_by_the_variable_without_another_one_to_use() -> None:
+    profile = read_profile({"TOCSIN_PROFILE": "galaxy", **REQUIRED})
+
+    assert profile
+    with pytest.raises(SettingsError) as caught, _named_by(profile, "database_url"):
+        raise unreachable(ConnectionRefusedError())
+    (fault,) = caught.value.faults
+    assert fault.field == "NOTIFICATION_POSTGRES_PRIMARY_DSN (database_url)"
+    assert fault.message.endswith("Check NOTIFICATION_POSTGRES_PRIMARY_DSN and that the server runs.")
 
 
 @pytest.mark.parametrize(

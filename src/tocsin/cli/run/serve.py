@@ -28,6 +28,7 @@ from tocsin.profiles.profile import VARIABLE, Profile, read_profile
 from tocsin.settings import Settings, providers_in_use, setting_name
 from tocsin.store.embedded import EmbeddedPostgres
 from tocsin.store.migrate import migrate as migrate_schema
+from tocsin.store.pool import OR_EMBEDDED
 from tocsin.telemetry.samples import TreeSamples
 
 GRACE_BEYOND = 5.0
@@ -75,7 +76,7 @@ async def _serve(settings: Settings, profile: Profile | None, stop: asyncio.Even
     async with AsyncExitStack() as exits:
         embedded = _embedded(settings)
         url = await started(embedded, exits) if embedded else str(settings.database_url)
-        with _named_by(profile) if profile else nullcontext():
+        with _named_by(profile, "database_url") if profile else nullcontext():
             await migrate_schema(url, settings.schema, settings.pool)
         await check_server_schema(settings, url)
         children, samples, process_ids = server_children(settings, url), TreeSamples(), set[int]()
@@ -83,7 +84,8 @@ async def _serve(settings: Settings, profile: Profile | None, stop: asyncio.Even
             # It has no API, and one listener for the probes of them all.
             children = [child.with_settings(TOCSIN_PROBES__PORT="null") for child in children[1:]]
             probes = answered_tree_probes(settings, url, process_ids, len(children))
-            await exits.enter_async_context(probes)
+            with _named_by(profile, "probes", "port"):
+                await exits.enter_async_context(probes)
         await exits.enter_async_context(exported_metrics(settings, url, samples.read))
         await run_tree(
             children,
@@ -105,12 +107,16 @@ async def _check_profile(settings: Settings, profile: Profile) -> None:
 
 
 @contextmanager
-def _named_by(profile: Profile) -> Iterator[None]:
-    """Raise what is wrong with the database under the name of the variable that has its address."""
+def _named_by(profile: Profile, *path: str) -> Iterator[None]:
+    """Raise what cannot be used under the name of the variable that decides the setting for it."""
     try:
         yield
-    except DatabaseError as error:
-        fault = Fault(field=setting_name(("database_url",)), code="unusable", message=str(error))
+    except SettingsError:
+        raise
+    except TocsinError as error:
+        # A service that a profile stands for has no embedded database.
+        message = str(error).replace(OR_EMBEDDED, "")
+        fault = Fault(field=setting_name(path), code="unusable", message=message)
         raise SettingsError("The service cannot start:", [profile.named(fault)]) from error
 
 
