@@ -37,6 +37,7 @@ from tocsin.ingress.redis_streams.settings import (
     RedisSettings,
     StreamSettings,
     reader_faults,
+    shared_stream_faults,
     stream_settings_faults,
 )
 from tocsin.ingress.redis_streams.settings import url_fault as redis_url_fault
@@ -337,6 +338,7 @@ def _contradictions(settings: Settings, faulty: Collection[str]) -> Iterator[Fau
         *chain.from_iterable(settings.provider(entry.settings).faults() for entry in entries),
         *outbox_settings_faults(settings.outboxes),
         *stream_settings_faults(settings.redis, settings.streams),
+        *shared_stream_faults(settings.redis, settings.streams, msgspec.structs.asdict(settings)),
         *directory_settings_faults(settings.directory),
         *gateway_settings_faults(settings.gateway),
         *reader_faults("mailer", settings.mailer),

@@ -31,6 +31,55 @@ def test_faults_of_streams_are_listed() -> None:
     ]
 
 
+HAND_OFF = {
+    "GATEWAY_STREAM__ENABLED": "true",
+    "GATEWAY_STREAM__TABLES": "tables",
+    "MAIL_STREAM__ENABLED": "true",
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({**HAND_OFF, "GATEWAY_STREAM__STREAM": "x", "MAIL_STREAM__STREAM": "x"}, "mail_stream.stream"),
+        ({**HAND_OFF, "MAIL_STREAM__STREAM": "x", "STREAMS__GALAXY__STREAM": "x"}, "streams.galaxy.stream"),
+        ({**HAND_OFF, "GATEWAY_STREAM__STREAM": "x", "MAILER__STREAM": "x"}, "mailer.stream"),
+        ({**HAND_OFF, "MAIL_STREAM__STREAM": "x", "GATEWAY__STREAM": "x"}, "gateway.stream"),
+        ({"MAILER__STREAM": "x", "GATEWAY__STREAM": "x"}, "mailer.stream"),
+        (
+            {"MAILER__STREAM": "x", "STREAMS__A__STREAM": "x", "STREAMS__A__URL": "redis://:pw@redis:6379/0"},
+            "streams.a.stream",
+        ),
+        (
+            {
+                "STREAMS__A__STREAM": "x",
+                "STREAMS__B__STREAM": "x",
+                "STREAMS__B__URL": "redis://:pw@redis/?db=0",
+            },
+            "streams.b.stream",
+        ),
+    ],
+)
+def test_two_kinds_of_entries_never_share_a_stream(given: dict[str, str], field: str) -> None:
+    assert (field, "contradiction") in faults(REDIS__URL="redis://redis", **given)
+
+
+@pytest.mark.parametrize("apart", ["redis://redis/1", "redis://redis:6380", "redis://other", "unix:///redis"])
+def test_streams_of_the_same_name_on_other_servers_or_databases_are_others(apart: str) -> None:
+    given = {
+        "REDIS__URL": "redis://redis",
+        "STREAMS__A__STREAM": "x",
+        "MAILER__STREAM": "x",
+        "MAILER__URL": apart,
+    }
+    load_settings({f"TOCSIN_{name}": value for name, value in given.items()})
+
+
+def test_the_reader_and_the_writer_of_a_stream_have_the_same() -> None:
+    given = {**HAND_OFF, "REDIS__URL": "redis://redis", "STREAMS__GALAXY__BATCH": "10"}
+    load_settings({f"TOCSIN_{name}": value for name, value in given.items()})
+
+
 def test_no_address_is_shown() -> None:
     with pytest.raises(SettingsError) as caught:
         load_settings({"TOCSIN_REDIS__URL": "redis://:sec/ret@redis.example"})

@@ -280,6 +280,30 @@ def test_a_value_that_tocsin_cannot_use_is_refused_by_the_name_of_its_variable(
     assert any(field.startswith(shown) for field in faults), faults
 
 
+@pytest.mark.parametrize(
+    ("given", "shown", "holder"),
+    [
+        (
+            {"INTENTS_STREAM": "gateway:client-events"},
+            "NOTIFICATION_INTENTS_STREAM",
+            "gateway_stream.stream (NOTIFICATION_GATEWAY_CLIENT_EVENTS_STREAM)",
+        ),
+        (
+            {"INTENTS_STREAM": "mine", "MAIL_DELIVERY_COMMANDS_STREAM": "mine"},
+            "NOTIFICATION_INTENTS_STREAM",
+            "mail_stream.stream (NOTIFICATION_MAIL_DELIVERY_COMMANDS_STREAM)",
+        ),
+    ],
+)
+def test_streams_that_collide_are_shown_by_the_variables_that_set_them(
+    given: dict[str, str], shown: str, holder: str
+) -> None:
+    faults = _faults({**REQUIRED, **{f"NOTIFICATION_{name}": value for name, value in given.items()}})
+    ((field, message),) = faults.items()
+    assert field.startswith(f"{shown} (streams.")
+    assert f"is {holder} too, on the same Redis" in message
+
+
 def test_standard_output_is_an_exporter_and_the_only_one() -> None:
     chosen = {"TOCSIN_PROFILE": "galaxy", **REQUIRED, "NOTIFICATION_OTEL_STDOUT_METRICS_ENABLED": "true"}
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
@@ -20,6 +20,14 @@ _TLS_OPTIONS = {
     *("ssl_ca_certs", "ssl_ca_path", "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_keyfile"),
     "ssl_password",
 }
+HANDED_ON = {
+    "gateway_stream": "client events",
+    "mail_stream": "mail commands",
+    "gateway": "client events",
+    "mailer": "mail commands",
+}
+"""The kinds of entries besides intents, by the sections of those that write and read them."""
+
 _DATABASE = re.compile(r"[0-9]{1,9}")
 
 
@@ -65,9 +73,30 @@ def stream_settings_faults(redis: RedisSettings, streams: Mapping[str, StreamSet
         if not url:
             yield Fault(field=f"{where}.url", code="missing", message=NO_URL)
         yield from reader_faults(where, settings)
-        if (holder := holders.setdefault((url, settings.stream), name)) != name:
+        if (holder := holders.setdefault((database_of(url), settings.stream), name)) != name:
             message = f"{settings.stream} is read by streams.{holder} already"
             yield Fault(field=f"{where}.stream", code="contradiction", message=message)
+
+
+def shared_stream_faults(
+    redis: RedisSettings, streams: Mapping[str, StreamSettings], sections: Mapping[str, Any]
+) -> Iterator[Fault]:
+    """List streams that two kinds of entries would share: events, mail commands, intents.
+
+    `sections` are those of all settings, by name.
+    """
+    used = [(kind, name, sections[name]) for name, kind in HANDED_ON.items() if name in sections]
+    used += [("intents", f"streams.{name}", settings) for name, settings in streams.items()]
+    holders: dict[tuple[str, str], tuple[str, str]] = {}
+    for kind, name, section in used:
+        url = section.url or redis.url
+        if not url or not getattr(section, "enabled", True):
+            continue
+        holder, other = holders.setdefault((database_of(url), section.stream), (name, kind))
+        if other != kind:
+            setting = f"{holder}.stream (TOCSIN_{holder.upper()}__STREAM)"
+            message = f"{section.stream} is {setting} too, on the same Redis; each needs a stream of its own"
+            yield Fault(field=f"{name}.stream", code="contradiction", message=message)
 
 
 def reader_faults(where: str, settings: StreamSettings) -> Iterator[Fault]:
@@ -77,6 +106,19 @@ def reader_faults(where: str, settings: StreamSettings) -> Iterator[Fault]:
     if settings.block_seconds * 1.5 > settings.lease_seconds:
         message = f"must be at least one and a half times block_seconds ({settings.block_seconds:g})"
         yield Fault(field=f"{where}.lease_seconds", code="contradiction", message=message)
+
+
+def database_of(url: str) -> str:
+    """Return the server and database of an address, the same for every user, password and spelling."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or 6379
+    except ValueError:
+        return url
+    is_socket, path = parts.scheme == "unix", parts.path.strip("/")
+    server = path if is_socket else f"{parts.hostname}:{port}"
+    number = dict(parse_qsl(parts.query)).get("db") or ("" if is_socket else path)
+    return f"{server}/{number.lstrip('0')}"
 
 
 def url_fault(url: str) -> str | None:
