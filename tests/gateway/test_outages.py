@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
+from structlog.testing import capture_logs
 
 from tests.gateway.clients import ClientEvents, RunningGateway, bearer, counted
 from tests.redis_servers import RedisServer, running_redis
-from tests.waiting import found
+from tests.waiting import found, until
 from tocsin.telemetry import metrics
 
 
@@ -25,18 +26,23 @@ async def not_ready(gateway: RunningGateway, fault: str | None) -> None:
 async def test_sessions_outlast_redis_and_get_what_was_appended_meanwhile(
     redis_server: RedisServer, events: ClientEvents
 ) -> None:
-    async with events.gateway() as gateway:
-        async with gateway.sse() as client:
-            await client.live()
-            await events.append("e1")
-            await redis_server.kill()
-            await not_ready(gateway, "Redis does not answer.")
-            await redis_server.start()
-            await events.redis.connection_pool.disconnect()
-            await events.append("e2")
+    with capture_logs() as lines:
+        async with events.gateway() as gateway:
+            async with gateway.sse() as client:
+                await client.live()
+                await events.append("e1")
+                await redis_server.kill()
+                await not_ready(gateway, "Redis does not answer.")
+                await redis_server.start()
+                await events.redis.connection_pool.disconnect()
+                await events.append("e2")
 
-            assert await client.ids(2) == ["e1", "e2"]
-        await not_ready(gateway, None)
+                assert await client.ids(2) == ["e1", "e2"]
+            await not_ready(gateway, None)
+            await until(lambda: any(line["event"] == "duty recovered" for line in lines))
+
+    (recovered,) = [line for line in lines if line["event"] == "duty recovered"]
+    assert (recovered["duty"], recovered["log_level"]) == ("event reader", "info")
 
 
 async def test_a_gateway_that_starts_without_redis_waits_for_it(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ one TaskGroup and stops them by cancelling those tasks. `repeat` is the loop beh
 
 - a fault of the database is logged as the warning `duty failed`, and the step is retried after a pause;
 - so is what a duty lists in `faults`, but as an error, since an operator has to act on it;
+- the first step that succeeds after failures is logged as `duty recovered`;
 - a fault raised while the duty is being cancelled does not hide that: a connection that is given back in the
   middle of a statement may raise one;
 - any other exception is a bug: it is logged as `duty crashed` and raised, so that the TaskGroup ends the
@@ -80,6 +81,8 @@ async def repeat(
             _log.exception("duty crashed", duty=name, subject=subject)
             raise
         else:
+            if failures:
+                _log.info("duty recovered", duty=name, subject=subject, failures=failures)
             failures = 0
             await pause(0 if more else every, wake, stop)
 

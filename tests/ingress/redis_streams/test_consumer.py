@@ -5,10 +5,13 @@ from unittest import mock
 import asyncpg
 import msgspec
 import pytest
+from redis.exceptions import OutOfMemoryError, ResponseError
+from structlog.testing import capture_logs
 
 from tests.ingress.redis_streams.conftest import QUICK, STREAM, Galaxy
-from tests.waiting import found
+from tests.waiting import found, until
 from tocsin.ingress.redis_streams import consumer as module
+from tocsin.providers.redis_streams.answers import error_word
 from tocsin.store import notifications, stream_offsets
 from tocsin.store.stream_offsets import move
 
@@ -148,6 +151,34 @@ async def test_redis_that_comes_back_is_read_on(galaxy: Galaxy) -> None:
 
         await found(cleared)
     assert len(await galaxy.notifications()) == 2
+
+
+async def test_an_answer_of_redis_that_is_an_error_is_in_the_alarm(galaxy: Galaxy) -> None:
+    await galaxy.redis.set(STREAM, "no stream")
+    with capture_logs() as lines:
+        async with galaxy.consuming():
+            detail = await galaxy.alarm("redis_unreachable")
+            await galaxy.redis.delete(STREAM)
+            await galaxy.reaches(await galaxy.append(key="1"))
+            await until(lambda: any(line["event"] == "duty recovered" for line in lines))
+
+    assert detail == "3 tries in a row failed: Redis answered with WRONGTYPE"
+    (recovered,) = [line for line in lines if line["event"] == "duty recovered"]
+    assert (recovered["duty"], recovered["subject"]) == ("stream consumer", "galaxy")
+    assert recovered["failures"] >= 3
+
+
+@pytest.mark.parametrize(
+    ("error", "word"),
+    [
+        (OutOfMemoryError("command not allowed when used memory > 'maxmemory'."), "OOM"),
+        (ResponseError("MISCONF Redis is configured to save RDB snapshots"), "MISCONF"),
+        (ResponseError("unknown command"), "ERR"),
+        (ResponseError("X" * 1_000), "X" * 20),
+    ],
+)
+def test_the_word_of_an_error_is_short(error: ResponseError, word: str) -> None:
+    assert error_word(error) == word
 
 
 async def test_a_full_server_is_read_on(galaxy: Galaxy) -> None:

@@ -106,14 +106,21 @@ async def test_a_fault_of_the_database_is_logged_and_retried(fault: Exception) -
         async with repeating(step, every=AT_ONCE, subject="shop"):
             await until(lambda: step.rounds > 1)
 
-    [line] = lines
-    assert line == {
+    failed, recovered = lines
+    assert failed == {
         "event": "duty failed",
         "log_level": "warning",
         "duty": "test",
         "subject": "shop",
         "error": repr(fault),
         "retry_in_seconds": AT_ONCE,
+    }
+    assert recovered == {
+        "event": "duty recovered",
+        "log_level": "info",
+        "duty": "test",
+        "subject": "shop",
+        "failures": 1,
     }
 
 
@@ -124,7 +131,9 @@ async def test_pauses_grow_by_the_backoff_and_start_over_after_a_success() -> No
         async with repeating(step, every=A_LONG_TIME, backoff=backoff):
             await until(lambda: step.rounds == 5)
 
-    assert [line["retry_in_seconds"] for line in lines] == [0.001, 0.002, 0.001]
+    failed = [line for line in lines if line["event"] == "duty failed"]
+    assert [line["retry_in_seconds"] for line in failed] == [0.001, 0.002, 0.001]
+    assert [line["failures"] for line in lines if line["event"] == "duty recovered"] == [2, 1]
 
 
 async def test_an_event_does_not_shorten_the_pause_after_a_fault() -> None:
@@ -153,7 +162,8 @@ async def test_more_faults_can_be_retried() -> None:
         async with repeating(step, every=AT_ONCE, faults=(ArithmeticError,)):
             await until(lambda: step.rounds > 1)
 
-    assert [(line["event"], line["log_level"]) for line in lines] == [("duty failed", "error")]
+    logged = [(line["event"], line["log_level"]) for line in lines]
+    assert logged == [("duty failed", "error"), ("duty recovered", "info")]
 
 
 @pytest.mark.parametrize("script", [(), (OSError(),)], ids=["idle", "after a fault"])

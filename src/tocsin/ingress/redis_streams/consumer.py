@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 import structlog
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from tocsin.domain.delivery.backoff import parse_backoff
 from tocsin.domain.faults import Fault
@@ -27,6 +27,7 @@ from tocsin.ingress.directory.lookup import Directory, DirectoryUnavailableError
 from tocsin.ingress.redis_streams.reader import START, Gap, Look, StreamReader
 from tocsin.ingress.redis_streams.settings import RedisSettings, StreamSettings
 from tocsin.ingress.source import EntryDecoder
+from tocsin.providers.redis_streams.answers import error_word
 from tocsin.store import stream_offsets
 from tocsin.store.health.provider_health import Alarm, raise_alarms
 from tocsin.store.people import users
@@ -297,7 +298,13 @@ class StreamConsumer:
 
 def _reason(error: Exception) -> str:
     """Return why a call failed, without an address; what a directory raises has none."""
-    return str(error) if isinstance(error, DirectoryUnavailableError) else type(error).__name__
+    match error:
+        case DirectoryUnavailableError():
+            return str(error)
+        case ResponseError():
+            return f"Redis answered with {error_word(error)}"
+        case _:
+            return type(error).__name__
 
 
 async def _look_up(directory: Directory, sourced: Sequence[Sourced]) -> People:

@@ -24,6 +24,7 @@ NOT_READY = ("READONLY", "MASTERDOWN", "NOREPLICAS", "MISCONF", "CLUSTERDOWN", "
 client library drops the connection. With `MISCONF` Redis cannot save its data."""
 
 LONGEST_DETAIL = 200
+LONGEST_WORD = 20
 REST = timedelta(seconds=1)
 
 # The library takes these codes off the text.
@@ -46,12 +47,16 @@ def stream_rules(code: str) -> Sequence[Rule]:
     )
 
 
+def error_word(error: ResponseError) -> str:
+    """Return the word by which an answer of Redis begins, such as WRONGTYPE or OOM."""
+    word = str(error).partition(" ")[0]
+    return _CODES.get(type(error)) or (word[:LONGEST_WORD] if word.isupper() else "ERR")
+
+
 def classify_refusal(error: ResponseError, rules: Sequence[Rule]) -> Failure:
     """Return the outcome of one entry that Redis refused."""
-    text = str(error)
-    word = text.partition(" ")[0]
-    about = _CODES.get(type(error)) or (word if word.isupper() else "ERR")
-    detail = text if word == about else f"{about} {text}"
+    text, about = str(error), error_word(error)
+    detail = text if text.partition(" ")[0] == about else f"{about} {text}"
     return classify(Answer(status=0, about=about, detail=detail[:LONGEST_DETAIL]), rules)
 
 
