@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import httpx
 
 from tests.acceptance.processes import Process, Processes, processes_in
@@ -81,7 +82,13 @@ class Installation:
 
     async def expire_leases(self) -> None:
         """End every lease at once, as if its time had passed."""
-        await self.pool.execute("update deliveries set leased_until = now() where lease is not null")
+        while True:
+            try:
+                await self.pool.execute("update deliveries set leased_until = now() where lease is not null")
+            except asyncpg.DeadlockDetectedError:
+                # The server still executes the last statement of a worker that was killed.
+                continue
+            return
 
     async def until_sent(self, count: int, *, within: float = 60) -> None:
         """Wait until exactly so many deliveries are sent and settled."""
