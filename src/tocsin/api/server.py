@@ -33,21 +33,22 @@ async def serve_api(
     on_ready: Callable[[str], None],
     *,
     section: str = "http",
-    websockets: bool = False,
 ) -> None:
     """Serve until `stop` is set, then finish the open requests.
 
     `on_ready` is called with the base URL once connections are accepted. Errors name the settings `section`
     that the address is from.
     """
-    address, port = _free_address(settings, f"TOCSIN_{section.upper()}__")
+    # Granian would share a port that another process has.
+    with bound_socket(settings, section) as probe:
+        address, port = probe.getsockname()[:2]
     server = Server(
         app,
         address=address,
         port=port,
         interface=Interfaces.ASGI,
         http=HTTPModes.auto,
-        websockets=websockets,
+        websockets=False,
         backlog=settings.backlog,
         backpressure=settings.max_connections,
         http1_settings=HTTP1Settings(header_read_timeout=ceil(settings.header_seconds * 1_000)),
@@ -57,7 +58,7 @@ async def serve_api(
     try:
         await _until_listening(serving, address, port)
         on_ready(f"http://{f'[{address}]' if ':' in address else address}:{port}")
-        await _first_of(serving, stop)
+        await first_of(serving, stop)
     finally:
         server.stop()  # type: ignore[no-untyped-call]  # granian ships no types for it
         await asyncio.wait([serving], timeout=settings.drain_seconds)
@@ -66,8 +67,9 @@ async def serve_api(
             await serving
 
 
-def _free_address(settings: HttpSettings, prefix: str) -> tuple[str, int]:
-    """Find the address to bind; raise if another process has the port, which granian would share."""
+def bound_socket(settings: HttpSettings, section: str) -> socket.socket:
+    """Bind the address of a settings `section`; raise if it is not of this machine, or the port is taken."""
+    prefix = f"TOCSIN_{section.upper()}__"
     try:
         found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)
     except OSError as error:
@@ -75,13 +77,14 @@ def _free_address(settings: HttpSettings, prefix: str) -> tuple[str, int]:
             f"The host {settings.host!r} has no address ({error}). Set {prefix}HOST to one of this machine's."
         ) from error
     family, _, _, _, address = found[0]
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(address)
-        except OSError as error:
-            raise _cannot_listen(settings, prefix, error) from error
-        return str(address[0]), int(probe.getsockname()[1])
+    bound = socket.socket(family)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind(address)
+    except OSError as error:
+        bound.close()
+        raise _cannot_listen(settings, prefix, error) from error
+    return bound
 
 
 def _cannot_listen(settings: HttpSettings, prefix: str, error: OSError) -> TocsinError:
@@ -109,7 +112,8 @@ async def _until_listening(serving: asyncio.Task[None], address: str, port: int)
     raise ListenError(f"The server ended before it listened on port {port}.")
 
 
-async def _first_of(serving: asyncio.Task[None], stop: asyncio.Event) -> None:
+async def first_of(serving: asyncio.Task[None], stop: asyncio.Event) -> None:
+    """Wait until `stop` is set; raise if the server ends before that."""
     stopped = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)

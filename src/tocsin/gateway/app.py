@@ -10,6 +10,7 @@ from typing import Any
 
 import structlog
 from litestar.response.base import ASGIResponse
+from uvicorn.protocols.utils import ClientDisconnected
 
 from tocsin.api.http.problems import (
     BAD_REQUEST,
@@ -20,7 +21,6 @@ from tocsin.api.http.problems import (
     ProblemError,
 )
 from tocsin.api.http.replies import problem_reply
-from tocsin.api.starting import complete_lifespan
 from tocsin.gateway.admission import Admission
 from tocsin.gateway.requests import ConnectRequest, read_request
 from tocsin.gateway.sessions import Ending, Reset, Session, Sessions, TooManySessionsError
@@ -52,10 +52,7 @@ class GatewayApp:
         self._admission = admission
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Handle a connection, or the lifespan of the server."""
-        if scope["type"] == "lifespan":
-            await complete_lifespan(receive, send)
-            return
+        """Handle a connection."""
         headers: dict[str, str] = {}
         try:
             request = self._read(scope)
@@ -77,6 +74,9 @@ class GatewayApp:
             await problem_reply(error)(
                 scope, receive, _denying(send) if scope["type"] == "websocket" else send
             )
+        except ClientDisconnected:
+            # A WebSocket that its client has left; a response to one is dropped.
+            return
         except Exception:
             _log.exception("session failed")
             raise

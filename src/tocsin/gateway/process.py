@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import structlog
 
-from tocsin.api.server import serve_api
 from tocsin.api.settings import AuthSettings, HttpSettings
 from tocsin.gateway.admission import Admission
 from tocsin.gateway.app import GatewayApp
 from tocsin.gateway.reader import EventReader
+from tocsin.gateway.server import serve_gateway
 from tocsin.gateway.sessions import Sessions
 from tocsin.gateway.settings import GatewaySettings
 from tocsin.ingress.redis_streams.settings import RedisSettings
@@ -53,9 +53,7 @@ class Gateway:
         drained = asyncio.Event()
         draining = asyncio.create_task(self._drain(stop, drained))
         try:
-            await serve_api(
-                self._app, http, drained, on_ready, section="gateway", websockets=settings.websockets
-            )
+            await serve_gateway(self._app, http, drained, on_ready, websockets=settings.websockets)
         finally:
             draining.cancel()
             await asyncio.wait([draining])
