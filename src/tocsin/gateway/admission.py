@@ -1,5 +1,7 @@
 """Decides who may open a session, and where in the stream it begins."""
 
+import asyncio
+import contextlib
 import random
 from math import ceil
 
@@ -15,6 +17,8 @@ from tocsin.gateway.sessions import UNKNOWN, Person, Sessions
 from tocsin.gateway.settings import GatewaySettings
 from tocsin.ingress.redis_streams.reader import EntryId
 
+STARTING_SECONDS = 2.0
+"""How long a client waits at most for a gateway that has not read its stream yet."""
 LONGEST_SESSION = 86_400
 """Seconds: a token without an end in sight is verified again after a day."""
 
@@ -76,9 +80,19 @@ class Admission:
             float(min(left, LONGEST_SESSION)),
         )
 
+    async def _position(self) -> EntryId | None:
+        """Return where the sessions are in the stream; wait a moment for the first look at it.
+
+        A browser's `EventSource` gives up for good when it is refused, and connects while a gateway starts.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STARTING_SECONDS):
+                await self._sessions.has_position.wait()
+        return self._sessions.position
+
     async def _after(self, last_event_id: str | None) -> EntryId | None:
         """Return the entry that a client has seen last; UNKNOWN if the stream never had it."""
-        position = self._sessions.position
+        position = await self._position()
         if position is None:
             raise self.retry_later("The gateway is starting; retry.")
         if not last_event_id:

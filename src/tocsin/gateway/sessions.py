@@ -148,13 +148,24 @@ class Sessions:
 
     def __init__(self, settings: GatewaySettings) -> None:
         self.history = History(settings.history)
-        self.position: EntryId | None = None
+        self.has_position = asyncio.Event()
         self.is_stopping = False
         self._settings = settings
         self._by_user: dict[str, set[Session]] = {}
         self._count = 0
         self._empty = asyncio.Event()
         self._empty.set()
+        self._position: EntryId | None = None
+
+    @property
+    def position(self) -> EntryId | None:
+        """The entry that was read last."""
+        return self._position
+
+    @position.setter
+    def position(self, position: EntryId) -> None:
+        self._position = position
+        self.has_position.set()
 
     def publish(self, event: ClientEvent) -> bool:
         """Offer an event to the sessions of its user; return whether there are any."""
