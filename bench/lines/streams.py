@@ -20,7 +20,7 @@ from bench.process import ROOT, conversing, running
 from bench.progress import tell
 from bench.tocsin_server import SCHEMA, database
 from tocsin.store.pool import connection_settings
-from tocsin.wire.stream_entries import DEFAULT_STREAM
+from tocsin.wire.streams.intents import DEFAULT_STREAM
 
 GOAL = 5_000
 RATE = 6_000

@@ -10,7 +10,7 @@ import msgspec
 
 from bench.contract import Batch
 from tocsin.providers.redis_streams.commands import XAdd
-from tocsin.wire.stream_entries import DEFAULT_STREAM
+from tocsin.wire.streams.intents import DEFAULT_STREAM
 
 EVERY_SECONDS = 0.02
 PEOPLE = 2_000

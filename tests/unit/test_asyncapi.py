@@ -11,7 +11,7 @@ import yaml
 
 from tests.contracts import accepts, resolved
 from tests.javascript.packages import package
-from tocsin.wire.stream_entries import EntryFaultsError, read_fields
+from tocsin.wire.streams.intents import EntryFaultsError, read_fields
 from tools.docs.asyncapi.streams import client_events_document, intents_document, mail_commands_document
 
 DOCUMENTS: Mapping[str, Callable[[], str]] = {

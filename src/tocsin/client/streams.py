@@ -15,7 +15,7 @@ from redis.asyncio import Redis as AsyncRedis
 from redis.exceptions import RedisError
 
 from tocsin.client.errors import AppendFailedError, RefusedError
-from tocsin.wire.stream_entries import DEFAULT_STREAM, EntryFaultsError, read_fields, write_fields
+from tocsin.wire.streams.intents import DEFAULT_STREAM, EntryFaultsError, read_fields, write_fields
 
 
 class StreamParticulars(TypedDict, total=False):

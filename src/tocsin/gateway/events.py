@@ -7,8 +7,8 @@ from functools import cached_property
 import msgspec
 
 from tocsin.ingress.redis_streams.reader import Entry, EntryId
-from tocsin.wire.client_events import OPTIONAL, REQUIRED
-from tocsin.wire.stream_entries import LARGEST_ENTRY
+from tocsin.wire.streams.client_events import OPTIONAL, REQUIRED
+from tocsin.wire.streams.intents import LARGEST_ENTRY
 
 _ENTRY_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
 _LARGEST_PART = 2**64 - 1

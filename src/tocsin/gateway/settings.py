@@ -9,8 +9,8 @@ from msgspec import Meta
 
 from tocsin.domain.faults import Fault
 from tocsin.ingress.redis_streams.settings import url_fault
-from tocsin.wire.client_events import DEFAULT_STREAM
-from tocsin.wire.stream_entries import LARGEST_ENTRY
+from tocsin.wire.streams.client_events import DEFAULT_STREAM
+from tocsin.wire.streams.intents import LARGEST_ENTRY
 
 ANY_ORIGIN = "*"
 _MEBIBYTE = 1_048_576

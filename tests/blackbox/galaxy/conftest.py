@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from tests.acceptance.telemetry.collector import Collector, collecting
-from tests.blackbox.galaxy.mail_sink import MailSink, running_sink
-from tests.blackbox.galaxy.system import CATALOG, PASSWORD, Notifications, intent, running_notifications
+from tests.blackbox.galaxy.rig.mail_sink import MailSink, running_sink
+from tests.blackbox.galaxy.rig.system import CATALOG, PASSWORD, Notifications, intent, running_notifications
 from tests.databases import fresh_database
 from tests.edges.command_line import run
 from tests.edges.edge import SECRET

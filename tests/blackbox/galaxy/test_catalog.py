@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.blackbox.galaxy.document import EVERY_ROUTE, TYPES
-from tests.blackbox.galaxy.system import Notifications
+from tests.blackbox.galaxy.rig.document import EVERY_ROUTE, TYPES
+from tests.blackbox.galaxy.rig.system import Notifications
 
 CHANNELS = {"push", "email"}
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from tests.blackbox.galaxy.document import EVERY_ROUTE
-from tests.blackbox.galaxy.system import Notifications
+from tests.blackbox.galaxy.rig.document import EVERY_ROUTE
+from tests.blackbox.galaxy.rig.system import Notifications
 from tests.contracts import accepts
 
 DOCUMENTS = Path(__file__).parents[3] / "docs" / "reference" / "asyncapi"

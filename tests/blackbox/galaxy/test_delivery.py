@@ -5,10 +5,10 @@ from typing import Any, cast
 
 import pytest
 
-from tests.blackbox.galaxy.document import EVERY_ROUTE, TYPES, WITH_EVENT
-from tests.blackbox.galaxy.mail_sink import MailSink
-from tests.blackbox.galaxy.sessions import player_session
-from tests.blackbox.galaxy.system import Notifications
+from tests.blackbox.galaxy.rig.document import EVERY_ROUTE, TYPES, WITH_EVENT
+from tests.blackbox.galaxy.rig.mail_sink import MailSink
+from tests.blackbox.galaxy.rig.sessions import player_session
+from tests.blackbox.galaxy.rig.system import Notifications
 from tests.waiting import found
 
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.blackbox.galaxy.document import TYPES
-from tests.blackbox.galaxy.system import Notifications, intent
+from tests.blackbox.galaxy.rig.document import TYPES
+from tests.blackbox.galaxy.rig.system import Notifications, intent
 from tests.waiting import found
 
 REQUIRED = (

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.blackbox.galaxy.document import ADMINISTRATED
-from tests.blackbox.galaxy.system import Notifications
+from tests.blackbox.galaxy.rig.document import ADMINISTRATED
+from tests.blackbox.galaxy.rig.system import Notifications
 
 
 async def locale_of(galaxy: Notifications, user_id: str) -> str:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.blackbox.galaxy.document import TYPES
-from tests.blackbox.galaxy.system import Notifications
+from tests.blackbox.galaxy.rig.document import TYPES
+from tests.blackbox.galaxy.rig.system import Notifications
 
 FIELDS = {
     "delivery_id",

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from tests.acceptance.processes import Process
-from tests.blackbox.galaxy.system import Notifications
+from tests.blackbox.galaxy.rig.system import Notifications
 from tests.redis_servers import RedisServer
 from tests.waiting import found
 

@@ -9,8 +9,8 @@ from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
 from tests.acceptance.processes import free_port
-from tests.blackbox.galaxy.document import EVERY_ROUTE, TYPES
-from tests.blackbox.galaxy.system import Notifications
+from tests.blackbox.galaxy.rig.document import EVERY_ROUTE, TYPES
+from tests.blackbox.galaxy.rig.system import Notifications
 from tests.redis_servers import RedisServer
 from tocsin.client.errors import AppendFailedError, RefusedError
 from tocsin.client.streams import AsyncStreamProducer, StreamProducer

@@ -1,6 +1,6 @@
 """The push contract toward the gateway: the fields of an event, and every session of a person."""
 
-from tests.blackbox.galaxy.system import Notifications
+from tests.blackbox.galaxy.rig.system import Notifications
 
 
 async def published_event(galaxy: Notifications, user_id: str, **changes: str) -> dict[str, bytes]:

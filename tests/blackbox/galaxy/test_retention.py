@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from tests.blackbox.galaxy.system import Notifications, intent
+from tests.blackbox.galaxy.rig.system import Notifications, intent
 from tests.edges.command_line import run
 
 

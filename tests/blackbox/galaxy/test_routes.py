@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.blackbox.galaxy.document import ADMINISTRATED, TYPES
-from tests.blackbox.galaxy.system import Notifications
+from tests.blackbox.galaxy.rig.document import ADMINISTRATED, TYPES
+from tests.blackbox.galaxy.rig.system import Notifications
 
 
 async def test_every_recipient_has_a_push_and_an_email_route(galaxy: Notifications) -> None:

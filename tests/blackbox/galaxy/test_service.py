@@ -11,8 +11,8 @@ import pytest
 
 from tests.acceptance.processes import free_port
 from tests.acceptance.telemetry.collector import Collector
-from tests.blackbox.galaxy.document import METRICS
-from tests.blackbox.galaxy.system import Notifications, intent, service_command
+from tests.blackbox.galaxy.rig.document import METRICS
+from tests.blackbox.galaxy.rig.system import Notifications, intent, service_command
 from tests.edges.command_line import run
 from tests.waiting import found
 

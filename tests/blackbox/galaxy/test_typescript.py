@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.blackbox.galaxy.document import TYPES, WITH_EVENT
-from tests.blackbox.galaxy.system import CATALOG, Notifications
+from tests.blackbox.galaxy.rig.document import TYPES, WITH_EVENT
+from tests.blackbox.galaxy.rig.system import CATALOG, Notifications
 from tests.javascript.packages import package, program
 
 SCHEMA = CATALOG.parent / "notification.fbs"

@@ -14,7 +14,7 @@ from tocsin.engine.accept.write import Sourced
 from tocsin.engine.retention.erase import names_person
 from tocsin.ingress.mail_commands.decoder import read_entry
 from tocsin.providers.mail_stream.render import render
-from tocsin.wire.stream_entries import LARGEST_ENTRY
+from tocsin.wire.streams.intents import LARGEST_ENTRY
 
 FIELDS = command("42")
 

@@ -9,7 +9,7 @@ from tocsin.domain.intent import Intent
 from tocsin.engine.accept.answers import Unreadable
 from tocsin.engine.retention.erase import names_person
 from tocsin.ingress.redis_streams.envelopes import MOST_FAULTS, read_entry
-from tocsin.wire.stream_entries import LARGEST_ENTRY
+from tocsin.wire.streams.intents import LARGEST_ENTRY
 
 GOOD = {
     "notification_type": "game.finished",

@@ -8,10 +8,10 @@ import msgspec
 
 from tocsin.catalog.examples import example_payloads
 from tocsin.domain.catalog import NotificationType
-from tocsin.wire import client_events, mail_commands, stream_entries
-from tocsin.wire.client_events import ClientEventEntry
-from tocsin.wire.mail_commands import MailCommandEntry, MailPayload
-from tocsin.wire.stream_entries import IntentEntry, write_fields
+from tocsin.wire.streams import client_events, intents, mail_commands
+from tocsin.wire.streams.client_events import ClientEventEntry
+from tocsin.wire.streams.intents import IntentEntry, write_fields
+from tocsin.wire.streams.mail_commands import MailCommandEntry, MailPayload
 from tools.docs.asyncapi.document import (
     Schema,
     Stream,
@@ -26,7 +26,7 @@ from tools.docs.asyncapi.document import (
 
 INTENTS = Stream(
     name="intents",
-    address=stream_entries.DEFAULT_STREAM,
+    address=intents.DEFAULT_STREAM,
     title="Intents of the galaxy notification service",
     description="What producers append: a message for each type of `examples/galaxy/catalog`. An entry is "
     "accepted or refused; what was refused, and why, is kept. Append with a plain `XADD`.",

@@ -14,8 +14,8 @@ from tocsin.engine.accept.write import Sourced
 from tocsin.ingress.redis_streams.envelopes import as_text, shown_producer
 from tocsin.ingress.source import EntryDecoder
 from tocsin.store.refused import LONGEST_CONTENT
-from tocsin.wire.mail_commands import UNSUPPORTED, MailCommand, read_command
-from tocsin.wire.stream_entries import EntryFaultsError, Fields
+from tocsin.wire.streams.intents import EntryFaultsError, Fields
+from tocsin.wire.streams.mail_commands import UNSUPPORTED, MailCommand, read_command
 
 
 class _Glimpse(msgspec.Struct, frozen=True):

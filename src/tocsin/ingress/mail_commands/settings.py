@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from tocsin.ingress.redis_streams.settings import StreamSettings
-from tocsin.wire.mail_commands import DEFAULT_STREAM
+from tocsin.wire.streams.mail_commands import DEFAULT_STREAM
 
 
 class MailerSettings(StreamSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):

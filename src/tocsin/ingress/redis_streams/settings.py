@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from tocsin.domain.faults import Fault
-from tocsin.wire.stream_entries import DEFAULT_STREAM
+from tocsin.wire.streams.intents import DEFAULT_STREAM
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 NO_URL = "or redis.url, must be set: redis://…"

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from tocsin.domain.faults import Fault
 from tocsin.providers.redis_streams.settings import StreamKey, StreamProviderSettings
-from tocsin.wire.client_events import DEFAULT_STREAM
+from tocsin.wire.streams.client_events import DEFAULT_STREAM
 
 
 class GatewayStreamSettings(StreamProviderSettings, frozen=True, kw_only=True):

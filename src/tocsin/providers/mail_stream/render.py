@@ -7,7 +7,7 @@ import msgspec
 
 from tocsin.domain.delivery.message import HandOff, Message
 from tocsin.providers.redis_streams.provider import EncodingError, trace_fields
-from tocsin.wire.mail_commands import MailPayload
+from tocsin.wire.streams.mail_commands import MailPayload
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from tocsin.providers.redis_streams.settings import StreamKey, StreamProviderSettings
-from tocsin.wire.mail_commands import DEFAULT_STREAM
+from tocsin.wire.streams.mail_commands import DEFAULT_STREAM
 
 
 class MailStreamSettings(StreamProviderSettings, frozen=True, kw_only=True):

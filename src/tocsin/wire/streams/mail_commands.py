@@ -10,7 +10,7 @@ from msgspec import Meta
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import EmailAddress, TraceText, TypeName, locale_faults
 from tocsin.wire.faults import validation_fault
-from tocsin.wire.stream_entries import EntryFaultsError, Fields, producer_faults, read_moment, read_object
+from tocsin.wire.streams.intents import EntryFaultsError, Fields, producer_faults, read_moment, read_object
 
 DEFAULT_STREAM = "mail:delivery_commands"
 TEMPLATE = "template"

@@ -12,14 +12,14 @@ import httpx
 from redis.asyncio import Redis
 
 from tests.acceptance.processes import Process, Processes, free_port, processes_in
-from tests.blackbox.galaxy.document import TYPES
+from tests.blackbox.galaxy.rig.document import TYPES
 from tests.edges.command_line import run
 from tests.edges.edge import SECRET
 from tests.ingress.directory.services import UserService
 from tests.redis_servers import RedisServer
 from tests.waiting import found
 
-CATALOG = Path(__file__).parents[3] / "examples" / "galaxy" / "catalog"
+CATALOG = Path(__file__).parents[4] / "examples" / "galaxy" / "catalog"
 PASSWORD = "swordfish"
 
 
