@@ -16,7 +16,7 @@ FIND_BROWSER := command -v $(BROWSERS) >/dev/null
 COMPILE = $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate \
 	--python-version 3.11 --universal --upgrade pyproject.toml --group build
 
-.PHONY: help run test oldest browser javascript soak upgrade check format bench lock clean
+.PHONY: help run test oldest browser javascript nghttp2 fuzz soak upgrade check format bench lock clean
 
 help: ## Show what can be made.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,7 +25,7 @@ run: $(VENV)/sandbox.done ## Start everything on embedded defaults and send a fi
 	@$(BIN)/tocsin demo
 
 # The tests start many processes: without its byte code each compiles the server again.
-test: $(VENV)/dev.done browser javascript ## Run every test against real parts that it starts itself.
+test: $(VENV)/dev.done browser javascript nghttp2 ## Run every test against real parts that it starts itself.
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal $(TESTS)
 
 oldest: ## Run most tests with the oldest supported Python of this machine, unless `test` did so.
@@ -45,6 +45,10 @@ soak: $(VENV)/dev.done ## Kill processes and servers for seven minutes, and coun
 	@$(BIN)/python -m tests.soak --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.soak.galaxy $(if $(SEED),--seed $(SEED))
 
+FRAMES ?= 1000000
+fuzz: $(VENV)/dev.done ## Send a million random frames to the HTTP/2 client; SEED=… repeats.
+	@$(BIN)/python -m tests.providers.http.h2.fuzz --frames $(FRAMES) $(if $(SEED),--seed $(SEED))
+
 upgrade: $(VENV)/dev.done ## Upgrade the version of BEFORE=… (a tag or commit) under load, and count what is lost.
 	@$(BIN)/python -m tests.soak.upgrade --before $(BEFORE)
 
@@ -56,7 +60,7 @@ browser:
 	fi
 	@$(FIND_BROWSER) || echo "WARNING: THE BROWSER TESTS ARE LEFT OUT: none of $(BROWSERS) is installed."
 
-# Tests compare Tocsin with what others publish: FlatBuffers for TypeScript, the schema of AsyncAPI.
+# Tests compare Tocsin with what others publish: FlatBuffers for TypeScript, the schema of AsyncAPI, clients.
 javascript:
 	@if ! command -v flatc >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		echo "Installing the compiler of FlatBuffers …"; \
@@ -64,10 +68,19 @@ javascript:
 			|| echo "The compiler of FlatBuffers could not be installed."; \
 	fi
 	@command -v flatc >/dev/null || echo "WARNING: TESTS WITH flatc ARE LEFT OUT: it is not installed."
-	@if command -v npm >/dev/null && [ ! -d tests/javascript/node_modules/typescript ]; then \
+	@if command -v npm >/dev/null && [ ! tests/javascript/node_modules/.package-lock.json -nt tests/javascript/package-lock.json ]; then \
 		npm ci --prefix tests/javascript --ignore-scripts --no-audit --no-fund --silent || true; \
 	fi
 	@[ -d tests/javascript/node_modules/typescript ] || echo "WARNING: TESTS WITH PACKAGES OF npm ARE LEFT OUT: they are not installed."
+
+# The HTTP/2 client is tested with the server of nghttp2.
+nghttp2:
+	@if ! command -v nghttpd >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "Installing the server of nghttp2 …"; \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends nghttp2-server; } >/dev/null \
+			|| echo "The server of nghttp2 could not be installed."; \
+	fi
+	@command -v nghttpd >/dev/null || echo "WARNING: TESTS WITH nghttpd ARE LEFT OUT: it is not installed."
 
 check: $(VENV)/dev.done ## Check format, lint, types, layers, migrations, catalogs and docs.
 	$(BIN)/ruff format --check .
@@ -91,9 +104,9 @@ bench: $(VENV)/bench.done ## Measure Tocsin beside its rivals; writes bench/RESU
 
 lock: $(VENV)/server.done ## Pin the newest packages that pyproject.toml allows, with hashes.
 	$(BIN)/pip install --quiet uv
-	$(COMPILE) --extra server --extra redis --output-file requirements/server.txt
-	$(COMPILE) --extra sandbox --extra redis --constraint requirements/server.txt --output-file requirements/sandbox.txt
-	for group in dev bench; do $(COMPILE) --extra sandbox --extra redis --group $$group \
+	$(COMPILE) --extra server --extra redis --extra aws --output-file requirements/server.txt
+	$(COMPILE) --extra sandbox --extra redis --extra aws --constraint requirements/server.txt --output-file requirements/sandbox.txt
+	for group in dev bench; do $(COMPILE) --extra sandbox --extra redis --extra aws --group $$group \
 		--constraint requirements/sandbox.txt --output-file requirements/$$group.txt; done
 
 clean: ## Remove everything that was made here.

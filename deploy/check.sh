@@ -53,6 +53,7 @@ check_nginx() {
         && nginx -t -p "$work" -e "$work/error.log" -c "$work/nginx.conf"
 }
 
+check aws/template.yaml cfn-lint cfn-lint aws/template.yaml
 check Dockerfile hadolint hadolint Dockerfile
 check compose.yaml docker check_compose
 check helm/tocsin helm check_chart

@@ -10,10 +10,10 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -25,14 +25,14 @@ from pyreqwest.exceptions import PyreqwestError
 from examples.demonstration import TIMEOUT_SECONDS, ExampleError, say, until
 from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
-from tocsin.cli.run.stand_ins import settings_for
+from tocsin.cli.demo.stand_ins import settings_for
 from tocsin.client import AsyncPerson, AsyncTocsin
-from tocsin.compose import checked_pool
+from tocsin.compose.parts import checked_pool
 from tocsin.engine.clock import utc_now
 from tocsin.ingress.outbox.install import install_sql
 from tocsin.sandbox import Sandbox, SandboxSettings
 from tocsin.sandbox.appearance import Appearance, appearance
-from tocsin.settings import Settings
+from tocsin.settings.tree import Settings
 from tocsin.store.embedded import EmbeddedPostgres
 
 READY, FAULTS = 200, 500
@@ -96,7 +96,7 @@ class Playground:
     async def start_tocsin(self, **settings: str) -> None:
         """Run `tocsin serve` until the example ends, and wait until it answers."""
         say("Starting Tocsin …")
-        process = await self.run(sys.executable, "-m", "tocsin.cli", "serve", **self._settings, **settings)
+        process = await self.run(sys.executable, "-m", "tocsin.cli", "serve", **self._settings | settings)
         await answers(f"{self.base_url}/readyz", process)
 
     async def key(self, name: str, role: Role = Role.PRODUCER) -> str:
@@ -111,9 +111,12 @@ class Playground:
 
     def app(self, client: AsyncTocsin, owner: str) -> AsyncPerson:
         """Return a client as a person's app, with a token of that person."""
+        return client.for_user(self.token(owner))
+
+    def token(self, owner: str) -> str:
+        """Return a token of a person, as the application's own sign-in issues it."""
         now = int(time.time())
-        claims = {"sub": owner, "iat": now, "exp": now + 3600}
-        return client.for_user(jwt.encode(claims, self.jwt_secret, "HS256"))
+        return jwt.encode({"sub": owner, "iat": now, "exp": now + 3600}, self.jwt_secret, "HS256")
 
     async def phone(
         self, client: AsyncTocsin, owner: str, *, locale: str, provider: Literal["fcm", "expo"]
@@ -126,10 +129,20 @@ class Playground:
 
     async def run(self, *command: str, **environment: str) -> asyncio.subprocess.Process:
         """Start a process that ends with the example."""
+        return await self._start(command, environment)
+
+    async def run_logged(self, log: Path, *command: str, **environment: str) -> asyncio.subprocess.Process:
+        """Start a process that ends with the example, and that prints to a file."""
+        with log.open("w") as output:
+            return await self._start(command, environment, output)
+
+    async def _start(
+        self, command: Sequence[str], environment: Mapping[str, str], output: IO[str] | None = None
+    ) -> asyncio.subprocess.Process:
         own = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
         # In a session of its own, Ctrl-C reaches the example alone, which then stops the rest in order.
         process = await asyncio.create_subprocess_exec(
-            *command, env=own | environment, start_new_session=True
+            *command, env={**own, **environment}, start_new_session=True, stdout=output
         )
         self._exits.push_async_callback(_end, process)
         return process

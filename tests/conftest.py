@@ -1,12 +1,16 @@
 import gc
+import json
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
+from pathlib import Path
 
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 from redis.asyncio import Redis
 
+from tests.aws_servers import AwsServer, running_aws
 from tests.databases import SCHEMA, Clones, migrated_template, running_server
 from tests.redis_servers import RedisServer, running_redis
 from tocsin.store.pool import Pool, PoolSettings, open_pool
@@ -75,3 +79,30 @@ async def redis(redis_server: RedisServer) -> AsyncIterator[Redis]:
     async with Redis.from_url(redis_server.url) as client:
         await client.flushall()
         yield client
+
+
+@pytest.fixture(scope="session")
+def aws_server() -> Iterator[AwsServer]:
+    """Give AWS as moto emulates it, one for all tests: each makes topics and queues with names of its own."""
+    with running_aws() as server:
+        yield server
+
+
+@pytest.fixture
+def expired_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Have whatever renews credentials of AWS return expired ones, as it seems to a clock that is wrong."""
+    given = {
+        "Version": 1,
+        "AccessKeyId": "x",
+        "SecretAccessKey": "x",
+        "SessionToken": "x",
+        "Expiration": "2020-01-01T00:00:00Z",
+    }
+    printed, config = tmp_path / "credentials.json", tmp_path / "config"
+    printed.write_text(json.dumps(given))
+    program = f"import pathlib; print(pathlib.Path({str(printed)!r}).read_text())"
+    config.write_text(f'[default]\ncredential_process = {sys.executable} -c "{program}"\n')
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")

@@ -12,8 +12,8 @@ from redis.asyncio import Redis
 from bench.broker import Broker, drained, redis_server
 from bench.contestants.sdk import node_environment
 from bench.contract import Arena, Batch, Engine
-from bench.machine import CORES
 from bench.process import ROOT, Conversation, ProgramFailedError, conversing, running
+from bench.race.machine import CORES
 
 FOLDER = ROOT / "bench" / "bullmq"
 INSTALL_SECONDS = 300.0
@@ -45,10 +45,11 @@ class _Workers:
 
 
 class BullMq:
-    def __init__(self, name: str, title: str, workers: int) -> None:
+    def __init__(self, name: str, title: str, workers: int, *, append_only: bool = False) -> None:
         self.name = name
         self.title = title
         self.settings: Sequence[str] = tuple(f"{workers} workers of {jobs}" for jobs in (100, 200, 300))
+        self._append_only = append_only
 
     def absent(self) -> str | None:
         if shutil.which("node") is None or shutil.which("npm") is None:
@@ -64,7 +65,9 @@ class BullMq:
         count, _, _, concurrency = setting.split()
         node = ["node", "--require", str(FOLDER / "redirect.js")]
         async with contextlib.AsyncExitStack() as stack:
-            broker = await stack.enter_async_context(redis_server(arena.workdir))
+            broker = await stack.enter_async_context(
+                redis_server(arena.workdir, append_only=self._append_only)
+            )
             env = {**node_environment(arena), "BENCH_REDIS_PORT": str(broker.port)}
             worker = [*node, str(FOLDER / "worker.js"), concurrency]
             log = arena.workdir / "bullmq_worker.log"
@@ -78,6 +81,7 @@ class BullMq:
 
 BULLMQ = BullMq("bullmq", "BullMQ, firebase-admin", 1)
 BULLMQ_PER_CORE = BullMq("bullmq-per-core", "BullMQ, a worker a core", CORES)
+BULLMQ_APPEND_ONLY = BullMq("bullmq-aof", "BullMQ, append-only file", CORES, append_only=True)
 
 
 def _install() -> str | None:

@@ -10,8 +10,8 @@ from redis.asyncio import Redis
 from bench.broker import Broker, drained, redis_server
 from bench.contestants.sdk import python_environment
 from bench.contract import Arena, Batch, Engine
-from bench.machine import CORES
 from bench.process import Conversation, conversing, running
+from bench.race.machine import CORES
 
 
 class _Workers:

@@ -2,12 +2,16 @@
 
 from bench.contract import Line
 from bench.lines.accept import Accept
+from bench.lines.archive import Archiving
 from bench.lines.claim import ClaimCost
+from bench.lines.latency import LatencyAgainstLoad
 from bench.lines.metrics import MetricsCost
 from bench.lines.outage import ProviderDown
 from bench.lines.pace import SharedRate
+from bench.lines.parts import Parts
 from bench.lines.planning import Planning
 from bench.lines.providers import Providers
+from bench.lines.publisher import Publishing
 from bench.lines.relay import Relaying
 from bench.lines.search import Search
 from bench.lines.serve import OutOfTheBox
@@ -22,11 +26,15 @@ def lines(outage_seconds: float = OUTAGE_SECONDS) -> tuple[Line, ...]:
         Accept(),
         ClaimCost(),
         Planning(),
+        Parts(),
+        LatencyAgainstLoad(),
         Providers(),
         ProviderDown(outage_seconds),
         SharedRate(),
         Relaying(),
+        Publishing(),
         Streams(),
+        Archiving(),
         Search(),
         MetricsCost(),
         OutOfTheBox(),

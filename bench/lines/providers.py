@@ -14,7 +14,7 @@ from bench.goals import APNS_TIMES_FCM, EXPO_CPU_MICROS
 from bench.process import ROOT, ProgramFailedError
 from bench.programs.provider_sender import ProviderCost, ProviderName, ProviderOrder
 from bench.progress import tell
-from bench.stage import MessagesAstrayError
+from bench.race.stage import MessagesAstrayError
 
 ROUNDS = 5
 BROWSERS = 500

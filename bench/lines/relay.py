@@ -52,7 +52,7 @@ class Relaying:
     async def measure(self, arena: Arena) -> Sequence[Reading]:
         async with (
             database(arena.workdir) as (url, _),
-            _application(url) as (shop_url, shop),
+            application(url) as (shop_url, shop),
             running(
                 [sys.executable, "-m", "tocsin.cli", "relay"],
                 {
@@ -105,7 +105,7 @@ def _readings(rate: float, sizes: Sequence[int], latencies: Sequence[float]) -> 
 
 
 @contextlib.asynccontextmanager
-async def _application(url: str) -> AsyncIterator[tuple[str, asyncpg.Connection]]:
+async def application(url: str) -> AsyncIterator[tuple[str, asyncpg.Connection]]:
     """Give an application's database on the same server, with an outbox."""
     server = await asyncpg.connect(url)
     await server.execute("create database shop")

@@ -11,8 +11,8 @@ import msgspec
 import uvloop
 
 from bench.contract import Arena
-from bench.messages import messages
-from tocsin.compose import tune_gc
+from bench.programs.messages import messages
+from tocsin.compose.duties import tune_gc
 from tocsin.domain.delivery.message import Message, Provider
 from tocsin.domain.delivery.outcome import Sent
 from tocsin.engine.clock import utc_now

@@ -46,7 +46,7 @@ begin
     from jsonb_object_keys(intent) as field
     where field <> all (array[
         'type', 'version', 'audience', 'payload', 'idempotency_key', 'send_at', 'send_at_local', 'ttl_seconds',
-        'collapse_key', 'request_id', 'trace_id', 'occurred_at', 'locale'
+        'collapse_key', 'request_id', 'trace_id', 'occurred_at', 'locale', 'org_id'
     ]);
     if wrong is not null then
         raise invalid_parameter_value using

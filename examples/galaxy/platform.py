@@ -16,8 +16,8 @@ from examples.galaxy.samples import ADMINS
 from examples.galaxy.users import user_service
 from examples.playground import Playground, answers, free_port
 from tocsin.api.settings import HttpSettings
+from tocsin.cli.demo.stand_ins import settings_for
 from tocsin.cli.run.probes import served_beside
-from tocsin.cli.run.stand_ins import settings_for
 from tocsin.store.migrate import migrate
 from tocsin.store.pool import PoolSettings
 

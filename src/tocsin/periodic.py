@@ -55,6 +55,7 @@ class Periodic(msgspec.Struct, frozen=True, kw_only=True):
     schedule: Schedule
     timeout_seconds: float
     body: Body
+    org_id: str | None = None
 
     def __call__(self, checkpoint: Checkpoint) -> AsyncIterator[Yielded]:
         """Run the generator."""
@@ -69,12 +70,13 @@ def periodic(
     timezone: str = "UTC",
     catch_up: CatchUp = "last",
     timeout_seconds: float = 600.0,
+    org_id: str | None = None,
 ) -> Callable[[Body], Periodic]:
     """Run an async generator of intents by a cron schedule.
 
     The checkpoint is stored under the name, which is that of the function unless given; the producer, which
     owns the idempotency keys of the intents, is the name unless given. `timeout_seconds` is the longest wait
-    for one intent.
+    for one intent. With `org_id`, all of the intents are for people of that organisation.
     """
 
     def declare(body: Body) -> Periodic:
@@ -87,6 +89,7 @@ def periodic(
             schedule=Schedule(cron, timezone, catch_up),
             timeout_seconds=timeout_seconds,
             body=body,
+            org_id=org_id,
         )
 
     return declare

@@ -17,7 +17,7 @@ from tests.acceptance.installation import Installation
 from tests.acceptance.processes import Process
 from tests.databases import fresh_database, open_folder
 from tests.ingress.outbox.outboxes import Shop, intent
-from tests.ingress.outbox.wires import Steps, Wire
+from tests.ingress.outbox.wires import DatabaseWire, Steps
 from tests.waiting import found
 from tocsin.ingress.outbox.install import install
 
@@ -43,8 +43,10 @@ async def test_killed_at_every_step_each_commit_sends_once_and_no_rollback_ever(
         (folder / "own").mkdir()
         (folder / "theirs").mkdir()
         async with (
-            Wire(installation.environment["TOCSIN_DATABASE_URL"], folder / "own", steps).strung() as own,
-            Wire(shop.url, folder / "theirs", steps).strung() as theirs,
+            DatabaseWire(
+                installation.environment["TOCSIN_DATABASE_URL"], folder / "own", steps
+            ).strung() as own,
+            DatabaseWire(shop.url, folder / "theirs", steps).strung() as theirs,
         ):
             environment = {
                 "TOCSIN_DATABASE_URL": own.url,

@@ -7,6 +7,7 @@ from redis.asyncio import Redis
 
 from tests.acceptance.processes import free_port
 from tests.gateway.clients import ClientEvents, token
+from tests.javascript.packages import package
 from tests.redis_servers import running_redis
 
 LISTEN = """
@@ -34,6 +35,15 @@ CONNECT = """
     socket.onclose = ({ code, reason }) => sent.push(`${code} ${reason}`);
 }
 """
+HUB = """
+async ([token, url, transport]) => {
+    window.got ??= [];
+    const connection = new signalR.HubConnectionBuilder()
+        .withUrl(url, { accessTokenFactory: () => token, transport }).build();
+    connection.on("notify", (event) => got.push(`${transport} ${event.event_id}`));
+    await connection.start();
+}
+"""
 
 
 async def test_a_page_resumes_by_itself_and_sees_why_a_session_ends(browser: Browser, tmp_path: Path) -> None:
@@ -58,4 +68,25 @@ async def test_a_page_resumes_by_itself_and_sees_why_a_session_ends(browser: Bro
             await page.evaluate(CONNECT, ["no token", gateway.url])
             await page.wait_for_function("sent.length === 3")
             assert await page.evaluate("sent") == ["open", "end", "4401 unauthenticated"]
+            await page.close()
+
+
+async def test_a_page_of_another_origin_connects_with_the_stock_client_of_signalr(
+    browser: Browser, tmp_path: Path
+) -> None:
+    script = package("@microsoft/signalr") / "dist" / "browser" / "signalr.min.js"
+    async with running_redis(tmp_path) as server, Redis.from_url(server.url) as redis:
+        events = ClientEvents(redis, server.url, "gateway:client-events")
+        async with (
+            events.gateway() as other,
+            events.gateway(signalr_path="/hub", allowed_origins=[other.url]) as gateway,
+        ):
+            page = await browser.new_page()
+            await page.goto(f"{other.url}/a-page-of-another-host")
+            await page.add_script_tag(path=script)
+            for transport in (1, 2):
+                await page.evaluate(HUB, [token("ada", 600), f"{gateway.url}/hub", transport])
+            await events.append("e1")
+            await page.wait_for_function("got.length === 2")
+            assert await page.evaluate("got.sort()") == ["1 e1", "2 e1"]
             await page.close()

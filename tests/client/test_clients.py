@@ -182,3 +182,18 @@ def test_people_are_reached_by_their_attributes(client: Tocsin, user_id: str) ->
     assert [(fault.field, fault.code) for fault in refused.value.faults] == [
         ("audience.attributes", "nobody")
     ]
+
+
+def test_people_are_reached_within_their_organisation(client: Tocsin, user_id: str) -> None:
+    client.put_user(user_id, org_id="acme")
+    kept = client.put_user(user_id, locale="tr")
+    sent = client.send("new_customer", users=[user_id], payload=PAYLOAD, org_id="acme")
+    with pytest.raises(RefusedError) as refused:
+        client.send("new_customer", users=[user_id], payload=PAYLOAD, org_id="globex")
+    removed = client.put_user(user_id, org_id=None)
+
+    assert (kept.org_id, removed.org_id) == ("acme", None)
+    assert client.show(sent.notification_id).org_id == "acme"
+    assert [(fault.field, fault.code) for fault in refused.value.faults] == [
+        ("audience.users", "not_your_organisation")
+    ]

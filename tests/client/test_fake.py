@@ -123,7 +123,9 @@ def test_people_are_remembered_too(tocsin_fake: FakeTocsin) -> None:
     assert person.devices() == []
     assert person.change_preferences({"orders": {"push": False}}) == person.preferences()
     assert person.change_preferences({"orders": {"push": None}}) == {}
-    assert tocsin_fake.put_user("a b", locale="tr") == tocsin_fake.get_user("a b")
+    assert tocsin_fake.put_user("a b", locale="tr", org_id="acme") == tocsin_fake.get_user("a b")
+    assert tocsin_fake.put_user("a b").org_id == "acme"
+    assert tocsin_fake.put_user("a b", org_id=None).org_id is None
     with pytest.raises(NotFoundError):
         tocsin_fake.for_user("token-of-kerem").change_device(device.device_id, push_enabled=True)
 

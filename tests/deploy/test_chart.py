@@ -13,7 +13,7 @@ import yaml
 from tests.deploy.files import DEPLOY, ROOT, commands
 from tocsin.gateway.app import PATHS
 from tocsin.gateway.settings import GatewaySettings
-from tocsin.settings import load_settings
+from tocsin.settings.load import load_settings
 
 CHART = DEPLOY / "helm/tocsin"
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())

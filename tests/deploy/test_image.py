@@ -18,7 +18,7 @@ from tocsin.catalog.load import shipped_catalog
 from tocsin.cli.run.mailer import mailer_faults
 from tocsin.cli.run.serve import grace
 from tocsin.domain.errors import SettingsError
-from tocsin.settings import load_settings
+from tocsin.settings.load import load_settings
 
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ")
 STAGES = re.split(r"^FROM ", DOCKERFILE, flags=re.MULTILINE)[1:]

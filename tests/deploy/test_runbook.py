@@ -25,6 +25,7 @@ COMPUTED = {
         "directory_unavailable",
         "entries_lost",
     ),
+    ("tocsin.ingress.sqs.consumer", "code"): ("sqs_unreachable", "archive_unwritable"),
     ("tocsin.providers.apns.answers", "answer.code"): (),  # rows that are doubtful, which are listed too
     ("tocsin.providers.redis_streams.answers", "code"): (
         "gateway_stream_publish_failed",

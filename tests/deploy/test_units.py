@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.files import DEPLOY, commands
+from tocsin.api.person import devices, fisa_devices
 from tocsin.api.settings import HttpSettings
 from tocsin.cli.run.serve import grace
 from tocsin.gateway.app import PATHS
 from tocsin.gateway.process import SPARE_CONNECTIONS
 from tocsin.gateway.settings import GatewaySettings
-from tocsin.settings import load_settings
+from tocsin.settings.load import load_settings
 
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 LONG_RUNNING = [unit for unit in UNITS if "migrate" not in unit.name]
@@ -86,6 +87,17 @@ def test_the_proxy_has_the_limits_of_the_api() -> None:
     [body_seconds] = re.findall(r"client_body_timeout (\d+)s;", NGINX)
     assert int(body_seconds) <= http.body_seconds
     assert f"server 127.0.0.1:{http.port};" in NGINX
+
+
+def test_the_proxy_and_the_chart_reach_the_calls_for_devices_also_at_the_paths_of_fisa() -> None:
+    chart = (DEPLOY / "helm/tocsin/templates/service.yaml").read_text()
+    [first, second] = re.findall(r'"part" "api" "path" "(.*?)" "also" "(.*?)"', chart)[0]
+    [limited] = re.findall(r"location ~ (\S+) \{\n\s+limit_req zone=tocsin_people", NGINX)
+    for module in (devices, fisa_devices):
+        for handler in module.routes.handlers:
+            [path] = handler.paths
+            assert re.match(limited, path), path
+            assert path.startswith((first, f"{second}/")), path
 
 
 def test_the_proxy_passes_events_on_at_once_and_logs_no_token() -> None:

@@ -45,9 +45,9 @@ class Edge(msgspec.Struct, frozen=True):
     http: httpx.AsyncClient
     pool: Pool
 
-    async def key(self, role: Role, producer: str = "billing") -> dict[str, str]:
+    async def key(self, role: Role, producer: str = "billing", org_id: str | None = None) -> dict[str, str]:
         """Create an API key and return the headers that send it."""
-        made = await create_key(self.pool, producer, role, utc_now())
+        made = await create_key(self.pool, producer, role, utc_now(), org_id=org_id)
         return {"Authorization": f"Bearer {made.secret}"}
 
 

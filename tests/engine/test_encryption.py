@@ -15,7 +15,7 @@ from tocsin.domain.delivery.outcome import Gone
 from tocsin.domain.errors import SettingsError
 from tocsin.domain.people.devices import DeviceSettings
 from tocsin.engine.data_keys import RotatedData, rotate_data
-from tocsin.settings import load_settings
+from tocsin.settings.load import load_settings
 from tocsin.store.people import devices
 from tocsin.store.people.devices import DeviceRegistration, Registered
 from tocsin.store.pool import Pool

@@ -21,6 +21,10 @@ from tocsin.telemetry.instruments import Instrument
 
 SECRET = "a secret of at least thirty-two bytes"
 AUTH = AuthSettings(jwt_secret=SECRET, leeway_seconds=0)
+UPGRADE = (
+    "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
 
 
 def token(user_id: str = "ada", seconds: float = 60, **claims: Any) -> str:

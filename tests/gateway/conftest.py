@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator
 import pytest
 from redis.asyncio import Redis
 
+from tests.acceptance.processes import Processes, processes_in
+from tests.databases import open_folder
 from tests.gateway.clients import ClientEvents, RunningGateway
 from tests.redis_servers import RedisServer
 
@@ -19,3 +21,10 @@ async def events(redis_server: RedisServer) -> AsyncIterator[ClientEvents]:
 async def gateway(events: ClientEvents) -> AsyncIterator[RunningGateway]:
     async with events.gateway() as running:
         yield running
+
+
+@pytest.fixture
+async def processes() -> AsyncIterator[Processes]:
+    with open_folder() as folder:
+        async with processes_in(folder) as started:
+            yield started

@@ -4,7 +4,7 @@ import contextlib
 import pytest
 from structlog.testing import capture_logs
 
-from tests.gateway.clients import ClientEvents, RunningGateway, bearer, counted, token
+from tests.gateway.clients import UPGRADE, ClientEvents, RunningGateway, bearer, counted, token
 from tests.waiting import until
 from tocsin.telemetry import metrics
 
@@ -154,11 +154,7 @@ async def _connected(
     reader, writer = await asyncio.open_connection(host, int(port), limit=1_024)
     path, more = "/v1/events", "Connection: close\r\n"
     if transport == "websocket":
-        path = "/v1/events/ws"
-        more = (
-            "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
-        )
+        path, more = "/v1/events/ws", UPGRADE
     request = f"GET {path}?access_token={token()} HTTP/1.1\r\nHost: gateway\r\n{more}\r\n"
     writer.write(request.encode())
     await reader.readuntil(b"ping")

@@ -8,16 +8,12 @@ import struct
 import psutil
 import pytest
 
-from tests.gateway.clients import ClientEvents, RunningGateway, bearer, token
+from tests.gateway.clients import UPGRADE, ClientEvents, RunningGateway, bearer, token
 from tests.waiting import LONGEST_WAIT, until
 from tocsin.api.server import PortTakenError
 from tocsin.api.settings import HttpSettings
 from tocsin.gateway.server import serve_gateway
 
-UPGRADE = (
-    "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
-)
 MEBIBYTE = 1_048_576
 MASK = bytes(4)
 
@@ -73,11 +69,11 @@ async def test_a_connection_of_a_client_that_takes_nothing_is_closed(
             silent.connect((host, port))
             silent.sendall(f"GET /v1/events?access_token={token()} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             await until(lambda: len(gateway.gateway._sessions._by_user["ada"]) == 2)
+            client = silent.getsockname()
+            assert [end for end in psutil.net_connections("tcp4") if end.raddr == client]
             for number in range(60):
                 await events.append(f"e{number}", payload_bytes=bytes(200_000))
                 assert await quick.ids(1) == [f"e{number}"]
-            client = silent.getsockname()
-            assert [end for end in psutil.net_connections("tcp4") if end.raddr == client]
             await until(lambda: not [end for end in psutil.net_connections("tcp4") if end.raddr == client])
 
 

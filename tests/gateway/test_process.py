@@ -1,23 +1,13 @@
 """`tocsin gateway` as a process of its own."""
 
 import signal
-from collections.abc import AsyncIterator
 
 import aiohttp
-import pytest
 
-from tests.acceptance.processes import Processes, free_port, processes_in
+from tests.acceptance.processes import Processes, free_port
 from tests.acceptance.telemetry.deployed import wanted_names
-from tests.databases import open_folder
 from tests.gateway.clients import SECRET, ClientEvents, SseClient, token
 from tests.waiting import found
-
-
-@pytest.fixture
-async def processes() -> AsyncIterator[Processes]:
-    with open_folder() as folder:
-        async with processes_in(folder) as started:
-            yield started
 
 
 async def test_it_serves_without_a_database_and_stops_within_its_time(

@@ -4,7 +4,7 @@ from tests.gateway.clients import SECRET
 from tocsin.cli.run.gateway import open_gateway
 from tocsin.domain.errors import SettingsError
 from tocsin.gateway.settings import GatewaySettings, gateway_settings_faults
-from tocsin.settings import load_settings
+from tocsin.settings.load import load_settings
 
 
 def test_everything_that_the_gateway_lacks_is_listed() -> None:

@@ -1,12 +1,14 @@
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
+import asyncpg
 import pytest
 
 from tests.catalogs import shipped
 from tests.databases import Clones, fresh_database, name_of
 from tests.ingress.outbox.outboxes import Shop, Tocsin, opened_shop
 from tocsin.ingress.outbox.install import install
+from tocsin.store import notifications
 from tocsin.store.pool import Pool
 
 
@@ -43,3 +45,16 @@ async def shop(shops: Clones) -> AsyncIterator[Shop]:
 @pytest.fixture
 def tocsin(pool: Pool) -> Tocsin:
     return Tocsin(pool, shipped())
+
+
+@pytest.fixture
+def odd_key_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the database refuse whatever comes with the idempotency key `odd`."""
+    accept = notifications.accept
+
+    async def failing(connection, new, *others):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN202
+        if any(each.idempotency_key == "odd" for each in new):
+            raise asyncpg.DataError("a value that Postgres does not take")
+        return await accept(connection, new, *others)
+
+    monkeypatch.setattr(notifications, "accept", failing)

@@ -1,8 +1,8 @@
 """What every provider owes the engine, written once and inherited by each provider's tests.
 
-A provider's own test class inherits `ProviderConformance`, and `Http2Conformance` too if it speaks HTTP/2,
-and gives a `rig` fixture. The rig knows how to build the provider against the sandbox and by which of its
-own errors the sandbox says what.
+A provider's own test class inherits `ProviderConformance`, and `Http2Conformance` too if it speaks HTTP/2, or
+`OneOriginConformance` if it does so by our own client, and gives a `rig` fixture. The rig knows how to build
+the provider against the sandbox and by which of its own errors the sandbox says what.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from tests.providers.http.http2_peer import CannedAnswer
 from tests.providers.isolation_conformance import IsolationConformance
 from tests.providers.rig import NOW, UNREACHABLE, Rig, a_message, send_one, send_to
 from tests.providers.wire import Address
-from tests.providers.wire_conformance import Http2Conformance, WireConformance
+from tests.providers.wire_conformance import Http2Conformance, OneOriginConformance, WireConformance
 from tests.waiting import until
 from tocsin.domain.delivery.outcome import Defer, Gone, Rejected, Retry, Sent
 from tocsin.sandbox import Cut, Hang, Latency
@@ -27,6 +27,7 @@ __all__ = [
     "Address",
     "CannedAnswer",
     "Http2Conformance",
+    "OneOriginConformance",
     "ProviderConformance",
     "Rig",
     "a_message",

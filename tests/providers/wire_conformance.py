@@ -197,3 +197,44 @@ class Http2Conformance:
         assert all(isinstance(outcome, Sent) for outcome in outcomes)
         assert peer.answered == 31
         assert peer.most_open <= 3
+
+
+class OneOriginConformance(Http2Conformance):
+    """What providers owe that are called by the HTTP/2 client of our own."""
+
+    async def test_a_refused_message_was_certainly_not_accepted(self, rig: Rig, peer: Http2Peer) -> None:
+        provider = rig.provider(base_url=peer.url)
+        await send_to(rig, provider, "warm", at=peer.url)
+        peer.refuse(1_000)
+
+        outcome = await send_to(rig, provider, "phone", at=peer.url)
+
+        assert isinstance(outcome, Retry)
+        assert (outcome.code, outcome.uncertain) == ("network_error", False)
+
+    async def test_goaway_costs_no_message_that_the_service_did_not_get_to(
+        self, rig: Rig, peer: Http2Peer
+    ) -> None:
+        provider = rig.provider(base_url=peer.url)
+        await send_to(rig, provider, "warm", at=peer.url)
+        peer.goaway_after(3, finish=True)
+        batch = [rig.message_to(rig.target_at(f"phone{number}", peer.url)) for number in range(12)]
+
+        outcomes = await provider.send(batch, now=NOW)
+
+        assert [type(outcome) for outcome in outcomes] == [Sent] * 12
+        assert peer.answered == 13
+
+    async def test_what_was_accepted_before_the_service_left_is_uncertain(
+        self, rig: Rig, peer: Http2Peer
+    ) -> None:
+        provider = rig.provider(base_url=peer.url)
+        await send_to(rig, provider, "warm", at=peer.url)
+        peer.goaway_after(3, finish=False)
+        batch = [rig.message_to(rig.target_at(f"phone{number}", peer.url)) for number in range(12)]
+
+        outcomes = await provider.send(batch, now=NOW)
+
+        lost = [outcome for outcome in outcomes if isinstance(outcome, Retry)]
+        assert [outcome.uncertain for outcome in lost] == [True] * 3
+        assert peer.answered == 10

@@ -40,7 +40,7 @@ IMPORT_EVERY_MODULE = """
 import importlib, pkgutil, sys, tocsin
 
 NEED_THE_SANDBOX = {
-    "tocsin.cli.run.first_notification", "tocsin.cli.run.stand_ins", "tocsin.client.testing.server_process"
+    "tocsin.cli.demo.first_notification", "tocsin.cli.demo.stand_ins", "tocsin.client.testing.server_process"
 }
 for module in pkgutil.walk_packages(tocsin.__path__, "tocsin.", onerror=lambda name: None):
     if module.name not in NEED_THE_SANDBOX and not module.name.startswith("tocsin.sandbox"):

@@ -147,7 +147,7 @@ async def test_the_feed_tells_counts_and_faults_of_every_stand_in(sandbox: Sandb
 
     states = {state["name"]: state for state in (await feed(caller))["providers"]}
 
-    assert set(states) == {"fcm", "apns", "expo", "webpush", "webhook", "smtp"}
+    assert set(states) == {"fcm", "apns", "expo", "webpush", "webhook", "sns", "smtp"}
     assert (states["fcm"]["requests"], states["fcm"]["answers"]) == (1, {"OK": 1})
     assert (states["fcm"]["outage"], states["fcm"]["faults"]) == (None, [])
     assert states["apns"]["outage"]["seconds"] == 60

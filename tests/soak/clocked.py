@@ -16,10 +16,10 @@ def main() -> None:
         return datetime.now(UTC) + offset
 
     clock.utc_now = utc_now
-    from tocsin import compose
     from tocsin.cli import main as run
+    from tocsin.compose import parts, worker
 
-    assert vars(compose)["utc_now"] is utc_now
+    assert vars(parts)["utc_now"] is vars(worker)["utc_now"] is utc_now
     run()
 
 

@@ -21,7 +21,7 @@ from tests.soak.catalog import write_catalog
 from tests.soak.clocked import OFFSET
 from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
-from tocsin.cli.run.stand_ins import settings_for
+from tocsin.cli.demo.stand_ins import settings_for
 from tocsin.cli.run.supervisor import CANNOT_START
 from tocsin.engine.clock import utc_now
 from tocsin.ingress.outbox.install import install

@@ -15,6 +15,7 @@ ADDRESS = 254 * CHARACTER
 PROVIDER = 64 * CHARACTER
 CODE = 100 * CHARACTER
 TYPE = 100
+ORG_ID = 128 * CHARACTER
 SLOT = len("webhook:email:") + ADDRESS
 """A channel and a recipient; those of a topic or a condition have at most 1,000 bytes."""
 
@@ -38,8 +39,9 @@ LONGEST = {
     "erasures.user_id": USER_ID,
     "kept_secrets.name": TYPE,
     "limit_counters.key": len("category:") + 64 + 1 + USER_ID,
-    "notifications.external_id": len("18446744073709551615-18446744073709551615"),
+    "notifications.external_id": 100,  # an id of SQS or SNS; one of a stream is shorter
     "notifications.idempotency_key": 200 * CHARACTER,
+    "notifications.org_id": ORG_ID,
     "notifications.producer": 100 * CHARACTER,
     "notifications.type": TYPE,
     "preferences.user_id": USER_ID,
@@ -47,6 +49,10 @@ LONGEST = {
     "provider_counts.code": CODE,
     "provider_counts.outcome": 16,
     "provider_counts.provider": PROVIDER,
+    "publications.outbox": 40,
+    "refused_intents.message_id": 100,
+    "refused_intents.org_id": ORG_ID,
+    "refused_intents.producer": 100 * CHARACTER,
     "registration_rates.user_id": USER_ID,
     "replays.idempotency_key": 200 * CHARACTER,
     "schema_migrations.id": 100,
@@ -56,6 +62,8 @@ LONGEST = {
     "tickets.provider": PROVIDER,
     "toggle_changes.name": len("type:") + TYPE + len(":webhook"),
     "toggles.name": len("type:") + TYPE + len(":webhook"),
+    # Its index has the address besides.
+    "users.org_id": ORG_ID + ADDRESS,
     "users.user_id": USER_ID,
 }
 """The most bytes that the API, an outbox, a periodic producer, a setting or a provider gets into a column."""

@@ -8,9 +8,9 @@ import pytest
 from tests.rows import NOW
 from tocsin.domain.ids import new_lease_id
 from tocsin.domain.timing.schedule import CatchUp, Schedule, ValueType
-from tocsin.store import progress
 from tocsin.store.pool import Pool
-from tocsin.store.progress import Counts, ProgressRow, Scheduled
+from tocsin.store.sources import progress
+from tocsin.store.sources.progress import Counts, ProgressRow, Scheduled
 
 MINUTE = timedelta(minutes=1)
 

@@ -33,8 +33,8 @@ def test_the_statements_are_found() -> None:
         "deliveries.settle.SETTLE_SENT",
         "deliveries.settle.SETTLE_UNSENT",
         "notifications.ACCEPT",
-        "refused.RECORD",
         "people.users.PUT",
+        "sources.refused.RECORD",
     } <= set(STATEMENTS)
 
 

@@ -1,6 +1,5 @@
 """What waits in a database of an earlier version is claimed by this one as if it had been accepted by it."""
 
-import shutil
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,6 +12,7 @@ from pogo_core.util import migrate as pogo
 
 from tests.databases import SCHEMA, fresh_database, name_of
 from tests.rows import NEVER, NOW, add_device, add_notification, delivery, insert, take
+from tests.store.earlier_version import earlier_database
 from tocsin.domain.delivery.states import WAITING, State
 from tocsin.domain.ids import uuid7
 from tocsin.store.deliveries.digests import close, end
@@ -30,14 +30,7 @@ DIGEST_KEY = f"{SLOT}:new_customer@2"
 async def old_template(server_url: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
     """Make a database as the version before lanes left it."""
     folder = tmp_path_factory.mktemp("migrations")
-    for path in MIGRATIONS.glob("*.sql"):
-        if path.stem[:4] <= LAST_BEFORE:
-            shutil.copy(path, folder)
-    async with fresh_database(server_url) as url:
-        connection = await connect(url, SCHEMA, PoolSettings())
-        await connection.execute(f"create schema {SCHEMA}")
-        await pogo.apply(connection, folder, schema_name=SCHEMA)
-        await connection.close()
+    async with earlier_database(server_url, folder, LAST_BEFORE) as url:
         yield name_of(url)
 
 
@@ -113,6 +106,8 @@ async def test_what_waits_does_so_in_the_fan_out_lane_and_what_is_settled_stays(
         "alone": False,
         "recovering": False,
         "unknown_type": None,
+        "decision_set": None,
+        "decided_at": None,
     }
     for state, each in made.items():
         del before[state]["digest_key"]

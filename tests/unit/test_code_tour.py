@@ -2,14 +2,16 @@
 
 import pytest
 
-from tools.docs.code_page import PATHS, SEND, Call, code_page, measure
+from tools.docs.pages.code import PATHS, SEND, Call, code_page, measure
 
 
 def test_the_tour_covers_every_path() -> None:
     assert list(PATHS) == [
         "Accept an intent",
         "Send a push",
+        "Post over HTTP/2",
         "Relay an outbox row",
+        "Publish an outbox row to an SNS topic",
         "Run a periodic producer",
         "Fail to call a webhook",
         "Send a digest",

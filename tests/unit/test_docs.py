@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import typer
 
 from tocsin.cli.commands import app
 from tocsin.domain.errors import SettingsError
-from tocsin.settings import NOT_SETTINGS, load_settings
+from tocsin.settings.build import NOT_SETTINGS
+from tocsin.settings.load import load_settings
 from tools.docs import __main__ as docs
 
 ROOT = Path(__file__).parents[2]
@@ -81,6 +83,23 @@ def test_a_command_that_is_not_there_is_noticed(line: str) -> None:
 
 def test_a_variable_that_is_no_setting_is_noticed() -> None:
     assert not is_setting("TOCSIN_HTTP__PROT")
+
+
+def test_every_extra_is_in_the_table_of_them() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    table = (ROOT / "docs/start/install.md").read_text()
+
+    assert set(re.findall(r"^\| `tocsin\[(\w+)\]`", table, re.MULTILINE)) == set(
+        project["optional-dependencies"]
+    )
+
+
+def test_every_example_is_counted() -> None:
+    examples = len(list((ROOT / "examples").glob("*/__main__.py")))
+    written = re.search(r"^examples/ +(\w+) applications", (ROOT / "README.md").read_text(), re.MULTILINE)
+
+    assert written is not None
+    assert written[1] == ("no", "one", "two", "three", "four", "five", "six", "seven")[examples]
 
 
 def commands_in(text: str) -> Iterator[str]:

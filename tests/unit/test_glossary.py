@@ -8,7 +8,7 @@ import pytest
 
 from tocsin.domain.delivery.reasons import Reason
 from tocsin.domain.delivery.states import State
-from tools.docs.glossary_page import TERMS, glossary_page, outcomes
+from tools.docs.pages.glossary import TERMS, glossary_page, outcomes
 
 ROOT = Path(__file__).parents[2]
 DESIGN_TERMS = (

@@ -8,7 +8,9 @@ from tocsin.domain.errors import SettingsError
 from tocsin.domain.retention import cutoffs
 from tocsin.providers.fcm.settings import FcmSettings
 from tocsin.providers.smtp.settings import SmtpSettings
-from tocsin.settings import default_data_dir, load_settings, providers_in_use, setting_name
+from tocsin.settings.build import setting_name
+from tocsin.settings.load import default_data_dir, load_settings
+from tocsin.settings.tree import providers_in_use
 
 SECRET = "a secret of at least thirty-two bytes"
 
@@ -103,7 +105,18 @@ def test_the_administrators_of_a_type_with_dots_can_be_set(
         ("TOCSIN_WORKERS", "0", "workers (TOCSIN_WORKERS)", ">= 1"),
         ("TOCSIN_HTTP__PORT", "8o8o", "http.port (TOCSIN_HTTP__PORT)", "Expected int"),
         ("TOCSIN_HTTP__PORT", "70000", "http.port (TOCSIN_HTTP__PORT)", "Expected int <= 65535"),
-        ("TOCSIN_LOG__LEVEL", "loud", "log.level (TOCSIN_LOG__LEVEL)", "loud"),
+        (
+            "TOCSIN_LOG__LEVEL",
+            "loud",
+            "log.level (TOCSIN_LOG__LEVEL)",
+            "Invalid enum value 'loud'; it must be one of debug, error, info, warning",
+        ),
+        (
+            "TOCSIN_OUTBOXES__SHOP__TOPIC_ARN",
+            "notify",
+            "outboxes.shop.topic_arn (TOCSIN_OUTBOXES__SHOP__TOPIC_ARN)",
+            "must be such as arn:aws:sns:eu-west-1:123456789012:notify.fifo",
+        ),
         ("TOCSIN_DATA_DIR", "", "data_dir (TOCSIN_DATA_DIR)", "path"),
         ("TOCSIN_SCHEMA", "My Schema", "schema (TOCSIN_SCHEMA)", "must be lower-case letters"),
         ("TOCSIN_CATALOG", "/no/such/folder", "catalog (TOCSIN_CATALOG)", "is not a folder"),

@@ -5,24 +5,26 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tools.docs.architecture_picture import architecture_picture
-from tools.docs.architecture_table import imports_page
 from tools.docs.asyncapi.streams import client_events_document, intents_document, mail_commands_document
-from tools.docs.cli_page import cli_page
-from tools.docs.code_page import code_page
-from tools.docs.errors_page import errors_page
-from tools.docs.fcm_page import fcm_page
-from tools.docs.galaxy_page import galaxy_page
-from tools.docs.glossary_page import glossary_page
-from tools.docs.logs_page import logs_page
-from tools.docs.metrics_page import metrics_page
+from tools.docs.envelope_schema import envelope_schema
+from tools.docs.pages.cli import cli_page
+from tools.docs.pages.code import code_page
+from tools.docs.pages.errors import errors_page
+from tools.docs.pages.fcm import fcm_page
+from tools.docs.pages.galaxy import galaxy_page
+from tools.docs.pages.glossary import glossary_page
+from tools.docs.pages.imports import imports_page
+from tools.docs.pages.logs import logs_page
+from tools.docs.pages.metrics import metrics_page
+from tools.docs.pages.providers import providers_page
+from tools.docs.pages.settings import settings_page
+from tools.docs.pages.sns import sns_page
+from tools.docs.pages.states import states_page
+from tools.docs.pictures.architecture import architecture_picture
+from tools.docs.pictures.states import states_picture
+from tools.docs.pictures.way import way_picture
 from tools.docs.probes_document import probes_document
-from tools.docs.providers_page import providers_page
-from tools.docs.settings_page import settings_page
 from tools.docs.source import ROOT
-from tools.docs.states_page import states_page
-from tools.docs.states_picture import states_picture
-from tools.docs.way_picture import way_picture
 
 FILES: Mapping[str, Callable[[], str]] = {
     "reference/settings.md": settings_page,
@@ -30,6 +32,7 @@ FILES: Mapping[str, Callable[[], str]] = {
     "reference/states.md": states_page,
     "reference/providers.md": providers_page,
     "reference/fcm.md": fcm_page,
+    "reference/sns.md": sns_page,
     "reference/errors.md": errors_page,
     "reference/logs.md": logs_page,
     "reference/metrics.md": metrics_page,
@@ -38,6 +41,7 @@ FILES: Mapping[str, Callable[[], str]] = {
     "reference/asyncapi/intents.yaml": intents_document,
     "reference/asyncapi/client-events.yaml": client_events_document,
     "reference/asyncapi/mail-commands.yaml": mail_commands_document,
+    "reference/fisa-envelope.schema.json": envelope_schema,
     "reference/probes.openapi.json": probes_document,
     "reference/galaxy-variables.md": galaxy_page,
     "explanation/code.md": code_page,

@@ -9,6 +9,7 @@ from tocsin.api import probes
 from tocsin.api.auth.access import AccessControl
 from tocsin.api.auth.api_keys import KeyRing
 from tocsin.api.auth.tokens import PersonTokens
+from tocsin.api.delivery import endpoints
 from tocsin.api.http.access_log import AccessLog
 from tocsin.api.http.body_deadline import BodyDeadline
 from tocsin.api.http.failures import FAILURES
@@ -29,7 +30,7 @@ from tocsin.api.operator import (
     suppressions,
     toggles,
 )
-from tocsin.api.person import devices, preferences, unsubscribe, webpush
+from tocsin.api.person import devices, fisa_devices, preferences, unsubscribe, webpush
 from tocsin.api.producer import decisions, notifications, search, users, webhooks
 from tocsin.api.services import Services
 from tocsin.catalog.catalog import Catalog
@@ -37,6 +38,7 @@ from tocsin.wire.people import RegisterDevice
 
 PERSON = (devices, webpush, preferences, unsubscribe)
 PRODUCER = (notifications, search, decisions, users, webhooks)
+DELIVERY = (endpoints,)
 OPERATOR = (
     admin,
     toggles,
@@ -53,15 +55,17 @@ OPERATOR = (
     cancelling,
 )
 ROUTES = tuple(
-    handler for module in (*PERSON, *PRODUCER, *OPERATOR, probes) for handler in module.routes.handlers
+    handler
+    for module in (*PERSON, *PRODUCER, *DELIVERY, *OPERATOR, probes)
+    for handler in module.routes.handlers
 )
 
 
 def create_app(services: Services, catalog: Catalog | None = None) -> Litestar:
     """Build the app; the names of types are looked up in the catalog."""
-    access = AccessControl(KeyRing(services.pool, services.clock), PersonTokens(services.auth))
+    access = AccessControl(KeyRing(services.pool, services.clock), PersonTokens(services.auth), services.auth)
     app = Litestar(
-        ROUTES,
+        [*ROUTES, *(fisa_devices.routes.handlers if services.http.fisa_paths else ())],
         before_request=access.check,
         exception_handlers=FAILURES,
         logging_config=None,

@@ -13,7 +13,10 @@ from tocsin.api.auth.roles import Right
 from tocsin.api.http.problems import (
     INTERNAL_ERROR,
     MEDIA_TYPE,
+    NO_ORGANISATION,
+    NO_ROLE,
     NOT_ALLOWED,
+    NOT_FOR_ORGANISATIONS,
     UNAUTHENTICATED,
     UNAVAILABLE,
     ProblemError,
@@ -26,13 +29,22 @@ _REF = "#/components/schemas/{name}"
 _SECURITY_SCHEMES = {
     "person": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
     "key": {"type": "http", "scheme": "bearer", "bearerFormat": "tocsin_…"},
+    "token": {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "JWT",
+        "description": "A token of the identity provider with roles, if `auth.role_claim` is set.",
+    },
     "key_header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
 }
 # The security schemes that a caller can use, and the problems of all calls with that access.
 _ACCESS: dict[type[Access], tuple[list[str], tuple[ProblemType, ...]]] = {
     Public: ([], (INTERNAL_ERROR,)),
     PersonToken: (["person"], (UNAUTHENTICATED, INTERNAL_ERROR, UNAVAILABLE)),
-    Right: (["key", "key_header"], (UNAUTHENTICATED, NOT_ALLOWED, INTERNAL_ERROR, UNAVAILABLE)),
+    Right: (
+        ["key", "key_header", "token"],
+        (UNAUTHENTICATED, NOT_ALLOWED, NO_ROLE, NO_ORGANISATION, INTERNAL_ERROR, UNAVAILABLE),
+    ),
 }
 
 
@@ -87,6 +99,8 @@ def _with_ecma_patterns(schemas: dict[str, Any]) -> Any:
 
 def _described(operation: Operation, path: str, schema_of: dict[Any, Any]) -> dict[str, Any]:
     security, problems = _ACCESS[type(operation.access)]
+    if isinstance(operation.access, Right) and not operation.within_organisation:
+        problems += (NOT_FOR_ORGANISATIONS,)
     content = {operation.answer_type: {"schema": schema_of[operation.answer]}}
     described: dict[str, Any] = {
         "tags": [operation.tag],

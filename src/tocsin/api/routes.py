@@ -47,6 +47,7 @@ class Tag(StrEnum):
     PREFERENCES = "preferences"
     NOTIFICATIONS = "notifications"
     USERS = "users"
+    DELIVERY = "delivery"
     ADMIN = "admin"
     PROBES = "probes"
 
@@ -80,6 +81,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str]
     problems: tuple[ProblemType, ...]
     example: Any
+    within_organisation: bool
 
 
 class Routes:
@@ -105,10 +107,12 @@ class Routes:
         body_type: str = JSON,
         example: Any = None,
         max_body_bytes: int | None = None,
+        within_organisation: bool = False,
     ) -> Callable[[Handler], HTTPRouteHandler]:
         """Declare a handler for a route such as `GET /v1/devices`.
 
-        `answer` and `body` document the types of handlers that decode and encode by themselves.
+        `answer` and `body` document the types of handlers that decode and encode by themselves. A call that
+        is not `within_organisation` is refused to whoever is bound to one: those that are keep to it.
         """
         method, _, path = route.partition(" ")
 
@@ -129,6 +133,7 @@ class Routes:
                 headers=headers or {},
                 problems=(*problems, *_problems_of_input(parts, body_given, body_type, invalid)),
                 example=example,
+                within_organisation=within_organisation,
             )
             declared = HTTPRouteHandler(
                 re.sub(r"{(\w+)}", r"{\1:str}", path),

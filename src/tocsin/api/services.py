@@ -12,6 +12,7 @@ from tocsin.engine.accept.acceptor import Acceptor
 from tocsin.engine.clock import Clock
 from tocsin.engine.health.provider_health import ProviderInUse
 from tocsin.engine.inspect.explain import Explainer
+from tocsin.engine.platform_endpoints import PlatformEndpoints
 from tocsin.engine.webpush_keys import WebPushKeys
 from tocsin.logs import LogSettings
 from tocsin.providers.webhook.settings import WebhookSettings
@@ -35,5 +36,6 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     http: HttpSettings = HttpSettings()
     webhook: WebhookSettings = WebhookSettings()
     webpush_keys: WebPushKeys | None = None
+    platform_endpoints: PlatformEndpoints | None = None
     data_keys: DataKeys = NO_KEYS
     slow_seconds: float = LogSettings().slow_seconds

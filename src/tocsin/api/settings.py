@@ -1,13 +1,15 @@
 """The settings of the API, readable without the packages that serve it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 
+from tocsin.api.auth.roles import Role
 from tocsin.domain.faults import Fault
+from tocsin.domain.people.attributes import MOST_ATTRIBUTES, name_fault
 
 LARGEST_PAGE = 100
 SHORTEST_SECRET = 32
@@ -20,7 +22,8 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     `max_body_bytes` applies to producers; the limit for people's apps is much lower. `max_deliveries` is how
     many deliveries one request may ask for: recipients times channels, summed over a batch. A client that
     opens a connection has `header_seconds` to send the headers of a request, or the connection is closed, and
-    `body_seconds` for the body. Beyond `max_connections` further ones wait to be accepted.
+    `body_seconds` for the body. Beyond `max_connections` further ones wait to be accepted. `fisa_paths` adds
+    the paths under `/api/v1/notifications/devices` for apps of fisa.
     """
 
     host: Annotated[str, Meta(min_length=1)] = "127.0.0.1"
@@ -32,6 +35,7 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     header_seconds: Annotated[float, Meta(gt=0, le=300)] = 5.0
     body_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 30.0
     drain_seconds: Annotated[float, Meta(gt=0)] = 20.0
+    fisa_paths: bool = False
 
 
 class ProbesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,11 +52,17 @@ class ProbesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class AuthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How people's tokens are verified.
+    """How tokens are verified, and whose they are.
 
     `jwt_secret` accepts HS256 tokens, `jwks_url` RS256 and ES256 ones; without either, no token is accepted.
     `jwt_secret_previous` is accepted beside `jwt_secret` while the secret is being rotated.
-    `user_claim` is the claim that holds the user id.
+    `user_claim` is the claim that holds the user id. With `role_claim`, a token can stand in for an API key:
+    `roles` maps the values of that claim to roles.
+
+    With `org_scoping`, API keys can be bound to an organisation, and the claim `org_claim` binds tokens: one
+    with roles but without that claim is refused, unless one of its roles is among `unscoped_roles`. A token
+    of a person with that claim puts the person into the organisation when a device is registered.
+    `attribute_claims` are attributes of the directory by the claims that they are taken from then.
     """
 
     jwt_secret: str | None = None
@@ -61,6 +71,12 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     issuer: str | None = None
     audience: str | None = None
     user_claim: Annotated[str, Meta(min_length=1)] = "sub"
+    role_claim: Annotated[str, Meta(min_length=1)] | None = None
+    roles: dict[str, Role] = {}
+    org_scoping: bool = False
+    org_claim: Annotated[str, Meta(min_length=1)] = "org_id"
+    unscoped_roles: list[Role] = []
+    attribute_claims: dict[str, str] = {}
     leeway_seconds: Annotated[int, Meta(ge=0)] = 30
     jwks_timeout_seconds: Annotated[float, Meta(gt=0)] = 5.0
 
@@ -71,7 +87,7 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def auth_settings_faults(settings: AuthSettings) -> Iterator[Fault]:
-    """Check the settings for people's tokens."""
+    """Check the settings for tokens."""
     secrets = {"jwt_secret": settings.jwt_secret, "jwt_secret_previous": settings.jwt_secret_previous}
     for name, secret in secrets.items():
         if secret is not None and len(secret.encode()) < SHORTEST_SECRET:
@@ -86,8 +102,31 @@ def auth_settings_faults(settings: AuthSettings) -> Iterator[Fault]:
             code="alone",
             message="is the secret before auth.jwt_secret, which must be set",
         )
+    if (settings.role_claim is None) != (not settings.roles):
+        given, missing = ("roles", "role_claim") if settings.roles else ("role_claim", "roles")
+        message = f"has no effect without auth.{missing}: the claim, and the roles that its values stand for"
+        yield Fault(field=f"auth.{given}", code="alone", message=message)
+    if settings.role_claim is not None and settings.jwt_secret is None and settings.jwks_url is None:
+        message = "has no effect without auth.jwt_secret or auth.jwks_url: no token is accepted"
+        yield Fault(field="auth.role_claim", code="alone", message=message)
+    if settings.unscoped_roles and (not settings.org_scoping or settings.role_claim is None):
+        message = "has no effect without auth.org_scoping and auth.role_claim"
+        yield Fault(field="auth.unscoped_roles", code="alone", message=message)
+    yield from _attribute_faults(settings.attribute_claims)
     if settings.jwks_url is not None and not _is_http(settings.jwks_url):
         yield Fault(field="auth.jwks_url", code="invalid", message="must be an http:// or https:// address")
+
+
+def _attribute_faults(claims: Mapping[str, str]) -> Iterator[Fault]:
+    where = "auth.attribute_claims"
+    if len(claims) > MOST_ATTRIBUTES:
+        message = f"has {len(claims)} attributes; a person has at most {MOST_ATTRIBUTES}"
+        yield Fault(field=where, code="too_many", message=message)
+    for name, claim in claims.items():
+        if (fault := name_fault(name)) is not None:
+            yield Fault(field=where, code="invalid", message=f"{name!r} {fault}")
+        if not claim:
+            yield Fault(field=where, code="invalid", message=f"{name!r} must have the name of a claim")
 
 
 def _is_http(url: str) -> bool:

@@ -14,11 +14,11 @@ import uvloop
 from tocsin.cli.output import fail, print_server
 from tocsin.cli.server import Database, Remote, Target, find_server
 from tocsin.client.errors import NotFoundError
-from tocsin.compose import checked_pool
+from tocsin.compose.parts import checked_pool
 from tocsin.domain.toggles import LONGEST_NOTE, Note
 from tocsin.engine.clock import utc_now
 from tocsin.logs import LogSettings, configure_logs
-from tocsin.settings import Settings
+from tocsin.settings.tree import Settings
 from tocsin.store.pool import Connection, Pool
 from tocsin.wire.filters import ServerTime
 

@@ -33,13 +33,16 @@ COMMANDS = {
     "api": CommandSource("run.api", "Run the HTTP API alone."),
     "worker": CommandSource("run.serve", "Run one worker alone."),
     "migrate": CommandSource("run.serve", "Bring the database schema up to date."),
-    "relay": CommandSource("run.relay", "Relay the outboxes and streams of applications into Tocsin."),
+    "relay": CommandSource(
+        "run.relay", "Relay the outboxes, streams and queues of applications into Tocsin."
+    ),
     "gateway": CommandSource(
         "run.gateway", "Send client events from a Redis stream to apps and browsers, live."
     ),
     "mailer": CommandSource(
         "run.mailer", "Send the mail that other services ask for by commands in a Redis stream."
     ),
+    "archive": CommandSource("run.archive", "Write the messages of an SQS queue to files, on disk or S3."),
     "send": CommandSource(
         "notifications.send",
         "Hand in one notification; if it waits, for quiet hours for example, tell until when.",
@@ -74,10 +77,10 @@ COMMANDS = {
         "operate.refused", "List refused intents and why, newest first; --json has their content."
     ),
     "sandbox": CommandSource(
-        "run.sandbox", "Stand in for every provider: virtual devices, scripted faults, no account needed."
+        "demo.sandbox", "Stand in for every provider: virtual devices, scripted faults, no account needed."
     ),
     "demo": CommandSource(
-        "run.demo", "Start a database, a sandbox, the API and a worker, and send a first notification."
+        "demo.demo", "Start a database, a sandbox, the API and a worker, and send a first notification."
     ),
     "list": CommandSource("notifications.search", "List notifications by what became of them, newest first."),
     "devices": CommandSource("operate.devices", "The devices of a person."),
@@ -98,10 +101,14 @@ COMMANDS = {
     ),
     "dead": CommandSource("operate.dead", "Dead letters: what failed for good, and why."),
     "users": CommandSource("operate.users", "The data of a person: erase it, export it."),
+    "functions": CommandSource("functions", "The functions on AWS that deliver what a topic holds."),
 }
 
 
-LOCAL = {"serve", "api", "worker", "migrate", "relay", "gateway", "mailer", "sandbox", "demo", "outbox"}
+LOCAL = {
+    *("serve", "api", "worker", "migrate", "relay", "gateway", "mailer", "sandbox", "demo", "outbox"),
+    *("functions", "archive"),
+}
 """The commands that run on this machine, with the settings of this folder, and talk to no server."""
 
 

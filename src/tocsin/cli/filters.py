@@ -17,6 +17,9 @@ from tocsin.wire.filters import DeliveryFilter, filter_faults
 OfType = Annotated[str | None, typer.Option("--type", help="Notifications of this type.")]
 OfProducer = Annotated[str | None, typer.Option(help="Notifications of this producer.")]
 KeyPrefix = Annotated[str | None, typer.Option(help="Notifications whose idempotency key begins like this.")]
+OfOrganisation = Annotated[
+    str | None, typer.Option("--org", metavar="ORG", help="Notifications for this organisation.")
+]
 Since = Annotated[
     str | None,
     typer.Option("--from", metavar="TIME", help="Accepted since, e.g. 2h or 2030-01-31T09:00:00Z."),
@@ -42,6 +45,7 @@ def read_filter(
     provider: Annotated[str | None, typer.Option(help="By this provider, e.g. fcm.")] = None,
     producer: OfProducer = None,
     key_prefix: KeyPrefix = None,
+    org_id: OfOrganisation = None,
     since: Since = None,
     until: Until = None,
 ) -> DeliveryFilter:
@@ -57,6 +61,7 @@ def read_filter(
         "provider": provider,
         "producer": producer,
         "key_prefix": key_prefix,
+        "org_id": org_id,
         "from": moment_of(since),
         "to": moment_of(until),
     }

@@ -8,6 +8,7 @@ import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.tree import Tree
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
@@ -15,6 +16,8 @@ Row = TypeVar("Row")
 
 console = Console(highlight=False, emoji=False)
 errors = Console(stderr=True, highlight=False, emoji=False)
+# A tree is cut at the width of its console, even with soft_wrap: lines that are piped get a wide one.
+_unbroken = Console(highlight=False, emoji=False, width=10_000)
 
 
 def print_json(value: Any) -> None:
@@ -65,6 +68,11 @@ def _cell(value: object) -> str:
     if isinstance(value, datetime):
         return moment(value)
     return "-" if value in {None, ""} else str(value)
+
+
+def print_tree(tree: Tree) -> None:
+    """Print a tree; its lines are broken at the width of a terminal, and stay whole where they are piped."""
+    (console if console.is_terminal else _unbroken).print(tree)
 
 
 def print_server(label: str) -> None:

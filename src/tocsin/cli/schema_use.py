@@ -4,13 +4,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeVar
 
-from tocsin.compose import checked_pool
+from tocsin.compose.parts import checked_pool
 from tocsin.domain.errors import DatabaseError, SchemaMissingError, SettingsError
 from tocsin.domain.faults import Fault
-from tocsin.settings import Settings, setting_name
+from tocsin.settings.build import setting_name
+from tocsin.settings.tree import Settings
 from tocsin.store import processes
 from tocsin.store.pool import Pool, first_connection
-from tocsin.store.stream_offsets import is_read, other_uses
+from tocsin.store.sources.stream_offsets import is_read, other_uses
 
 MAILER = "mailer"
 

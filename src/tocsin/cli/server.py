@@ -19,9 +19,11 @@ from tocsin.client.errors import UnavailableError
 from tocsin.client.exchange import CallOptions, RetryPolicy
 from tocsin.client.replies import call
 from tocsin.client.transport import HttpTransport, ServerAddress
-from tocsin.compose import data_dir
+from tocsin.compose.parts import data_dir
 from tocsin.domain.errors import TocsinError
-from tocsin.settings import PREFIX, Settings, load_settings
+from tocsin.settings.build import PREFIX
+from tocsin.settings.load import load_settings
+from tocsin.settings.tree import Settings
 from tocsin.store.embedded import EmbeddedPostgres
 
 T = TypeVar("T")

@@ -7,6 +7,7 @@ from urllib.parse import quote
 from uuid import UUID
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from tocsin.client.encoding import encode_intent
 from tocsin.client.errors import UnreadableError
@@ -135,8 +136,12 @@ def put_user(
     gmt_offset_seconds: int | None = None,
     allowed_window: str | None = None,
     attributes: Mapping[str, Any] | None = None,
+    org_id: str | UnsetType | None = UNSET,
 ) -> Flow[User]:
-    """Store the data of a user; a field that is left out is cleared."""
+    """Store the data of a user; a field that is left out is cleared.
+
+    Without `org_id` the user stays in the organisation where they are; None removes them from it.
+    """
     user = PutUser(
         email=email,
         locale=locale,
@@ -144,6 +149,7 @@ def put_user(
         gmt_offset_seconds=gmt_offset_seconds,
         allowed_window=allowed_window,
         attributes=dict(attributes) if attributes else None,
+        org_id=org_id,
     )
     return call(User, "PUT", f"/v1/users/{_part(user_id)}", user)
 

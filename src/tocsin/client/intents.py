@@ -45,6 +45,7 @@ class Intent(_Typed, frozen=True, kw_only=True):
     trace_id: str | None = None
     occurred_at: datetime | None = None
     locale: str | None = None
+    org_id: str | None = None
 
     def __post_init__(self) -> None:
         """Generate a key, so that this intent is accepted once however often it is sent."""

@@ -44,9 +44,11 @@ def register_device(
     return call(Device, "POST", "/v1/devices/register", device)
 
 
-def unregister_device(*, token: str | None = None, device_id: UUID | str | None = None) -> Flow[Device]:
-    """Retire one of the person's devices, by its token or its id."""
-    given = {"token": token, "device_id": device_id}
+def unregister_device(
+    *, token: str | None = None, device_id: UUID | str | None = None, endpoint_arn: str | None = None
+) -> Flow[Device]:
+    """Retire one of the person's devices, by its token, its id or its endpoint at Amazon SNS."""
+    given = {"token": token, "device_id": device_id, "endpoint_arn": endpoint_arn}
     body = {name: value for name, value in given.items() if value is not None}
     return call(Device, "POST", "/v1/devices/unregister", body)
 

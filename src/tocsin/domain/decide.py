@@ -24,6 +24,8 @@ from tocsin.domain.toggles import Toggle
 
 MAIL_PROVIDER = "smtp"
 WEBHOOK = "webhook"
+_UNKNOWN = "; unknown: "
+_UNREADABLE = "; the person's own cannot be read: "
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -145,6 +147,11 @@ def decide(facts: Facts, quiet: QuietHours, providers: AbstractSet[str]) -> Verd
         steps.append(Step(rule="collapse_key", result="skip", detail=detail, at=facts.now))
         return Skip(tuple(steps), Reason.COLLAPSED)
     return Go(tuple(steps), found)
+
+
+def quotes_person(step: Step) -> bool:
+    """Return whether a step quotes what somebody entered, as far as it could not be used."""
+    return _UNKNOWN in step.detail or _UNREADABLE in step.detail
 
 
 def zone_of(facts: Facts, quiet: QuietHours) -> ZoneChoice:
@@ -281,7 +288,7 @@ def _open(choice: WindowChoice, zone: ZoneChoice) -> str:
 
 
 def _doubt(choice: WindowChoice) -> str:
-    return f"; the person's own cannot be read: {choice.malformed}" if choice.malformed else ""
+    return f"{_UNREADABLE}{choice.malformed}" if choice.malformed else ""
 
 
 @lru_cache(maxsize=4096)
@@ -291,7 +298,7 @@ def _allowed(category: str, channel: Channel, choice: Choice) -> str:
 
 def _placed(zone: ZoneChoice) -> str:
     """Describe the zone, where it came from, and what could not be used."""
-    unknown = f"; unknown: {', '.join(zone.unknown)}" if zone.unknown else ""
+    unknown = f"{_UNKNOWN}{', '.join(zone.unknown)}" if zone.unknown else ""
     return f"{zone.name} (from the {zone.source}{unknown})"
 
 

@@ -10,6 +10,7 @@ from msgspec import Meta
 from tocsin.domain.faults import Fault
 from tocsin.domain.people.attributes import Attributes, attribute_faults
 from tocsin.domain.people.locale import NO_LOCALE, normalize
+from tocsin.domain.people.organisations import OrgId
 from tocsin.domain.people.recipient import (
     ConditionRecipient,
     ConfigRecipient,
@@ -59,7 +60,8 @@ class Audience(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 class Intent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What happened and who is to be notified.
 
-    `locale` is the language for recipients of whom no other is known.
+    `locale` is the language for recipients of whom no other is known. With `org_id`, every recipient must be
+    a person of that organisation.
     """
 
     type: TypeName
@@ -75,6 +77,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     trace_id: TraceText | None = None
     occurred_at: Moment | None = None
     locale: LocaleTag | None = None
+    org_id: OrgId | None = None
 
 
 def audience_kind(audience: Audience) -> str:
@@ -84,14 +87,22 @@ def audience_kind(audience: Audience) -> str:
 
 def audience_faults(audience: Audience) -> list[Fault]:
     """List what is wrong with an audience beyond the types of its fields."""
-    present = [kind for kind in AUDIENCE_KINDS if getattr(audience, kind) is not None]
-    if len(present) != 1:
-        given = " and ".join(present) or "none"
+    given = (
+        audience.users,
+        audience.emails,
+        audience.admins,
+        audience.topic,
+        audience.condition,
+        audience.attributes,
+    )
+    if given.count(None) != len(given) - 1:
+        present = [kind for kind, value in zip(AUDIENCE_KINDS, given, strict=True) if value is not None]
         return [
             Fault(
                 field="audience",
                 code="one_of",
-                message=f"must have exactly one of {', '.join(AUDIENCE_KINDS)}; {given} given",
+                message=f"must have exactly one of {', '.join(AUDIENCE_KINDS)}; "
+                f"{' and '.join(present) or 'none'} given",
             )
         ]
     if audience.admins is False:
@@ -133,7 +144,7 @@ def recipients(intent: Intent, admins: Sequence[str]) -> list[Recipient]:
     if audience.attributes is not None:
         return []
     if audience.users is not None:
-        return [UserRecipient(user_id) for user_id in dict.fromkeys(map(str, audience.users))]
+        return [UserRecipient(user_id) for user_id in distinct_users(audience.users)]
     if audience.topic is not None:
         return [TopicRecipient(audience.topic)]
     if audience.condition is not None:
@@ -144,10 +155,15 @@ def recipients(intent: Intent, admins: Sequence[str]) -> list[Recipient]:
     return [EmailRecipient(address) for address in dict.fromkeys(map(normal_address, addresses))]
 
 
+def distinct_users(users: Sequence[str | int]) -> Sequence[str]:
+    """List users by their ids as text, each once, in the given order."""
+    return [str(users[0])] if len(users) == 1 else list(dict.fromkeys(map(str, users)))
+
+
 def repeated_recipients(audience: Audience) -> int:
     """Count the entries of an audience that list somebody again."""
     if audience.users is not None:
-        return len(audience.users) - len(set(map(str, audience.users)))
+        return len(audience.users) - len(distinct_users(audience.users))
     if audience.emails is not None:
         return len(audience.emails) - len(set(map(normal_address, audience.emails)))
     return 0

@@ -35,9 +35,10 @@ CONFIG_CHANNELS: tuple[Channel, ...] = ("email",)
 FAN_OUT = "fanout"
 """The lane of a delivery whose provider is not known yet, or that goes to several."""
 _FAILING: Channel = "push"
+_BROADCASTS = (TopicRecipient, ConditionRecipient)
 
 
-class PlannedDelivery(msgspec.Struct, frozen=True, kw_only=True):
+class PlannedDelivery(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A delivery before it has a row.
 
     `fallback_for` is the channel that has to fail first. One with a `digest_key` becomes a member of the open
@@ -110,11 +111,11 @@ def _for_recipient(
     user_id = recipient.user_id if isinstance(recipient, UserRecipient) else None
     address = address_of(recipient)
     policies = notification_type.policies
-    group = policies.ordering_group or notification_type.name
-    failover = policies.failover
+    failover, collapse_key = policies.failover, conditions.collapse_key
+    is_keyed = policies.ordered or collapse_key is not None or conditions.digest_group is not None
     for channel in CONFIG_CHANNELS if isinstance(recipient, ConfigRecipient) else notification_type.channels:
         reason = _obstacle(recipient, channel, conditions)
-        slot = route_id(channel, recipient)
+        slot = route_id(channel, recipient) if is_keyed else ""
         due_at, fallback_for = conditions.due_at, None
         # Whom no push can reach from the start is not kept waiting for one.
         if failover and channel == failover.to and not (reason or _obstacle(recipient, _FAILING, conditions)):
@@ -131,10 +132,10 @@ def _for_recipient(
             reason=reason,
             due_at=due_at,
             held_by=DIGEST if in_digest else None,
-            ordering_key=f"{slot}:{group}" if policies.ordered else None,
-            collapse_key=f"{slot}:{conditions.collapse_key}:{notification_type.name}"
-            if conditions.collapse_key
+            ordering_key=f"{slot}:{policies.ordering_group or notification_type.name}"
+            if policies.ordered
             else None,
+            collapse_key=f"{slot}:{collapse_key}:{notification_type.name}" if collapse_key else None,
             digest_key=f"{slot}:{conditions.digest_group}" if in_digest else None,
             fallback_for=fallback_for,
         )
@@ -142,7 +143,7 @@ def _for_recipient(
 
 def _lane(recipient: Recipient, channel: Channel, providers: Sequence[str]) -> str:
     """Return the provider that takes a delivery; a push to a person may depend on their devices."""
-    if isinstance(recipient, TopicRecipient | ConditionRecipient):
+    if isinstance(recipient, _BROADCASTS):
         return BROADCAST_PROVIDER if BROADCAST_PROVIDER in providers else FAN_OUT
     if channel == "push":
         return GATEWAY_STREAM if GATEWAY_STREAM in providers else FAN_OUT
@@ -155,12 +156,12 @@ def _obstacle(recipient: Recipient, channel: Channel, conditions: Conditions) ->
     if conditions.channels is not None and channel not in conditions.channels:
         return Reason.CHANNEL_NOT_FOR_AUDIENCE
     match recipient:
+        case UserRecipient():
+            reaches = True
         case EmailRecipient():
             reaches = channel == "email"
         case TopicRecipient() | ConditionRecipient():
             reaches = channel == "push"
-        case UserRecipient():
-            reaches = True
         case _:
             assert_never(recipient)
     if not reaches:

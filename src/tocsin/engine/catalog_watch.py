@@ -22,7 +22,7 @@ from tocsin.store import processes
 from tocsin.store.health.provider_health import Alarm, raise_alarms, standing_codes
 from tocsin.store.pool import Pool
 from tocsin.store.processes import ProcessReport, ProcessRow
-from tocsin.store.progress import clear_alarms
+from tocsin.store.sources.progress import clear_alarms
 
 LOOK_SECONDS = 2.0
 SUBJECT = "catalog"

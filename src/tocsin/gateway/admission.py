@@ -37,11 +37,15 @@ class Admission:
 
     async def admit(self, request: ConnectRequest) -> tuple[Person, EntryId | None]:
         """Return whose session it is and the entry after which it begins; raise a problem if it may not."""
-        person = await self._person(request.token)
+        person = await self.authenticate(request)
         after = await self._after(request.last_event_id)
         if self._sessions.is_stopping:
             raise self.retry_later("The gateway is stopping; retry.")
         return person, after
+
+    async def authenticate(self, request: ConnectRequest) -> Person:
+        """Return whose token a request has; raise a problem if it has none that is valid."""
+        return await self._person(request.token)
 
     def retry_ms(self) -> int:
         """Return how long a client should wait before it connects again; not all wait equally long."""

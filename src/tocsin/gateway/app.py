@@ -3,9 +3,6 @@
 It is plain ASGI: a request lasts for hours, and what a web framework keeps for each would add up.
 """
 
-import asyncio
-import contextlib
-import random
 from typing import Any
 
 import structlog
@@ -17,22 +14,21 @@ from tocsin.api.http.problems import (
     METHOD_NOT_ALLOWED,
     NOT_ALLOWED,
     NOT_FOUND,
-    TOO_MANY_SESSIONS,
     ProblemError,
 )
 from tocsin.api.http.replies import problem_reply
 from tocsin.gateway.admission import Admission
 from tocsin.gateway.requests import ConnectRequest, read_request
-from tocsin.gateway.sessions import Ending, Reset, Session, Sessions, TooManySessionsError
-from tocsin.gateway.settings import GatewaySettings
+from tocsin.gateway.serving import SessionServer
+from tocsin.gateway.settings import EVENTS_PATH, WEBSOCKET_PATH, GatewaySettings
+from tocsin.gateway.signalr.hub import CORS, Hub
 from tocsin.gateway.transports import SseTransport, Transport, WebSocketTransport
 from tocsin.telemetry import metrics
 
-PATHS = {"http": "/v1/events", "websocket": "/v1/events/ws"}
+PATHS = {"http": EVENTS_PATH, "websocket": WEBSOCKET_PATH}
 CLOSE_CODES = {401: 4401, 503: 1013}
 """The close code of a WebSocket that is refused, by the status of the problem."""
 NOT_ACCEPTABLE = 1008
-LAST_SECONDS = 1.0
 PREFLIGHT = {
     "Access-Control-Allow-Methods": "GET",
     "Access-Control-Allow-Headers": "authorization, cache-control, last-event-id",
@@ -44,32 +40,38 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 class GatewayApp:
-    """Answers `GET /v1/events` with Server-Sent Events, and `/v1/events/ws` with a WebSocket."""
+    """Answers `GET /v1/events` with Server-Sent Events, `/v1/events/ws` with a WebSocket, and SignalR."""
 
-    def __init__(self, settings: GatewaySettings, sessions: Sessions, admission: Admission) -> None:
+    def __init__(self, settings: GatewaySettings, admission: Admission, server: SessionServer) -> None:
         self._settings = settings
-        self._sessions = sessions
         self._admission = admission
+        self._server = server
+        self._hub = Hub(settings, admission, server)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Handle a connection."""
         headers: dict[str, str] = {}
+        is_for_hub = self._hub.has(scope["path"])
+        name = self._hub.transport_name(scope) if is_for_hub else _NAMES[scope["type"]]
         try:
-            request = self._read(scope)
+            request = self._read(scope, is_for_hub=is_for_hub)
             if request.origin is not None:
                 headers = {
                     "Access-Control-Allow-Origin": request.origin,
                     "Access-Control-Expose-Headers": "retry-after",
                     "Vary": "Origin",
                 }
-            if scope["type"] == "websocket":
+                headers |= CORS if is_for_hub else {}
+            if is_for_hub:
+                await self._hub.answer(request, headers, scope, receive, send)
+            elif scope["type"] == "websocket":
                 await self._websocket(request, receive, send)
             elif scope["method"] == "OPTIONS":
                 await ASGIResponse(status_code=204, headers=headers | PREFLIGHT)(scope, receive, send)
             else:
                 await self._serve(request, SseTransport(receive, send, headers))
         except ProblemError as error:
-            metrics.gateway_sessions_refused.add((_NAMES[scope["type"]], error.problem.code))
+            metrics.gateway_sessions_refused.add((name, error.problem.code))
             error.headers.update(headers)
             await problem_reply(error)(
                 scope, receive, _denying(send) if scope["type"] == "websocket" else send
@@ -81,15 +83,10 @@ class GatewayApp:
             _log.exception("session failed")
             raise
 
-    def _read(self, scope: Any) -> ConnectRequest:
+    def _read(self, scope: Any, *, is_for_hub: bool) -> ConnectRequest:
         """Read a request; raise a problem if nobody may make it."""
-        if scope["path"] != PATHS[scope["type"]]:
-            detail = f"The gateway answers {PATHS['http']}, and WebSockets at {PATHS['websocket']}."
-            raise ProblemError(NOT_FOUND, detail)
-        if scope["type"] == "http" and scope["method"] not in {"GET", "OPTIONS"}:
-            raise ProblemError(
-                METHOD_NOT_ALLOWED, "Events are read with GET.", headers={"Allow": "GET, OPTIONS"}
-            )
+        if not is_for_hub:
+            _check_path(scope)
         try:
             request = read_request(scope)
         except ValueError:
@@ -116,53 +113,16 @@ class GatewayApp:
     async def _serve(self, request: ConnectRequest, transport: Transport) -> None:
         """Serve a session until it ends; raise a problem if it may not begin."""
         person, after = await self._admission.admit(request)
-        with contextlib.ExitStack() as exits:
-            try:
-                session = exits.enter_context(self._sessions.opened(person, transport.name, after))
-            except TooManySessionsError as error:
-                headers = self._admission.retry_header()
-                raise ProblemError(TOO_MANY_SESSIONS, str(error), headers=headers) from None
-            watching = asyncio.create_task(_watch(session, transport))
-            try:
-                async with session.until_ended():
-                    await transport.open(self._admission.retry_ms())
-                    await self._follow(session, transport)
-            finally:
-                watching.cancel()
-                await asyncio.wait([watching])
-            await self._end(session, transport)
-
-    async def _follow(self, session: Session, transport: Transport) -> None:
-        """Send what the session has, and pings, until it is to end."""
-        ping_in = 0.0
-        while (item := await session.next(ping_in)) is not None or session.ending is None:
-            match item:
-                case None:
-                    # Nothing waits, so the client has everything up to here.
-                    await transport.ping(max(self._sessions.position or session.seen, session.seen))
-                    ping_in = self._settings.ping_seconds * random.uniform(0.8, 1)  # noqa: S311 - not all at once
-                case Reset():
-                    await transport.reset()
-                case event:
-                    await transport.send(event)
-                    metrics.gateway_events_sent.add((transport.name,))
-
-    async def _end(self, session: Session, transport: Transport) -> None:
-        """Report to the client why its session ends, if it can be reached in time."""
-        ending = session.ending
-        if ending is None or ending is Ending.CLOSED_BY_CLIENT:
-            return
-        retry_ms = self._admission.retry_ms()
-        if ending is Ending.RESTART:
-            longest = max(self._settings.reconnect_seconds, self._settings.retry_seconds)
-            retry_ms = int(1_000 * random.uniform(self._settings.retry_seconds, longest))  # noqa: S311 - jitter
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_SECONDS):
-                await transport.end(ending.reason, ending.value, retry_ms)
+        await self._server.serve(person, after, transport)
 
 
-async def _watch(session: Session, transport: Transport) -> None:
-    session.interrupt(await transport.closed())
+def _check_path(scope: Any) -> None:
+    """Raise a problem if there are no events at a path, or not by this method."""
+    if scope["path"] != PATHS[scope["type"]]:
+        detail = f"The gateway answers {PATHS['http']}, and WebSockets at {PATHS['websocket']}."
+        raise ProblemError(NOT_FOUND, detail)
+    if scope["type"] == "http" and scope["method"] not in {"GET", "OPTIONS"}:
+        raise ProblemError(METHOD_NOT_ALLOWED, "Events are read with GET.", headers={"Allow": "GET, OPTIONS"})
 
 
 def _denying(send: Any) -> Any:

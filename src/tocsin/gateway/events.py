@@ -7,7 +7,7 @@ from functools import cached_property
 import msgspec
 
 from tocsin.ingress.redis_streams.reader import Entry, EntryId
-from tocsin.wire.streams.client_events import OPTIONAL, REQUIRED
+from tocsin.wire.streams.client_events import JSON_CONTENT, OPTIONAL, REQUIRED, compact_object
 from tocsin.wire.streams.intents import LARGEST_ENTRY
 
 _ENTRY_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
@@ -20,12 +20,12 @@ class MalformedEntryError(Exception):
 
 
 class EventBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An event as clients get it; `id` is the id of its entry, `payload` is base64."""
+    """An event as clients get it; `id` is the id of its entry, `payload` is a JSON object or base64."""
 
     id: str
     event_id: str
     event_type: str
-    payload: bytes
+    payload: bytes | msgspec.Raw
     request_id: str | None = None
     trace_id: str | None = None
 
@@ -33,7 +33,9 @@ class EventBody(msgspec.Struct, frozen=True, omit_defaults=True):
 class ClientEvent:
     """An event for the sessions of a user, or for one of them."""
 
-    def __init__(self, entry_id: EntryId, size: int, texts: Mapping[str, str], payload: bytes) -> None:
+    def __init__(
+        self, entry_id: EntryId, size: int, texts: Mapping[str, str], payload: bytes | msgspec.Raw
+    ) -> None:
         self.id = entry_id
         self.size = size
         self.user_id = texts["user_id"]
@@ -57,7 +59,7 @@ class ClientEvent:
 
 
 def read_event(entry: Entry) -> ClientEvent:
-    """Build the event of an entry; raise MalformedEntryError if a field is missing, no text or too large."""
+    """Build the event of an entry; raise MalformedEntryError if it is malformed or too large."""
     size = sum(len(name) + len(value) for name, value in entry.fields.items())
     if size > LARGEST_ENTRY:
         raise MalformedEntryError("too_large")
@@ -70,7 +72,17 @@ def read_event(entry: Entry) -> ClientEvent:
         texts = {name: value.decode() for name, value in given.items()}
     except UnicodeDecodeError:
         raise MalformedEntryError("not_text") from None
-    return ClientEvent(EntryId.parse(entry.id), size, texts, payload)
+    return ClientEvent(EntryId.parse(entry.id), size, texts, _shown(payload, texts.get("content_type", "")))
+
+
+def _shown(payload: bytes, content_type: str) -> bytes | msgspec.Raw:
+    """Return a payload as clients get it: JSON in one line, which Server-Sent Events need, or bytes."""
+    if content_type.partition(";")[0].strip().lower() != JSON_CONTENT:
+        return payload
+    try:
+        return msgspec.Raw(compact_object(payload))
+    except msgspec.ValidationError:
+        raise MalformedEntryError("not_json") from None
 
 
 def parse_entry_id(text: str) -> EntryId | None:

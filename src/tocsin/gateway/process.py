@@ -11,6 +11,7 @@ from tocsin.gateway.admission import Admission
 from tocsin.gateway.app import GatewayApp
 from tocsin.gateway.reader import EventReader
 from tocsin.gateway.server import serve_gateway
+from tocsin.gateway.serving import SessionServer
 from tocsin.gateway.sessions import Sessions
 from tocsin.gateway.settings import GatewaySettings
 from tocsin.ingress.redis_streams.settings import RedisSettings
@@ -34,7 +35,8 @@ class Gateway:
         self._sessions = Sessions(settings)
         self.reader = EventReader(settings, redis, self._sessions)
         self._admission = Admission(settings, auth, self._sessions, self.reader)
-        self._app = GatewayApp(settings, self._sessions, self._admission)
+        server = SessionServer(settings, self._sessions, self._admission)
+        self._app = GatewayApp(settings, self._admission, server)
 
     async def fault(self) -> str | None:
         """Return why the process is not ready, None if it is."""

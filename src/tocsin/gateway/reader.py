@@ -14,7 +14,7 @@ from tocsin.gateway.settings import GatewaySettings
 from tocsin.ingress.redis_streams.reader import START, Entry, EntryId, Gap, Look, StreamReader
 from tocsin.ingress.redis_streams.settings import RedisSettings, StreamSettings
 from tocsin.logs import LineBudget
-from tocsin.store.stream_offsets import Offset
+from tocsin.store.sources.stream_offsets import Offset
 from tocsin.telemetry import metrics
 
 BACKOFF = parse_backoff("exponential(250ms, 5s, 2, 0)")

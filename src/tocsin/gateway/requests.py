@@ -1,4 +1,4 @@
-"""What the gateway takes from a request: the origin, the token, and where to resume."""
+"""What the gateway takes from a request: the origin, the token, where to resume, and what SignalR adds."""
 
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -19,6 +19,10 @@ class ConnectRequest(msgspec.Struct, frozen=True):
     origin: str | None
     token: str | None
     last_event_id: str | None
+    """Empty if the client wants to resume later on."""
+    connection_token: str | None
+    negotiate_version: str | None
+    accept: str
 
     def __repr__(self) -> str:
         """Show nothing: a token is in it."""
@@ -44,13 +48,17 @@ def read_request(scope: Any) -> ConnectRequest:
     query = scope["query_string"]
     if len(query) > LONGEST_QUERY:
         raise ValueError("the query is too long")
-    parameters = parse_qs(query.decode("latin-1"), max_num_fields=MOST_PARAMETERS)
+    given = parse_qs(query.decode("latin-1"), keep_blank_values=True, max_num_fields=MOST_PARAMETERS)
+    parameters = {name: values[-1] for name, values in given.items()}
     authorization = headers.get(b"authorization", "")
     is_bearer = authorization[: len(_BEARER)].lower() == _BEARER
     bearer = authorization[len(_BEARER) :].strip() if is_bearer else None
     return ConnectRequest(
         host=headers.get(b"host", ""),
         origin=headers.get(b"origin"),
-        token=bearer or parameters.get("access_token", [None])[-1],
-        last_event_id=headers.get(b"last-event-id") or parameters.get("last_event_id", [None])[-1],
+        token=bearer or parameters.get("access_token"),
+        last_event_id=headers.get(b"last-event-id") or parameters.get("last_event_id"),
+        connection_token=parameters.get("id"),
+        negotiate_version=parameters.get("negotiateVersion"),
+        accept=headers.get(b"accept", ""),
     )

@@ -1,7 +1,7 @@
 """Serving the app of the gateway with uvicorn, in the event loop of the process.
 
 A connection that is open and quiet takes little memory here, and what a client sends is bounded: headers of
-64 KiB within a time, and of a message the first frame. A client that acknowledges nothing is disconnected.
+64 KiB within a time, and messages of 4 KiB. A client that acknowledges nothing is disconnected.
 """
 
 import asyncio
@@ -138,7 +138,11 @@ class HttpProtocol(H11Protocol):
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
-    """A WebSocket whose client has nothing to send: messages are reported with their first frame."""
+    """A WebSocket whose client has little to send: what was read at once is reported at once.
+
+    Where one message ends and another begins is lost: that a client sent any is enough, or it is a client of
+    SignalR, whose messages have separators of their own.
+    """
 
     def data_received(self, data: bytes) -> None:
         """Handle what the client sends; refuse a handshake that has lines that are too long."""
@@ -146,19 +150,21 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         if not self.handshake_initiated and self.conn.handshake_exc is not None:
             self.transport.write(_BAD_REQUEST)
             self.transport.close()
+        if self.frames:
+            self.curr_msg_data_type = "bytes"
+            self.send_receive_event_to_app()
 
     def handle_text(self, event: Frame) -> None:
-        """Report a message; the rest of it is not kept."""
-        self.handle_bytes(event)
+        """Keep the first frame of a message until all that was read is reported."""
+        self.frames.append(bytes(event.data))
 
     def handle_bytes(self, event: Frame) -> None:
-        """Report a message; the rest of it is not kept."""
-        self.curr_msg_data_type = "bytes"
-        self.frames = [bytes(event.data)]
-        self.send_receive_event_to_app()
+        """Keep the first frame of a message likewise."""
+        self.frames.append(bytes(event.data))
 
     def handle_cont(self, event: Frame) -> None:
-        """Drop the rest of a message."""
+        """Keep the rest of a message likewise."""
+        self.frames.append(bytes(event.data))
 
     def pause_writing(self) -> None:
         """Read nothing from a client that takes nothing: pings of its own would pile up answers."""

@@ -24,6 +24,8 @@ class Ending(Enum):
     RESTART = 1012
     SLOW = 1013
     MESSAGE_RECEIVED = 1008
+    PROTOCOL_ERROR = 1002
+    CLIENT_TIMEOUT = 4408
     CLOSED_BY_CLIENT = 1000
 
     @property
@@ -54,13 +56,15 @@ class Person(NamedTuple):
 class Session:
     """One connection of a user, with a bounded queue of what waits to be sent to it.
 
-    Events up to `seen` are not queued. What was missed before the session began is not counted in the bound.
+    It is open once something can be sent to the client. Events up to `seen` are not queued. What was missed
+    before the session began is not counted in the bound.
     """
 
     def __init__(self, person: Person, transport: str, settings: GatewaySettings) -> None:
         self.person = person
         self.transport = transport
         self.ending: Ending | None = None
+        self.is_open = False
         self.seen = EntryId(0, 0)
         self._settings = settings
         self._waiting: deque[Item] = deque()
@@ -206,7 +210,10 @@ class Sessions:
         """End every session once what waits for it was sent; at once when the time is over."""
         self.is_stopping = True
         for session in self._all():
-            session.finish(Ending.RESTART)
+            if session.is_open:
+                session.finish(Ending.RESTART)
+            else:
+                session.interrupt(Ending.RESTART)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._empty.wait()

@@ -13,6 +13,10 @@ from tocsin.wire.streams.client_events import DEFAULT_STREAM
 from tocsin.wire.streams.intents import LARGEST_ENTRY
 
 ANY_ORIGIN = "*"
+EVENTS_PATH = "/v1/events"
+WEBSOCKET_PATH = "/v1/events/ws"
+SIGNALR_PATIENCE = 30.0
+"""Seconds without a message after which a client of SignalR gives up, unless it is told otherwise."""
 _MEBIBYTE = 1_048_576
 
 
@@ -29,6 +33,9 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     closed. One without an event gets a ping within `ping_seconds`. Clients are advised to reconnect after one
     to two times `retry_seconds`, and after a stop within `reconnect_seconds`, each at another moment. A stop
     waits `drain_seconds` for the sessions to end.
+
+    At `signalr_path`, such as `/hubs/notifications`, clients of SignalR connect; left out, they cannot. One
+    from which nothing was heard for `signalr_client_seconds` is disconnected.
     """
 
     url: str = ""
@@ -38,6 +45,8 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     port: Annotated[int, Meta(ge=0, le=65_535)] = 8475
     allowed_origins: list[str] = []
     websockets: bool = True
+    signalr_path: Annotated[str, Meta(max_length=200, pattern=r"^(/[A-Za-z0-9_~-]+)*\Z")] = ""
+    signalr_client_seconds: Annotated[float, Meta(gt=0, le=3_600)] = SIGNALR_PATIENCE
     device_session_claim: Annotated[str, Meta(min_length=1)] = "sid"
     max_sessions: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
     max_sessions_per_user: Annotated[int, Meta(ge=1)] = 20
@@ -54,13 +63,19 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 def gateway_settings_faults(settings: GatewaySettings) -> Iterator[Fault]:
-    """Check the address of Redis and the origins."""
+    """Check the address of Redis, the origins, and what clients of SignalR need."""
     if settings.url and (message := url_fault(settings.url)):
         yield Fault(field="gateway.url", code="invalid", message=message)
     for origin in settings.allowed_origins:
         if origin != ANY_ORIGIN and not _is_origin(origin):
             message = f"{origin!r} is not an origin as browsers send it: https://app.example.com, or *"
             yield Fault(field="gateway.allowed_origins", code="invalid", message=message)
+    if settings.signalr_path in {EVENTS_PATH, WEBSOCKET_PATH}:
+        message = f"{settings.signalr_path} has events of the gateway's own; choose another path"
+        yield Fault(field="gateway.signalr_path", code="invalid", message=message)
+    if settings.signalr_path and settings.ping_seconds >= SIGNALR_PATIENCE:
+        message = f"must be below {SIGNALR_PATIENCE:g} where SignalR is served: its clients give up then"
+        yield Fault(field="gateway.ping_seconds", code="contradiction", message=message)
 
 
 def _is_origin(text: str) -> bool:

@@ -42,6 +42,17 @@ class Transport(Protocol):
         ...
 
 
+def event_stream_start(more: Mapping[str, str]) -> dict[str, object]:
+    """Build the beginning of a response of Server-Sent Events."""
+    headers = [
+        (b"content-type", b"text/event-stream; charset=utf-8"),
+        (b"cache-control", b"no-store"),
+        (b"x-accel-buffering", b"no"),
+        *((name.lower().encode(), value.encode("latin-1")) for name, value in more.items()),
+    ]
+    return {"type": "http.response.start", "status": 200, "headers": headers}
+
+
 class SseTransport:
     """Server-Sent Events: one response that does not end."""
 
@@ -54,13 +65,7 @@ class SseTransport:
 
     async def open(self, retry_ms: int) -> None:
         """Begin the response."""
-        headers = [
-            (b"content-type", b"text/event-stream; charset=utf-8"),
-            (b"cache-control", b"no-store"),
-            (b"x-accel-buffering", b"no"),
-            *((name.lower().encode(), value.encode("latin-1")) for name, value in self._headers.items()),
-        ]
-        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        await self._send(event_stream_start(self._headers))
         await self._write(b"retry: %d\n\n" % retry_ms)
 
     async def send(self, event: ClientEvent) -> None:

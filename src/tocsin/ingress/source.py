@@ -4,7 +4,13 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
+import msgspec
+
+from tocsin.domain.faults import Fault
+from tocsin.engine.accept.answers import Unreadable
 from tocsin.engine.accept.write import Sourced
+
+NOT_STORABLE = "not_storable"
 
 
 class IntentSource(Protocol):
@@ -24,3 +30,15 @@ class EntryDecoder(NamedTuple):
 
     source: str
     decode: Callable[[str, Mapping[bytes, bytes], str], Sourced]
+
+
+def not_storable(sourced: Sourced) -> Sourced:
+    """Return an intent that the database does not take, as one to be refused."""
+    fault = Fault(field="$", code=NOT_STORABLE, message="cannot be stored")
+    refused = Unreadable(faults=[fault], content=sourced.content, org_id=sourced.intent.org_id)
+    return msgspec.structs.replace(sourced, intent=refused)
+
+
+def is_not_storable(sourced: Sourced) -> bool:
+    """Return whether it is one of these."""
+    return isinstance(sourced.intent, Unreadable) and sourced.intent.faults[0].code == NOT_STORABLE

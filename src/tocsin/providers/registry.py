@@ -6,6 +6,7 @@ A package adds a provider by an entry point of the group `tocsin.providers` that
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,6 +29,8 @@ from tocsin.providers.mail_stream.settings import MailStreamSettings
 from tocsin.providers.settings import ProviderSettings
 from tocsin.providers.smtp.provider import SmtpProvider
 from tocsin.providers.smtp.settings import SmtpSettings
+from tocsin.providers.sns.render import token_fault as sns_token_fault
+from tocsin.providers.sns.settings import SnsSettings
 from tocsin.providers.webhook.provider import WebhookProvider
 from tocsin.providers.webhook.settings import WebhookSettings
 from tocsin.providers.webpush.crypto import SECRET_NAME, new_private_key_pem
@@ -49,9 +52,11 @@ class KeptSecret(NamedTuple):
 class ProviderEntry(msgspec.Struct, frozen=True, kw_only=True):
     """All that the rest of Tocsin knows of a provider.
 
-    `build` takes the settings, and the value of `secret` if there is one. Without `devices` no device can be
-    registered for it. `rate` is how many messages a second it gets unless set; 0 means no limit. `sandbox`
-    holds the settings that lead to its stand-in, with the facts of a running sandbox in braces.
+    `build` takes the settings, the value of `secret` if there is one, and the further `sections` of the
+    settings by their names. Without `devices` no device can be registered for it. `rate` is how many
+    messages a second it gets unless set; 0 means no limit. `sandbox` holds the settings that lead to its
+    stand-in, with the facts of a running sandbox in braces; those of another section have its name before
+    a dot.
     """
 
     title: str
@@ -61,6 +66,7 @@ class ProviderEntry(msgspec.Struct, frozen=True, kw_only=True):
     devices: DeviceRules | None = None
     rate: float = 0.0
     secret: KeptSecret | None = None
+    sections: tuple[str, ...] = ()
     sandbox: Mapping[str, str] = {}
 
     @property
@@ -68,24 +74,36 @@ class ProviderEntry(msgspec.Struct, frozen=True, kw_only=True):
         """The name in settings, devices, toggles and logs."""
         return self.settings.section
 
+    @property
+    def is_installed(self) -> bool:
+        """Whether the packages that it needs are there."""
+        return self.build.is_installed if isinstance(self.build, ExtraBuilder) else True
+
 
 Registry = Mapping[str, ProviderEntry]
 
 
-class RedisBuilder(msgspec.Struct, frozen=True):
+class ExtraBuilder(msgspec.Struct, frozen=True):
     """Builds a provider whose packages are an extra of their own: they are imported when it is used."""
 
     name: str
     class_name: str
+    extra: str
+    package: str
 
-    def __call__(self, settings: ProviderSettings) -> Provider:
+    @property
+    def is_installed(self) -> bool:
+        """Whether the packages of the extra are there."""
+        return find_spec(self.package) is not None
+
+    def __call__(self, settings: ProviderSettings, **sections: msgspec.Struct) -> Provider:
         """Import the provider and build it, or raise ProviderSetupError."""
         try:
             module = import_module(f"tocsin.providers.{self.name}.provider")
         except ModuleNotFoundError as error:
-            message = f"The provider {self.name} needs more packages: pip install 'tocsin[redis]'"
+            message = f"The provider {self.name} needs more packages: pip install 'tocsin[{self.extra}]'"
             raise ProviderSetupError(message) from error
-        provider: Provider = getattr(module, self.class_name)(settings)
+        provider: Provider = getattr(module, self.class_name)(settings, **sections)
         return provider
 
 
@@ -134,6 +152,21 @@ BUILT_IN = (
         sandbox=_SANDBOX_HOSTS | {"subject": "mailto:ops@example.com"},
     ),
     ProviderEntry(
+        title="Amazon SNS",
+        channel="push",
+        settings=SnsSettings,
+        build=ExtraBuilder("sns", "SnsProvider", "aws", "aiobotocore"),
+        devices=DeviceRules(token_fault=sns_token_fault),
+        sections=("aws",),
+        sandbox=_SANDBOX_URL
+        | {
+            "gcm_app_arn": "arn:aws:sns:us-east-1:123456789012:app/GCM/sandbox",
+            "apns_app_arn": "arn:aws:sns:us-east-1:123456789012:app/APNS/sandbox",
+            "aws.access_key_id": "sandbox",
+            "aws.secret_access_key": "sandbox",
+        },
+    ),
+    ProviderEntry(
         title="SMTP",
         channel="email",
         settings=SmtpSettings,
@@ -158,18 +191,15 @@ BUILT_IN = (
         title="Gateway stream",
         channel="push",
         settings=GatewayStreamSettings,
-        build=RedisBuilder("gateway_stream", "GatewayStreamProvider"),
+        build=ExtraBuilder("gateway_stream", "GatewayStreamProvider", "redis", "redis"),
     ),
     ProviderEntry(
         title="Mail stream",
         channel="email",
         settings=MailStreamSettings,
-        build=RedisBuilder("mail_stream", "MailStreamProvider"),
+        build=ExtraBuilder("mail_stream", "MailStreamProvider", "redis", "redis"),
     ),
 )
-
-# Devices of a provider that a later version will send to.
-_REGISTERED_AHEAD = {"sns": DeviceRules()}
 
 
 def load_registry() -> Registry:
@@ -203,5 +233,4 @@ def _load(point: EntryPoint) -> ProviderEntry | str:
 
 def device_rules(registry: Registry) -> Mapping[str, DeviceRules]:
     """Return the rules of every provider that devices can be registered for."""
-    own = {name: entry.devices for name, entry in registry.items() if entry.devices is not None}
-    return own | {name: rules for name, rules in _REGISTERED_AHEAD.items() if name not in own}
+    return {name: entry.devices for name, entry in registry.items() if entry.devices is not None}

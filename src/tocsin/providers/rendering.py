@@ -58,6 +58,6 @@ def seconds_left(message: Message, now: datetime, most: int) -> int | None:
 
 def collapse_id(key: str) -> str:
     """Return a collapse key fit for Apple's header; one too long or not plain ASCII becomes its digest."""
-    if len(key) <= LONGEST_COLLAPSE_ID and key.isascii() and key.isprintable():
+    if len(key) <= LONGEST_COLLAPSE_ID and key.isascii() and key.isprintable() and key == key.strip():
         return key
     return hashlib.sha256(key.encode()).hexdigest()

@@ -44,6 +44,18 @@ _PATHS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "link": ("content.url",),
         "badge": ("content.badge",),
     },
+    "sns": {
+        "title": ("payload.fcmV1Message.message.notification.title", "payload.aps.alert.title"),
+        "body": ("payload.fcmV1Message.message.notification.body", "payload.aps.alert.body"),
+        "image": ("payload.fcmV1Message.message.android.notification.image", "payload.image"),
+        "icon": ("payload.fcmV1Message.message.android.notification.icon",),
+        "link": (
+            "payload.fcmV1Message.message.data.deep_link",
+            "payload.deep_link",
+            "payload.custom.deep_link",
+        ),
+        "badge": ("payload.aps.badge",),
+    },
     "smtp": {"title": ("subject",), "body": ("text",)},
     "webhook": {"title": ("event.type",)},
 }
@@ -87,7 +99,7 @@ def appearance(received: Received) -> Appearance:
             parts["silent"] = not _at(message, "aps.alert")
             subtitle = _text(_at(message, "aps.alert.subtitle"))
             parts["body"] = "\n".join(filter(None, (subtitle, parts["body"])))
-        case "expo" | "webpush":
+        case "expo" | "sns" | "webpush":
             parts["silent"] = not shows_text or _at(message, "content.silent") is True
         case "smtp":
             headers = message.get("headers")

@@ -21,6 +21,7 @@ from tocsin.sandbox.listener import listening
 from tocsin.sandbox.phones import Phones
 from tocsin.sandbox.settings import SandboxSettings
 from tocsin.sandbox.smtp.server import Smtp
+from tocsin.sandbox.sns.service import Sns
 from tocsin.sandbox.stand_in import SandboxContext, StandIn
 from tocsin.sandbox.webhook.service import WebhookStandIn
 from tocsin.sandbox.webpush.browsers import Subscription
@@ -97,9 +98,9 @@ class Sandbox:
         context = SandboxContext(self.settings, folder, self.phones)
         self.fcm = await asyncio.to_thread(Fcm, context)
         self.apns, self.expo, self.webpush = Apns(context), Expo(context), WebPush(context)
-        self.webhook, self.smtp = WebhookStandIn(context), Smtp(context)
+        self.webhook, self.sns, self.smtp = WebhookStandIn(context), Sns(context), Smtp(context)
         # The busiest come first.
-        http_stand_ins = (self.fcm, self.apns, self.expo, self.webpush, self.webhook)
+        http_stand_ins = (self.fcm, self.apns, self.expo, self.webpush, self.webhook, self.sns)
         self._stand_ins = {stand_in.name: stand_in for stand_in in (*http_stand_ins, self.smtp)}
         self.smtp_port, self.smtps_port = await self.smtp.open(certificates, exits)
         control = Control(

@@ -15,7 +15,8 @@ LONGEST_LIST = 1_000
 class KeyRow(msgspec.Struct, frozen=True, kw_only=True):
     """An API key; `hint` is its last characters, by which people recognize it.
 
-    A key that was rotated works until `expires_at`; `replaced_by` is the id of the new one.
+    A key that was rotated works until `expires_at`; `replaced_by` is the id of the new one. One with an
+    `org_id` is bound to that organisation.
     """
 
     id: UUID
@@ -27,6 +28,7 @@ class KeyRow(msgspec.Struct, frozen=True, kw_only=True):
     revoked_at: datetime | None
     expires_at: datetime | None = None
     replaced_by: UUID | None = None
+    org_id: str | None = None
 
 
 class LiveKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,21 +38,33 @@ class LiveKey(msgspec.Struct, frozen=True, kw_only=True):
     producer: str
     role: str
     seconds_left: float | None
+    org_id: str | None = None
 
 
 CREATE = """
-insert into api_keys (id, producer, role, key_hash, hint, created_at)
-values ($1, $2, $3, $4, $5, $6)
+insert into api_keys (id, producer, role, key_hash, hint, created_at, org_id)
+values ($1, $2, $3, $4, $5, $6, $7)
+"""
+
+# Until the transaction ends, so that two organisations do not get the same producer at the same time.
+LOCK_PRODUCER = "select pg_advisory_xact_lock(hashtextextended('producer:' || $1::text, 0))"
+
+OTHER_ORG = """
+select org_id
+from api_keys
+where producer = $1 and org_id <> $2
+limit 1
 """
 
 LIVE = """
-select id, producer, role, extract(epoch from expires_at - clock_timestamp())::float8 as seconds_left
+select
+    id, producer, role, extract(epoch from expires_at - clock_timestamp())::float8 as seconds_left, org_id
 from api_keys
 where key_hash = $1 and revoked_at is null and (expires_at is null or expires_at > clock_timestamp())
 """
 
 LIST = """
-select id, producer, role, hint, created_at, last_used_at, revoked_at, expires_at, replaced_by
+select id, producer, role, hint, created_at, last_used_at, revoked_at, expires_at, replaced_by, org_id
 from api_keys
 order by id desc
 limit $1
@@ -58,7 +72,7 @@ limit $1
 
 # By id or by producer; two rotations at once take turns.
 CURRENT = """
-select id, producer, role, hint, created_at, last_used_at, revoked_at, expires_at, replaced_by
+select id, producer, role, hint, created_at, last_used_at, revoked_at, expires_at, replaced_by, org_id
 from api_keys
 where (id = $1 or producer = $2) and revoked_at is null and replaced_by is null
 order by id
@@ -88,7 +102,7 @@ set replaced_by = case when id = $1 then $2 else replaced_by end,
     expires_at = least(expires_at, clock_timestamp() + $3::interval),
     revoked_at = coalesce(revoked_at, case when $3::interval = interval '0' then clock_timestamp() end)
 where id in (select id from line)
-returning id, producer, role, hint, created_at, last_used_at, revoked_at, expires_at, replaced_by
+returning id, producer, role, hint, created_at, last_used_at, revoked_at, expires_at, replaced_by, org_id
 """.replace("{line}", _LINE)
 
 REVOKE = """
@@ -96,7 +110,7 @@ REVOKE = """
 update api_keys
 set revoked_at = coalesce(revoked_at, $2)
 where id in (select id from line)
-returning id, producer, role, hint, created_at, last_used_at, revoked_at, expires_at, replaced_by
+returning id, producer, role, hint, created_at, last_used_at, revoked_at, expires_at, replaced_by, org_id
 """.replace("{line}", _LINE)
 
 TOUCH = """
@@ -108,7 +122,16 @@ where id = any($1::uuid[]) and (last_used_at is null or last_used_at < $2)
 
 async def create(connection: Connection, key: KeyRow, key_hash: bytes) -> None:
     """Store a new key."""
-    await connection.execute(CREATE, key.id, key.producer, key.role, key_hash, key.hint, key.created_at)
+    await connection.execute(
+        CREATE, key.id, key.producer, key.role, key_hash, key.hint, key.created_at, key.org_id
+    )
+
+
+async def other_org(connection: Connection, producer: str, org_id: str) -> str | None:
+    """Return another organisation that a producer has or had a key of; keys of a producer take turns."""
+    await connection.execute(LOCK_PRODUCER, producer)
+    found: str | None = await connection.fetchval(OTHER_ORG, producer, org_id)
+    return found
 
 
 async def find_live(connection: Connection, key_hash: bytes) -> LiveKey | None:

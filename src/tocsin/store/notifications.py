@@ -28,6 +28,7 @@ class _Notification(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: datetime | None
     accepted_at: datetime
     locale: str | None = None
+    org_id: str | None = None
 
 
 class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +36,7 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
 
     id: NotificationId
     external_id: str | None
+    org_id: str | None
     producer: str
     idempotency_key: str
     type: str
@@ -47,7 +49,7 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
     pruned_at: datetime | None
 
 
-class NewNotification(_Notification, frozen=True, kw_only=True):
+class NewNotification(_Notification, frozen=True, kw_only=True, gc=False):
     """A checked intent with its planned deliveries."""
 
     fingerprint: bytes
@@ -77,13 +79,13 @@ with accepted as (
     insert into notifications (
         id, producer, idempotency_key, type, version, collapse_key, request_id, trace_id, occurred_at,
         send_at, send_at_local, expires_at, accepted_at, locale, fingerprint, external_id, reference,
-        audience, payload
+        audience, payload, org_id
     )
     select *
     from unnest(
         $1::uuid[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::text[], $7::text[], $8::text[],
         $9::timestamptz[], $10::timestamptz[], $11::timestamp[], $12::timestamptz[], $13::timestamptz[],
-        $14::text[], $15::bytea[], $16::text[], $17::text[], $18::jsonb[], $19::jsonb[]
+        $14::text[], $15::bytea[], $16::text[], $17::text[], $18::jsonb[], $19::jsonb[], $35::text[]
     )
     on conflict (producer, idempotency_key) do nothing
     returning id
@@ -152,7 +154,9 @@ left join woken on true
 """
 
 # In the order of the parameters of ACCEPT.
-_NOTIFICATION_COLUMNS = [name for name in NewNotification.__struct_fields__ if name != "deliveries"]
+_NOTIFICATION_COLUMNS = [
+    name for name in NewNotification.__struct_fields__ if name not in {"org_id", "deliveries"}
+]
 _DELIVERY_COLUMNS = [name for name in PlannedDelivery.__struct_fields__ if name != "digest_key"]
 
 EXISTING = """
@@ -178,7 +182,9 @@ where id = $1
 OF_EXTERNAL_ID = """
 select id
 from notifications
-where external_id = $1 and ($2::text is null or producer = $2)
+where external_id = $1
+    and ($2::text is null or producer = $2)
+    and ($4::text is null or org_id = $4)
 order by id desc
 limit $3
 """
@@ -198,13 +204,22 @@ async def accept(
     now: datetime,
 ) -> set[UUID]:
     """Store the notifications whose keys are new, with their deliveries, and return their ids."""
-    *columns, audiences, payloads = transpose(notifications, _NOTIFICATION_COLUMNS)
+    *columns, audiences, payloads = map(_without_nulls, transpose(notifications, _NOTIFICATION_COLUMNS))
     planned = [delivery for notification in notifications for delivery in notification.deliveries]
     owners = [notification.id for notification in notifications for _ in notification.deliveries]
-    ids, *others = transpose(planned, _DELIVERY_COLUMNS)
+    ids, *others = map(_without_nulls, transpose(planned, _DELIVERY_COLUMNS))
     json = [[text.decode() for text in column] for column in (audiences, payloads)]
-    rows = await connection.fetch(ACCEPT, *columns, *json, ids, owners, *others, push_providers, now)
+    orgs = _without_nulls([notification.org_id for notification in notifications])
+    rows = await connection.fetch(ACCEPT, *columns, *json, ids, owners, *others, push_providers, now, orgs)
     return {row["id"] for row in rows}
+
+
+def _without_nulls(column: list[Any]) -> list[Any]:
+    """Return a column, or an empty one if nothing in it is set: `unnest` fills it up with nulls.
+
+    The driver takes as long for a null as for a value, and most of the optional columns are null.
+    """
+    return column if column.count(None) < len(column) else []
 
 
 async def existing(
@@ -222,10 +237,10 @@ async def get(connection: Connection, notification_id: UUID) -> NotificationRow 
 
 
 async def of_external_id(
-    connection: Connection, external_id: str, producer: str | None, most: int
+    connection: Connection, external_id: str, producer: str | None, org_id: str | None, most: int
 ) -> list[UUID]:
-    """List the newest notifications that a source knows by this id, of one producer or all."""
-    rows = await connection.fetch(OF_EXTERNAL_ID, external_id, producer, most)
+    """List the newest notifications that a source knows by this id, of a producer, an organisation or all."""
+    rows = await connection.fetch(OF_EXTERNAL_ID, external_id, producer, most, org_id)
     return [row["id"] for row in rows]
 
 

@@ -74,7 +74,7 @@ where delivery_id = any($1::uuid[]) and lease = $2
 """
 
 # A delivery whose receipt reports a failure is leased again, as after a claim, and settled like any attempt.
-# The attempt was counted when it was sent.
+# The attempt was counted when it was sent. Only what was sent has its decisions in a set.
 REOPEN = """
 with refused as (
     delete from tickets
@@ -83,7 +83,8 @@ with refused as (
 )
 update deliveries as d
 set state = 'retrying', attempts = d.attempts - 1, lease = $2, leased_until = $3, alone = false,
-    settled_at = null
+    settled_at = null, decisions = decisions_of(d.decisions, d.decision_set, d.decided_at),
+    decision_set = null, decided_at = null
 from refused
 where d.id = refused.delivery_id and d.state = 'sent' and d.provider_message_id = refused.message_id
 returning d.id

@@ -123,6 +123,23 @@ relay_lag = Gauge(
     ("outbox",),
     largest=True,
 )
+topic_messages = Counter(
+    "tocsin_topic_messages_total",
+    "Messages to topics: published, refused by SNS, or held behind a refused one of the same recipient.",
+    ("outbox", "result"),
+)
+topic_calls = Histogram(
+    "tocsin_topic_publish_seconds",
+    "Duration of calls that publish up to ten messages to a topic.",
+    ("outbox",),
+    bounds=CALL_SECONDS,
+)
+personal_data = Counter(
+    "tocsin_personal_data_suspected_total",
+    "Rows published to topics that look as if they held personal data, by kind: card, email, iban, phone or "
+    "national_id.",
+    ("outbox", "kind"),
+)
 stream_entries = Counter(
     "tocsin_stream_entries_total", "Entries of streams that were accepted or refused.", ("stream",)
 )
@@ -138,18 +155,39 @@ stream_lag = Gauge(
     ("stream",),
     largest=True,
 )
+sqs_messages = Counter(
+    "tocsin_sqs_messages_total",
+    "Messages of SQS queues: accepted, refused (each time that the queue hands one out) or archived.",
+    ("queue", "result"),
+)
+sqs_reading = Gauge(
+    "tocsin_sqs_reading", "Whether SQS answered when the queue was last read: 1 or 0.", ("queue",)
+)
+sqs_held = Gauge(
+    "tocsin_sqs_messages_held",
+    "Messages of a queue that were received and are neither deleted nor given back.",
+    ("queue",),
+)
+archive_files = Counter("tocsin_archive_files_total", "Files that the archive has written.")
+archive_bytes = Counter("tocsin_archive_bytes_total", "Compressed bytes of these files.")
+archive_writing = Gauge(
+    "tocsin_archive_writing", "Whether the destination of the archive took the last file: 1 or 0."
+)
 gateway_sessions = Gauge(
-    "tocsin_gateway_sessions", "Open sessions of clients, by transport: sse or websocket.", ("transport",)
+    "tocsin_gateway_sessions",
+    "Open sessions of clients, by transport: sse, websocket, signalr_sse or signalr_websocket.",
+    ("transport",),
 )
 gateway_sessions_ended = Counter(
     "tocsin_gateway_sessions_ended_total",
-    "Sessions of clients that ended, by reason: closed_by_client, token_expired, slow, restart or "
-    "message_received.",
+    "Sessions of clients that ended, by reason: closed_by_client, token_expired, slow, restart, "
+    "message_received, protocol_error or client_timeout.",
     ("transport", "reason"),
 )
 gateway_sessions_refused = Counter(
     "tocsin_gateway_sessions_refused_total",
-    "Sessions that were refused, by the code of the problem.",
+    "Sessions that were refused, by the code of the problem; the transport is signalr where the client has "
+    "not chosen one yet.",
     ("transport", "code"),
 )
 gateway_reading = Gauge(
@@ -158,7 +196,8 @@ gateway_reading = Gauge(
 gateway_entries = Counter(
     "tocsin_gateway_entries_total",
     "Entries of the stream of client events that were read, by result: published, no_session (nobody of that "
-    "user is connected here), or what was wrong with it: field_missing, not_text or too_large.",
+    "user is connected here), or what was wrong with it: field_missing, not_text, not_json "
+    "or too_large.",
     ("result",),
 )
 gateway_events_sent = Counter(

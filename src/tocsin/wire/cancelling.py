@@ -7,6 +7,7 @@ import msgspec
 
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Key, Moment
+from tocsin.domain.people.organisations import OrgId
 from tocsin.wire.filters import DeliveryFilter, FilterText, filter_faults
 
 
@@ -23,6 +24,7 @@ class CancelFilter(
     type: FilterText | None = None
     producer: FilterText | None = None
     key_prefix: Key | None = None
+    org_id: OrgId | None = None
     since: Moment | None = None
     until: Moment | None = None
 

@@ -11,6 +11,7 @@ from tocsin.domain.delivery.reasons import Reason
 from tocsin.domain.delivery.states import STATES_OF, STATUS_OF, State, Status
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Key, Moment, UserId
+from tocsin.domain.people.organisations import OrgId
 from tocsin.domain.timing.moments import moment_faults
 
 FilterText = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f\ud800-\udfff]+\Z")]
@@ -47,6 +48,7 @@ class DeliveryFilter(
     provider: FilterText | None = None
     producer: FilterText | None = None
     key_prefix: Key | None = None
+    org_id: OrgId | None = None
     since: Moment | None = None
     until: Moment | None = None
 

@@ -65,10 +65,14 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotificationSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A notification in a list; `external_id` is the id of the stream entry that it came from."""
+    """A notification in a list; `external_id` is the id of the stream entry that it came from.
+
+    `org_id` is the organisation that its recipients belong to, if it was handed in for one.
+    """
 
     notification_id: UUID
     external_id: str | None = None
+    org_id: str | None = None
     producer: str
     idempotency_key: str
     type: str

@@ -6,12 +6,13 @@ from typing import Annotated, ClassVar, TypeAlias, get_args
 from uuid import UUID
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from tocsin.domain.intent import EmailAddress, NumericUserId, UserId
 from tocsin.domain.people.attributes import Attributes, attribute_faults
 from tocsin.domain.people.device_tokens import USUAL_KIND, TokenKind
 from tocsin.domain.people.devices import DeviceToken, Platform, ProviderName
+from tocsin.domain.people.organisations import OrgId
 from tocsin.wire.checks import Checked, ShortText, known_locale, known_timezone, not_blank, readable_window
 from tocsin.wire.open_values import CHANNELS, documented
 
@@ -26,7 +27,10 @@ PreferenceChanges: TypeAlias = Mapping[str, Mapping[str, bool | None] | None]
 
 
 class PutUser(Checked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The data of a user; a field that is left out is cleared."""
+    """The data of a user; a field that is left out is cleared.
+
+    Without `org_id` a user stays in the organisation where they are; null removes them from it.
+    """
 
     checks: ClassVar = {"locale": known_locale, "timezone": known_timezone, "allowed_window": readable_window}
     part_checks: ClassVar = {"attributes": attribute_faults}
@@ -37,6 +41,7 @@ class PutUser(Checked, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     gmt_offset_seconds: GmtOffset | None = None
     allowed_window: ShortText | None = None
     attributes: Attributes | None = None
+    org_id: OrgId | UnsetType | None = UNSET
 
 
 class PutNamedUser(PutUser, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -72,6 +77,7 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
     allowed_window: str | None
     updated_at: datetime
     attributes: Attributes = {}
+    org_id: str | None = None
 
 
 class RegisterDevice(Checked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -99,10 +105,11 @@ class RegisterDevice(Checked, frozen=True, kw_only=True, forbid_unknown_fields=T
 class UnregisterDevice(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """The device to retire, by its token or by its id."""
+    """The device to retire, by its token, by its id or, with Amazon SNS, by the ARN of its endpoint."""
 
     token: DeviceToken | None = None
     device_id: UUID | None = None
+    endpoint_arn: DeviceToken | None = None
 
 
 class ChangeDevice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -114,7 +121,8 @@ class ChangeDevice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class Device(msgspec.Struct, frozen=True, kw_only=True):
     """A device as its owner sees it, with a short hash of its token.
 
-    `stale` if it has not been seen for long; registering it again clears that.
+    `stale` if it has not been seen for long; registering it again clears that. `endpoint_arn` is in the
+    answer to a registration with Amazon SNS.
     """
 
     device_id: UUID
@@ -135,6 +143,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     stale: bool
     retired_at: datetime | None
     retired_reason: str | None
+    endpoint_arn: str | None = None
 
 
 class DeviceList(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from tests.edges.edge import SECRET
 from tests.engine.conftest import BY_PUSH, add_type
 from tests.waiting import found
 from tocsin.catalog.load import shipped_catalog
-from tocsin.cli.run.stand_ins import settings_for
+from tocsin.cli.demo.stand_ins import settings_for
 from tocsin.sandbox import Sandbox, SandboxSettings
 
 IN_FLIGHT = 8

@@ -22,7 +22,7 @@ from tests.waiting import found
 from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
 from tocsin.catalog.load import shipped_catalog
-from tocsin.cli.run.stand_ins import settings_for
+from tocsin.cli.demo.stand_ins import settings_for
 from tocsin.engine.clock import utc_now
 from tocsin.ingress.outbox.install import install
 from tocsin.sandbox import Refuse, Sandbox, SandboxSettings

@@ -6,9 +6,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from urllib.request import Request, urlopen
 
-# Flask is installed only where this program runs.
-from flask import Flask  # type: ignore[import-not-found]
-from werkzeug.serving import make_server  # type: ignore[import-not-found]
+from flask import Flask
+from werkzeug.serving import make_server
 
 from tocsin.client import Tocsin
 
@@ -16,7 +15,7 @@ app = Flask("shop")
 tocsin = Tocsin(os.environ["PRODUCER_URL"], os.environ["PRODUCER_KEY"])
 
 
-@app.post("/signup/<user_id>")  # type: ignore[untyped-decorator]
+@app.post("/signup/<user_id>")
 def signup(user_id: str) -> str:
     """Send within the request."""
     sent = tocsin.send("new_customer", users=[user_id], payload={"customer_name": "Flask"})

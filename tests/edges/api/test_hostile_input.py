@@ -18,8 +18,8 @@ from tocsin.api.auth.roles import Role
 from tocsin.domain.ids import uuid7
 from tocsin.domain.timing.schedule import Schedule, ValueType
 from tocsin.engine.clock import utc_now
-from tocsin.store import progress
-from tocsin.store.progress import Scheduled
+from tocsin.store.sources import progress
+from tocsin.store.sources.progress import Scheduled
 
 Schema = dict[str, Any]
 

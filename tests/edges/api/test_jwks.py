@@ -104,28 +104,28 @@ async def test_a_key_set_alone_never_takes_a_shared_secret(provider: IdentityPro
     async with tokens(provider, Time()) as verifier:
         for secret in (SECRET, provider.keys[0]["n"]):
             with pytest.raises(TokenRefusedError, match="not accepted here"):
-                await verifier.user_id(token(secret, "HS256", "r"))
+                await verifier.verify(token(secret, "HS256", "r"))
 
 
 async def test_secret_and_key_set_live_side_by_side(provider: IdentityProvider) -> None:
     provider.publish(EC_KEY, "e")
     async with tokens(provider, Time(), jwt_secret=SECRET) as verifier:
-        assert await verifier.user_id(token(SECRET, "HS256")) == "ada"
-        assert await verifier.user_id(token(EC_KEY, "ES256", "e")) == "ada"
+        assert (await verifier.verify(token(SECRET, "HS256"))).user_id == "ada"
+        assert (await verifier.verify(token(EC_KEY, "ES256", "e"))).user_id == "ada"
 
 
 async def test_a_rotated_key_is_found_by_asking_again(provider: IdentityProvider) -> None:
     clock = Time()
     provider.publish(EC_KEY, "old")
     async with tokens(provider, clock) as verifier:
-        await verifier.user_id(token(EC_KEY, "ES256", "old"))
+        await verifier.verify(token(EC_KEY, "ES256", "old"))
         provider.keys.clear()
         provider.publish(OTHER_KEY, "new")
         clock.now += REFETCH_SECONDS
 
-        assert await verifier.user_id(token(OTHER_KEY, "ES256", "new")) == "ada"
+        assert (await verifier.verify(token(OTHER_KEY, "ES256", "new"))).user_id == "ada"
         with pytest.raises(TokenRefusedError, match="not in the key set"):
-            await verifier.user_id(token(EC_KEY, "ES256", "old"))
+            await verifier.verify(token(EC_KEY, "ES256", "old"))
 
 
 async def test_unknown_keys_do_not_make_it_ask_all_the_time(provider: IdentityProvider) -> None:
@@ -134,11 +134,11 @@ async def test_unknown_keys_do_not_make_it_ask_all_the_time(provider: IdentityPr
     async with tokens(provider, clock) as verifier:
         for number in range(50):
             with pytest.raises(TokenRefusedError, match="not in the key set"):
-                await verifier.user_id(token(OTHER_KEY, "ES256", f"unknown{number}"))
+                await verifier.verify(token(OTHER_KEY, "ES256", f"unknown{number}"))
         assert provider.asked == 1
         clock.now += REFETCH_SECONDS
         with pytest.raises(TokenRefusedError, match="not in the key set"):
-            await verifier.user_id(token(OTHER_KEY, "ES256", "unknown"))
+            await verifier.verify(token(OTHER_KEY, "ES256", "unknown"))
 
     assert provider.asked == 2
 
@@ -154,39 +154,39 @@ async def test_a_key_is_not_good_for_another_algorithm_or_use(provider: Identity
             (EC_KEY, "ES256", "broken"),
         ):
             with pytest.raises(TokenRefusedError, match="not in the key set"):
-                await verifier.user_id(token(key, algorithm, kid))
+                await verifier.verify(token(key, algorithm, kid))
 
 
 async def test_a_forged_signature_is_refused(provider: IdentityProvider) -> None:
     provider.publish(EC_KEY, "e")
     async with tokens(provider, Time()) as verifier:
         with pytest.raises(TokenRefusedError, match="Signature verification failed"):
-            await verifier.user_id(token(OTHER_KEY, "ES256", "e"))
+            await verifier.verify(token(OTHER_KEY, "ES256", "e"))
 
 
 async def test_a_token_without_a_key_id_needs_the_only_key(provider: IdentityProvider) -> None:
     clock = Time()
     provider.publish(EC_KEY, "one")
     async with tokens(provider, clock) as verifier:
-        assert await verifier.user_id(token(EC_KEY, "ES256")) == "ada"
+        assert (await verifier.verify(token(EC_KEY, "ES256"))).user_id == "ada"
         provider.publish(OTHER_KEY, "two")
         clock.now += KEPT_SECONDS
         with pytest.raises(TokenRefusedError, match="not in the key set"):
-            await verifier.user_id(token(EC_KEY, "ES256"))
+            await verifier.verify(token(EC_KEY, "ES256"))
 
 
 async def test_known_keys_outlive_an_outage_but_not_for_ever(provider: IdentityProvider) -> None:
     clock = Time()
     provider.publish(EC_KEY, "e")
     async with tokens(provider, clock) as verifier:
-        await verifier.user_id(token(EC_KEY, "ES256", "e"))
+        await verifier.verify(token(EC_KEY, "ES256", "e"))
         provider.status = 503
         clock.now += KEPT_SECONDS
 
-        assert await verifier.user_id(token(EC_KEY, "ES256", "e")) == "ada"
+        assert (await verifier.verify(token(EC_KEY, "ES256", "e"))).user_id == "ada"
         clock.now += STALE_SECONDS
         with pytest.raises(KeySetUnreachableError):
-            await verifier.user_id(token(EC_KEY, "ES256", "e"))
+            await verifier.verify(token(EC_KEY, "ES256", "e"))
 
 
 async def test_an_unreachable_key_set_is_not_the_callers_fault(

@@ -32,7 +32,7 @@ async def test_calls_tell_who_may_make_them_and_what_can_go_wrong(edge: Edge) ->
     paths = (await edge.http.get("/openapi.json")).json()["paths"]
 
     accept = paths["/v1/notifications"]["post"]
-    assert accept["security"] == [{"key": []}, {"key_header": []}]
+    assert accept["security"] == [{"key": []}, {"key_header": []}, {"token": []}]
     assert accept["responses"].keys() == {"202", "400", "401", "403", "409", "413", "422", "500", "503"}
     assert accept["requestBody"]["content"]["application/json"]["example"]["type"] == "new_customer"
     assert [parameter["name"] for parameter in accept["parameters"]] == ["Idempotency-Key", "traceparent"]

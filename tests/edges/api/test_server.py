@@ -13,7 +13,7 @@ from tocsin.api.auth.roles import Role
 from tocsin.api.server import ListenError, PortTakenError, serve_api
 from tocsin.api.settings import HttpSettings
 from tocsin.domain.errors import SettingsError
-from tocsin.settings import load_settings
+from tocsin.settings.load import load_settings
 from tocsin.store.pool import Pool, PoolSettings, open_pool
 
 

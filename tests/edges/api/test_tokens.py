@@ -10,7 +10,7 @@ from tests.edges.edge import SECRET, Edge, person, running, services
 from tocsin.api.auth.roles import Role
 from tocsin.api.settings import AuthSettings, auth_settings_faults
 from tocsin.domain.errors import SettingsError
-from tocsin.settings import load_settings
+from tocsin.settings.load import load_settings
 from tocsin.store.pool import Pool
 
 

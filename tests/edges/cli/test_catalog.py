@@ -9,7 +9,7 @@ from tests.edges.command_line import Ran, run
 from tocsin.catalog.check import check
 from tocsin.domain.ids import uuid7
 from tocsin.store.pool import Pool
-from tocsin.store.refused import RefusedIntent, record
+from tocsin.store.sources.refused import RefusedIntent, record
 
 FIELDS = ("--field", "order_id", "--field", "amount:number", "--field", "due_on:date?")
 

@@ -11,9 +11,9 @@ from tests.edges.command_line import Ran, run
 from tocsin.domain.ids import new_lease_id
 from tocsin.domain.timing.schedule import Schedule
 from tocsin.engine.clock import utc_now
-from tocsin.store import progress
 from tocsin.store.pool import Pool
-from tocsin.store.progress import Counts, Scheduled
+from tocsin.store.sources import progress
+from tocsin.store.sources.progress import Counts, Scheduled
 
 WIDTH = 80
 

@@ -158,6 +158,6 @@ async def test_states_and_reasons_of_a_newer_server_are_printed_as_they_are(
 
     printed = capsys.readouterr().out
     assert "  parked    push:user:ada moonlight\n" in printed
-    assert "  parked push:user:ada" in printed
-    assert "    parked: no code\n" in printed
-    assert "    moonlight\n" in printed
+    assert "└── parked push:user:ada" in printed
+    assert "    └── parked: no code\n" in printed
+    assert "    └── moonlight\n" in printed

@@ -13,7 +13,8 @@ from tests.engine.stage import Stage, an_intent
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Audience, Intent
 from tocsin.engine.accept.answers import Accepted, Duplicate, Unreadable
-from tocsin.store import notifications, refused
+from tocsin.store import notifications
+from tocsin.store.sources import refused
 
 
 async def test_what_is_refused_is_kept_with_its_faults(stage: Stage) -> None:

@@ -17,12 +17,14 @@ import typer
 
 from tests.edges.edge import Edge, person, running, services
 from tests.engine.stage import Stage, a_provider
+from tests.providers.sns.rig import platform_endpoints
 from tocsin.api.auth.roles import Role
 from tocsin.cli.commands import app
 from tocsin.cli.notifications.intents import read_intent
 from tocsin.client.encoding import encode_intent
 from tocsin.client.intents import Intent
 from tocsin.domain.timing.quiet_hours import QuietHoursSettings
+from tocsin.sandbox import Sandbox
 
 ROOT = Path(__file__).parents[3]
 PAGES = [
@@ -140,7 +142,11 @@ async def test_what_the_guides_send_arrives_at_three_in_the_morning(stage: Stage
     providers = a_provider("fcm"), a_provider("smtp")
     sending = set()
     async with (
-        running(services(stage.pool, clock=stage.clock, acceptor=acceptor)) as edge,
+        Sandbox() as sandbox,
+        platform_endpoints(stage.pool, sandbox) as registered,
+        running(
+            services(stage.pool, clock=stage.clock, acceptor=acceptor, platform_endpoints=registered)
+        ) as edge,
         stage.working(*providers),
     ):
         for page in PAGES:

@@ -16,8 +16,7 @@ from tocsin.engine.accept.answers import Accepted
 from tocsin.engine.dispatch.lane import DispatchSettings
 from tocsin.engine.settle import writer
 from tocsin.store.deliveries import digests
-from tocsin.store.deliveries.failover import supersede, supersede_late
-from tocsin.store.deliveries.settle import collapse_older
+from tocsin.store.deliveries.failover import collapse_older, supersede, supersede_late
 
 PATIENT = DispatchSettings(poll_seconds=0.02, lease_seconds=3_600, stop_seconds=10)
 LATER = timedelta(minutes=11)

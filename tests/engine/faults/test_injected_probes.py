@@ -29,6 +29,8 @@ from tocsin.engine.health.circuit_breakers import PROBE_WITHIN
 from tocsin.engine.worker import Worker
 from tocsin.store.pool import Pool
 
+TRIES = 3
+"""A claim that began before the circuit breaker opened takes the messages without a probe."""
 STANDSTILL = 0.3
 """For how long nothing may change before the clock is moved until a probe that nobody has any more lapses."""
 HOST = "shop.example"
@@ -145,10 +147,13 @@ async def test_a_fault_at_any_await_of_a_probe_keeps_no_circuit_open(
     ]
     async with working(stage, channel, pool, injector) as worker:
         for number, (point, moment) in enumerate(strikes):
-            injector.disarm()
-            injector.arm(point, moment)
             where = f"{kind} {moment} {point}"
-            rows = await end(stage, await accept(stage, channel, worker, f"{channel}-{number}"))
+            for attempt in range(TRIES):
+                injector.disarm()
+                injector.arm(point, moment)
+                rows = await end(stage, await accept(stage, channel, worker, f"{channel}-{number}-{attempt}"))
+                if injector.hit.is_set():
+                    break
 
             assert injector.hit.is_set(), where
             others = [row for row in unfinished(rows) if row["state"] != "skipped"]

@@ -15,10 +15,10 @@ from tests.waiting import found
 from tocsin.domain.ids import uuid7
 from tocsin.engine.health.overdue_sweep import NAME, Sweep
 from tocsin.engine.health.provider_health import NEWEST
-from tocsin.store import progress
 from tocsin.store.deliveries.overdue import OVERDUE
 from tocsin.store.health.provider_health import AlarmRecord, list_alarms
 from tocsin.store.pool import Pool
+from tocsin.store.sources import progress
 
 NOW = datetime(2026, 3, 2, 12, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -17,9 +17,9 @@ from tocsin.engine.periodic.run import Run, RunTools
 from tocsin.engine.periodic.scheduler import Scheduler
 from tocsin.engine.periodic.source import Source
 from tocsin.periodic import Body, periodic
-from tocsin.store import progress
 from tocsin.store.pool import Pool
-from tocsin.store.progress import ProgressRow
+from tocsin.store.sources import progress
+from tocsin.store.sources.progress import ProgressRow
 
 EVERY_QUARTER = "*/15 * * * *"
 LEASE = timedelta(seconds=30)

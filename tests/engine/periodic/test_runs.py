@@ -12,7 +12,7 @@ from tests.engine.periodic.stage import PeriodicStage, a_source, numbered, poll_
 from tests.waiting import found
 from tocsin.engine.periodic.run import LeaseLostError
 from tocsin.periodic import Checkpoint, Yielded
-from tocsin.store import progress
+from tocsin.store.sources import progress
 
 
 async def test_a_producer_runs_at_its_time_and_goes_on_from_its_checkpoint(periodic: PeriodicStage) -> None:

@@ -35,7 +35,8 @@ ERASED: Mapping[str, str] = {
     "audit": "details",
     "deliveries": "user_id address provider_message_id last_error ordering_key collapse_key held_by"
     " decisions",
-    "devices": "user_id token token_hash locale timezone app_version device_model retired_reason secret",
+    "devices": "user_id token token_hash push_token_hash locale timezone app_version device_model"
+    " retired_reason secret",
     "digests": "key",
     "erasures": "user_id email",
     "limit_counters": "key",
@@ -46,26 +47,30 @@ ERASED: Mapping[str, str] = {
     "replays": "filter",
     "suppressed_addresses": "address detail",
     "tickets": "message_id",
-    "users": "user_id email locale timezone allowed_window attributes",
+    "users": "user_id email locale timezone allowed_window attributes org_id",
 }
 IMPERSONAL: Mapping[str, str] = {
     "alarms": "provider code detail cleared_by",
-    "api_keys": "producer role key_hash hint",
+    "api_keys": "producer role key_hash hint org_id",
     "attempts": "outcome code",
     "audit": "actor action subject",
-    "circuits": "name provider state code detail",
+    "circuits": "name provider state code detail slots_at slot_sizes",
+    "decision_sets": "steps",
     "deliveries": "channel state reason provider last_error_code fallback_for lane unknown_type",
     "devices": "provider platform token_kind sender_key",
     "digests": "type state",
-    "erasures": "user_hash",
+    # The name that SNS made up for an endpoint, without whose it was, until SNS has deleted it.
+    "endpoint_deletions": "endpoint_hash endpoint push_token_hash",
+    "erasures": "user_hash org_id",
     "kept_secrets": "name value",
     # The key and the fingerprint keep the promise that an intent is accepted once; they go with retention.
     # The external id is the position in a stream, by its server.
-    "notifications": "producer idempotency_key fingerprint type external_id locale",
+    "notifications": "producer idempotency_key fingerprint type external_id locale org_id",
     "processes": "kind host catalog catalog_fault",
     "progress": "name kind schedule timezone catch_up value_type last_value status last_error note",
     "provider_counts": "provider outcome code",
-    "refused_intents": "producer source code type",
+    "publications": "outbox published waiting",  # digests of ids
+    "refused_intents": "producer source code type org_id message_id",
     "replays": "idempotency_key state created_by left_out stopped_by",
     "schema_migrations": "id",
     "stream_offsets": "name stream entry_id",
@@ -87,7 +92,7 @@ async def add_person(pool: Pool) -> UUID:
         pool, MARK, token=f"token-{MARK}", secret=MARK, locale=MARK, timezone=MARK, app_version=MARK,
         device_model=MARK, retired_at=NOW, retired_reason=MARK,
     )  # fmt: skip
-    known = {"email": EMAIL, "locale": MARK, "timezone": MARK, "allowed_window": MARK}
+    known = {"email": EMAIL, "locale": MARK, "timezone": MARK, "allowed_window": MARK, "org_id": MARK}
     known["attributes"] = f'{{"plan": "{MARK}"}}'
     await rows.add_user(pool, MARK, **known)
     await pool.execute(
@@ -187,7 +192,7 @@ async def test_every_column_that_can_hold_text_is_known_to_name_a_person_or_not(
 async def test_nothing_that_names_the_person_is_left_in_any_column(pool: Pool, eraser: Eraser) -> None:
     waiting = await add_person(pool)
     # A hash has no mark in it, and an erasure that is under way is one of the columns.
-    unmarked = {"devices.token_hash", "erasures.user_id", "erasures.email"}
+    unmarked = {"devices.token_hash", "devices.push_token_hash", "erasures.user_id", "erasures.email"}
     every = {f"{table}.{column}" for table, columns in ERASED.items() for column in columns.split()}
     assert await columns_with(pool, MARK) >= every - unmarked
 

@@ -16,8 +16,9 @@ from tocsin.domain.ids import first_id_at, uuid7
 from tocsin.engine.clock import utc_now
 from tocsin.engine.retention import erase as erase_module
 from tocsin.engine.retention.erase import Eraser
-from tocsin.store.people import erasure
-from tocsin.store.people.erasure import ErasedBatch, ErasureRow, RefusedContent
+from tocsin.store.people import erasure, refused_content
+from tocsin.store.people.erasure import ErasedBatch, ErasureRow
+from tocsin.store.people.refused_content import RefusedContent
 from tocsin.store.pool import Connection, Pool
 
 SECOND = timedelta(seconds=1)
@@ -66,7 +67,7 @@ async def test_refused_intents_are_read_once_however_often_an_erasure_is_continu
     for minutes in range(60, 30, -1):
         await add_refused(pool, NOW - timedelta(minutes=minutes), "ada" if minutes % 10 else "bob")
     read: list[UUID] = []
-    list_refused = erasure.list_refused
+    list_refused = refused_content.list_refused
 
     async def reading(
         connection: Connection, user_id: str, email: str | None, after: UUID
@@ -75,7 +76,7 @@ async def test_refused_intents_are_read_once_however_often_an_erasure_is_continu
         read.extend(each.id for each in page)
         return page
 
-    monkeypatch.setattr(erasure, "list_refused", reading)
+    monkeypatch.setattr(refused_content, "list_refused", reading)
     erased = await eraser.erase("ada", "op")
     assert (erased.state, erased.refused_intents, len(set(read))) == ("unfinished", 27, 30)
 

@@ -26,10 +26,11 @@ from tocsin.engine.periodic.claim import claim_run, register
 from tocsin.engine.retention import prune as prune_module
 from tocsin.engine.retention.passes import PassEndedError, RetentionPass, count_prunable
 from tocsin.engine.retention.prune import LEASE_FOR, NAME, SCHEDULED, PassRunsError, Pruner
-from tocsin.store import notifications, progress
+from tocsin.store import notifications
 from tocsin.store.pool import Pool
 from tocsin.store.retention import settled
 from tocsin.store.retention.tables import KEPT, PRUNED_OTHERWISE, RULES
+from tocsin.store.sources import progress
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "retention.md"
 NOT_OURS = {"schema_migrations"}
@@ -67,6 +68,9 @@ OLD_ROWS: Mapping[str, Callable[[Pool, datetime], Awaitable[Any]]] = {
         uuid7(),
         at,
     ),
+    "publications": lambda pool, at: pool.execute(
+        "insert into publications values ('office', $1, '{}', '{}', $2)", uuid7(), at
+    ),
     "limit_counters": lambda pool, at: pool.execute("insert into limit_counters values ($1, $2, 1)", "k", at),
     "registration_rates": lambda pool, at: pool.execute(
         "insert into registration_rates values ($1, $2, 1)", uuid7().hex, at
@@ -103,8 +107,8 @@ OLD_ROWS: Mapping[str, Callable[[Pool, datetime], Awaitable[Any]]] = {
     ),
 }
 IN_A_TREE = {"notifications": 2, "deliveries": 3, "attempts": 1, "tickets": 1, "digests": 1}
-ELSEWHERE = {"processes"}
-"""Pruned by the processes themselves, whenever one reports."""
+ELSEWHERE = {"processes", "endpoint_deletions"}
+"""Pruned by the processes themselves, whenever one reports or has deleted an endpoint."""
 
 
 async def test_every_table_has_a_retention_that_the_guide_states(pool: Pool) -> None:

@@ -11,7 +11,7 @@ from tocsin.domain.errors import SettingsError
 from tocsin.ingress.directory.lookup import Directory, DirectoryUnavailableError, Person
 from tocsin.ingress.directory.open import open_directory
 from tocsin.ingress.directory.settings import DirectorySettings, directory_settings_faults
-from tocsin.settings import load_settings
+from tocsin.settings.load import load_settings
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from tests.ingress.mail_commands.conftest import Post
 from tocsin.cli.schema_use import check_server_schema
 from tocsin.domain.errors import SettingsError
 from tocsin.domain.ids import uuid7
-from tocsin.settings import load_settings
+from tocsin.settings.load import load_settings
 from tocsin.store import processes
 from tocsin.store.processes import ProcessReport
 

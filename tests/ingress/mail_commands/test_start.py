@@ -11,7 +11,8 @@ from tocsin.catalog.load import load_catalog, shipped_catalog
 from tocsin.cli.run.mailer import mail_settings, mailer_faults
 from tocsin.ingress.mail_commands.catalog import MailCatalog
 from tocsin.providers.smtp.settings import SmtpSettings
-from tocsin.settings import Settings, load_settings, providers_in_use
+from tocsin.settings.load import load_settings
+from tocsin.settings.tree import Settings, providers_in_use
 
 DOCS = Path(__file__).parents[3] / "docs"
 

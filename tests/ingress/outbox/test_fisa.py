@@ -162,6 +162,23 @@ async def test_an_envelope_becomes_a_notification(office: Shop, tocsin: Tocsin) 
     assert row["published_at"] > row["created_at"]
 
 
+async def test_a_row_may_leave_the_id_and_the_type_of_its_event_to_its_columns(
+    office: Shop, tocsin: Tocsin
+) -> None:
+    content = {name: value for name, value in envelope().items() if name != "event_id"}
+    row_id = await write(office, content | {"event_type": "comment.added"})
+    bare = {name: value for name, value in content.items() if name != "event_type"}
+    await office.connection.execute(
+        "update outbox_events set payload = $1::jsonb", msgspec.json.encode(bare).decode()
+    )
+
+    async with tocsin.relaying(settings(office)):
+        await office.all_published(TABLE)
+
+    [made] = await tocsin.notifications()
+    assert (made["idempotency_key"], made["type"]) == (str(row_id), "comment_added")
+
+
 async def test_an_event_can_be_given_a_type_of_another_name(office: Shop, tocsin: Tocsin) -> None:
     await write(office, envelope(event_type="ticket.sla_breach_soon"))
 
@@ -181,9 +198,10 @@ async def test_an_event_can_be_given_a_type_of_another_name(office: Shop, tocsin
         (envelope(event_type="no.such"), "type: 'no_such' is not in the catalog"),
         (envelope(recipients="u-1"), "recipients: Expected array, got str"),
         (envelope(created_at="yesterday"), "created_at"),
-        (envelope(severity="grave"), "payload.severity"),
+        (envelope(severity="grave"), "severity: Invalid enum value"),
+        (envelope(title="", body=None), "must have a title or a body"),
     ],
-    ids=["nobody", "no title", "no such type", "no list", "no time", "no such severity"],
+    ids=["nobody", "no title", "no such type", "no list", "no time", "no such severity", "no text"],
 )
 async def test_an_envelope_that_cannot_be_accepted_says_why(
     office: Shop, tocsin: Tocsin, content: dict[str, Any], error: str

@@ -4,7 +4,7 @@ import pytest
 
 from tocsin.domain.errors import SettingsError
 from tocsin.ingress.outbox.settings import OutboxSettings
-from tocsin.settings import load_settings
+from tocsin.settings.load import load_settings
 
 URL = "postgresql://shop.example/shop"
 
@@ -112,4 +112,60 @@ def test_contradictions_are_named(toml: Path) -> None:
     assert "that of outboxes.shop too" in faults["outboxes.store.producer (TOCSIN_OUTBOXES__STORE__PRODUCER)"]
     assert 'for envelope = "fisa"' in faults["outboxes.store.types (TOCSIN_OUTBOXES__STORE__TYPES)"]
     assert "lower-case" in faults["outboxes.The Office (TOCSIN_OUTBOXES__THE OFFICE)"]
+    assert len(faults) == 4
+
+
+TOPIC = "arn:aws:sns:ap-southeast-1:123456789012:fisa-notify"
+
+
+def test_an_outbox_of_a_topic_has_defaults_of_its_own(toml: Path) -> None:
+    toml.write_text(
+        f"""
+        [outboxes.office]
+        url = "{URL}"
+        topic_arn = "{TOPIC}.fifo"
+        [outboxes.news]
+        url = "{URL}"
+        topic_arn = "{TOPIC}"
+        batch = 7
+        types = {{"customer.added" = "new_customer"}}
+        [outboxes.shop]
+        url = "{URL}"
+        """
+    )
+
+    office, news, shop = load_settings({}, toml).outboxes.values()
+
+    assert (office.batch_size, office.poll_interval, office.is_fifo, office.in_order) == (
+        100,
+        0.8,
+        True,
+        True,
+    )
+    assert (news.batch_size, news.is_fifo, news.in_order) == (7, False, False)
+    assert (shop.batch_size, shop.poll_interval, shop.in_order) == (500, 1.0, False)
+
+
+def test_contradictions_of_a_topic_are_named(toml: Path) -> None:
+    toml.write_text(
+        f"""
+        [outboxes.office]
+        url = "{URL}"
+        topic_arn = "{TOPIC}.fifo"
+        envelope = "fisa"
+        order = "aggregate"
+        producer = "office"
+        types = {{"a.b" = "c"}}
+        [outboxes.news]
+        url = "{URL}"
+        topic_arn = "arn:aws:sqs:ap-southeast-1:123456789012:a-queue"
+        """
+    )
+
+    faults = {name.partition(" ")[0]: message for name, message in _faults({}, toml).items()}
+
+    assert "keeps the order of each user" in faults["outboxes.office.order"]
+    assert "are published to a topic" in faults["outboxes.office.producer"]
+    assert "event_type that it has" in faults["outboxes.office.types"]
+    assert "arn:aws" in faults["outboxes.news.topic_arn"]
     assert len(faults) == 4

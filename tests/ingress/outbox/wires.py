@@ -1,9 +1,11 @@
-"""Wires to databases that can be brought to a halt between any two steps, and cut."""
+"""Wires to servers that can be brought to a halt between any two steps, and cut."""
 
+import abc
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Self
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 _SOCKET = ".s.PGSQL.5432"
@@ -34,25 +36,28 @@ class Steps:
         self._left -= 1
 
 
-class Wire:
-    """Stands between a process and a Postgres server."""
+class Wire(abc.ABC):
+    """Stands between a process and a server."""
 
-    def __init__(self, url: str, folder: Path, steps: Steps) -> None:
-        self._there = urlsplit(url)
-        self._folder = folder
+    def __init__(self, steps: Steps) -> None:
         self._steps = steps
         self._pumps: set[asyncio.Task[None]] = set()
         self._ends: set[asyncio.StreamWriter] = set()
 
     @property
+    @abc.abstractmethod
     def url(self) -> str:
         """Where a process finds the server by this wire."""
-        login, at, _ = self._there.netloc.rpartition("@")
-        return urlunsplit(self._there._replace(netloc=login + at, query=f"host={self._folder}"))
+
+    @abc.abstractmethod
+    async def _listen(self) -> asyncio.Server: ...
+
+    @abc.abstractmethod
+    async def _reach(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]: ...
 
     @contextlib.asynccontextmanager
-    async def strung(self) -> AsyncIterator["Wire"]:
-        server = await asyncio.start_unix_server(self._connected, self._folder / _SOCKET)
+    async def strung(self) -> AsyncIterator[Self]:
+        server = await self._listen()
         try:
             yield self
         finally:
@@ -77,11 +82,6 @@ class Wire:
             self._pumps.add(pump)
             pump.add_done_callback(self._pumps.discard)
 
-    async def _reach(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        if folder := parse_qs(self._there.query).get("host"):
-            return await asyncio.open_unix_connection(f"{folder[0]}/{_SOCKET}")
-        return await asyncio.open_connection(self._there.hostname, self._there.port or 5432)
-
     async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
             while data := await source.read(_LARGEST):
@@ -89,3 +89,46 @@ class Wire:
                 sink.write(data)
                 await sink.drain()
         sink.close()
+
+
+class DatabaseWire(Wire):
+    """Stands between a process and a Postgres server."""
+
+    def __init__(self, url: str, folder: Path, steps: Steps) -> None:
+        super().__init__(steps)
+        self._there = urlsplit(url)
+        self._folder = folder
+
+    @property
+    def url(self) -> str:
+        login, at, _ = self._there.netloc.rpartition("@")
+        return urlunsplit(self._there._replace(netloc=login + at, query=f"host={self._folder}"))
+
+    async def _listen(self) -> asyncio.Server:
+        return await asyncio.start_unix_server(self._connected, self._folder / _SOCKET)
+
+    async def _reach(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if folder := parse_qs(self._there.query).get("host"):
+            return await asyncio.open_unix_connection(f"{folder[0]}/{_SOCKET}")
+        return await asyncio.open_connection(self._there.hostname, self._there.port or 5432)
+
+
+class HttpWire(Wire):
+    """Stands between a process and a server of HTTP."""
+
+    def __init__(self, url: str, steps: Steps) -> None:
+        super().__init__(steps)
+        self._there = urlsplit(url)
+        self._port = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    async def _listen(self) -> asyncio.Server:
+        server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self._port = server.sockets[0].getsockname()[1]
+        return server
+
+    async def _reach(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection(self._there.hostname, self._there.port)

@@ -10,6 +10,7 @@ from redis.asyncio import Redis
 from tests.catalogs import shipped
 from tests.engine.stage import MovableClock
 from tests.redis_servers import RedisServer
+from tests.running import running
 from tests.waiting import found
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.toggles.toggles import Toggles
@@ -55,16 +56,8 @@ class Galaxy:
             decoder=INTENTS,
             directory=directory,
         )
-        stop = asyncio.Event()
-        task = asyncio.create_task(consumer.run(stop))
-        try:
+        async with running(consumer) as task:
             yield task
-            stop.set()
-            if not task.cancelled():
-                await task
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
 
     async def reaches(self, entry_id: str, stream: str = STREAM) -> None:
         """Wait until the offset is at an entry."""

@@ -2,7 +2,6 @@ import asyncio
 from typing import Any
 from unittest import mock
 
-import asyncpg
 import msgspec
 import pytest
 from redis.exceptions import OutOfMemoryError, ResponseError
@@ -12,8 +11,8 @@ from tests.ingress.redis_streams.conftest import QUICK, STREAM, Galaxy
 from tests.waiting import found, until
 from tocsin.ingress.redis_streams import consumer as module
 from tocsin.providers.redis_streams.answers import error_word
-from tocsin.store import notifications, stream_offsets
-from tocsin.store.stream_offsets import move
+from tocsin.store.sources import stream_offsets
+from tocsin.store.sources.stream_offsets import move
 
 
 async def test_entries_become_notifications_known_by_their_entry_id(galaxy: Galaxy) -> None:
@@ -60,17 +59,8 @@ async def test_a_duplicate_is_accepted_once_and_a_conflict_refused(galaxy: Galax
     assert refusal["content"]["fields"]["payload_json"] == '{"customer_name":"Veli"}'
 
 
-async def test_an_entry_that_cannot_be_stored_is_refused_alone(
-    galaxy: Galaxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    accept = notifications.accept
-
-    async def failing(connection, new, *others):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN202
-        if any(each.idempotency_key == "odd" for each in new):
-            raise asyncpg.DataError("a value that Postgres does not take")
-        return await accept(connection, new, *others)
-
-    monkeypatch.setattr(notifications, "accept", failing)
+@pytest.mark.usefixtures("odd_key_fails")
+async def test_an_entry_that_cannot_be_stored_is_refused_alone(galaxy: Galaxy) -> None:
     for key in ("1", "2", "odd", "3"):
         last = await galaxy.append(key=key)
     async with galaxy.consuming():

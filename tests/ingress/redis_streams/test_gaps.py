@@ -6,7 +6,7 @@ import pytest
 
 from tocsin.ingress.redis_streams.reader import StreamReader
 from tocsin.ingress.redis_streams.settings import RedisSettings, StreamSettings
-from tocsin.store.stream_offsets import Offset
+from tocsin.store.sources.stream_offsets import Offset
 
 NOW = (1_767_225_600, 0)
 

@@ -6,9 +6,9 @@ from redis.asyncio import ConnectionPool
 from tests.catalogs import shipped
 from tests.databases import SCHEMA
 from tests.ingress.redis_streams.conftest import Galaxy
-from tocsin.compose import open_relays
+from tocsin.compose.relays import open_relays
 from tocsin.domain.errors import SettingsError
-from tocsin.settings import load_settings
+from tocsin.settings.load import load_settings
 
 
 def faults(**environ: str) -> list[tuple[str, str]]:

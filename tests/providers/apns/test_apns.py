@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tests.providers.apns.rig import TOPIC, ApnsRig, rigged
-from tests.providers.conformance import NOW, Http2Conformance, ProviderConformance, a_message, send_to
+from tests.providers.conformance import NOW, OneOriginConformance, ProviderConformance, a_message, send_to
 from tocsin.domain.delivery.message import PushAppearance
 from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
 from tocsin.providers.answers import ALARM_REST
@@ -29,7 +29,7 @@ async def rig(running: Sandbox, tmp_path: Path) -> AsyncIterator[ApnsRig]:
         yield made
 
 
-class TestConformance(ProviderConformance, Http2Conformance):
+class TestConformance(ProviderConformance, OneOriginConformance):
     pass
 
 

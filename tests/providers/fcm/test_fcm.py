@@ -13,7 +13,7 @@ from tests.providers.conformance import (
     NOW,
     UNREACHABLE,
     CannedAnswer,
-    Http2Conformance,
+    OneOriginConformance,
     ProviderConformance,
     Rig,
     a_message,
@@ -86,7 +86,7 @@ def edited(path: Path, **changes: Any) -> Iterator[Path]:
     yield copy
 
 
-class TestConformance(ProviderConformance, Http2Conformance):
+class TestConformance(ProviderConformance, OneOriginConformance):
     pass
 
 

@@ -13,7 +13,9 @@ from tocsin.domain.errors import ProviderSetupError, SettingsError
 from tocsin.providers.gateway_stream.settings import GatewayStreamSettings
 from tocsin.providers.mail_stream.settings import MailStreamSettings
 from tocsin.providers.registry import load_registry
-from tocsin.settings import Settings, load_settings, providers_in_use, setting_name
+from tocsin.settings.build import setting_name
+from tocsin.settings.load import load_settings
+from tocsin.settings.tree import Settings, providers_in_use
 
 URL = "redis://:s3cret@redis.example:6379/0"
 BOTH = {

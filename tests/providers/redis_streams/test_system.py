@@ -20,10 +20,13 @@ from tests.redis_servers import RedisServer
 from tests.waiting import found
 from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
-from tocsin.compose import open_api, open_worker, read_catalog
+from tocsin.compose.api import open_api
+from tocsin.compose.parts import read_catalog
+from tocsin.compose.worker import open_worker
 from tocsin.domain.errors import SettingsError
 from tocsin.engine.clock import utc_now
-from tocsin.settings import Settings, load_settings
+from tocsin.settings.load import load_settings
+from tocsin.settings.tree import Settings
 from tocsin.store.pool import Pool
 
 GALAXY = Path(__file__).parents[3] / "examples" / "galaxy"

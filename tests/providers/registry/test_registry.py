@@ -17,26 +17,23 @@ from tests.providers.registry.pigeon import PigeonProvider, PigeonSettings
 from tests.waiting import found
 from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
-from tocsin.cli.run.stand_ins import settings_for
-from tocsin.compose import (
-    kept_secrets,
-    open_api,
-    open_providers,
-    open_worker,
-    provider_summaries,
-    read_catalog,
-)
+from tocsin.cli.demo.stand_ins import settings_for
+from tocsin.compose.api import open_api
+from tocsin.compose.parts import kept_secrets, open_providers, provider_summaries, read_catalog
+from tocsin.compose.worker import open_worker
 from tocsin.domain.delivery.message import Provider
 from tocsin.domain.errors import SettingsError
 from tocsin.domain.plan import HAND_OFF
 from tocsin.engine.clock import utc_now
 from tocsin.providers.registry import BUILT_IN, device_rules, load_registry
 from tocsin.sandbox import Sandbox, SandboxSettings
-from tocsin.settings import load_settings, providers_in_use, setting_name
+from tocsin.settings.build import setting_name
+from tocsin.settings.load import load_settings
+from tocsin.settings.tree import providers_in_use
 from tocsin.store.pool import Pool
 
 ROOT = Path(__file__).parents[3]
-OURS = ("fcm", "apns", "expo", "webpush", "smtp", "webhook", "gateway_stream", "mail_stream")
+OURS = ("fcm", "apns", "expo", "webpush", "sns", "smtp", "webhook", "gateway_stream", "mail_stream")
 ANATOMY = ("settings", "render", "answers", "provider")
 CONFIGURED = {
     "TOCSIN_PIGEON__LOFT": "the attic",
@@ -102,7 +99,7 @@ def test_no_provider_is_listed_anywhere_but_in_the_registry() -> None:
         if all(f'"{name}"' in path.read_text("utf-8") for name in ("fcm", "apns", "expo"))
     )
 
-    assert lists == ["cli/run/first_notification.py", "sandbox/appearance.py"]
+    assert lists == ["cli/demo/first_notification.py", "sandbox/appearance.py"]
 
 
 @pytest.mark.usefixtures("pigeons")

@@ -49,7 +49,6 @@ async def test_a_mail_has_what_readers_and_servers_look_for(rig: SmtpRig) -> Non
     [
         f"1767225600000-0/email:user:{'a' * 200}",
         "1767225600000-0/email:user:zoé",
-        "a\r\nBcc: mallory@example.org",
         "é" * 500,
         "=?utf-8?b?YQ==?=",
     ],
@@ -61,6 +60,16 @@ async def test_a_reference_is_a_header_whatever_it_holds(rig: SmtpRig, reference
     (arrived,) = rig.arrivals
     assert arrived.message["headers"]["X-Delivery-Id"] == reference
     assert "Bcc" not in arrived.message["headers"]
+
+
+async def test_a_line_break_in_a_subject_or_a_reference_is_a_space(rig: SmtpRig) -> None:
+    text = "a\r\nBcc: mallory@example.org"
+
+    await rig.provider().send([rig.message("ada", title=text, reference=text)], now=NOW)
+
+    headers = rig.arrivals[0].message["headers"]
+    assert [headers["Subject"], headers["X-Delivery-Id"]] == ["a Bcc: mallory@example.org"] * 2
+    assert "Bcc" not in headers
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,10 @@ from tests.providers.conformance import NOW, a_message
 from tests.waiting import found, until
 from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
-from tocsin.cli.run.stand_ins import settings_for
-from tocsin.compose import open_api, open_worker, read_catalog
+from tocsin.cli.demo.stand_ins import settings_for
+from tocsin.compose.api import open_api
+from tocsin.compose.parts import read_catalog
+from tocsin.compose.worker import open_worker
 from tocsin.domain.delivery.outcome import Rejected, Sent
 from tocsin.engine import webpush_keys
 from tocsin.engine.clock import utc_now
@@ -24,7 +26,8 @@ from tocsin.providers.webpush.crypto import SECRET_NAME, key_id_of, new_private_
 from tocsin.providers.webpush.provider import WebPushProvider
 from tocsin.providers.webpush.settings import WebPushSettings
 from tocsin.sandbox import Sandbox, SandboxSettings
-from tocsin.settings import Settings, load_settings
+from tocsin.settings.load import load_settings
+from tocsin.settings.tree import Settings
 from tocsin.store.pool import Pool
 from tocsin.store.secrets import kept_secrets
 

@@ -18,7 +18,7 @@ from tests.acceptance.postgres import mortal_folder
 from tests.acceptance.processes import bare_environment, free_port
 from tests.databases import with_database
 from tests.ingress.directory.services import running_service
-from tocsin.cli.run.stand_ins import settings_for
+from tocsin.cli.demo.stand_ins import settings_for
 from tocsin.sandbox import Sandbox, SandboxSettings
 from tocsin.store.embedded import EmbeddedPostgres
 from tocsin.store.migrate import migrate

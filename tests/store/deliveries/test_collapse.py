@@ -8,7 +8,8 @@ import pytest
 from tests.rows import NEVER, NOW, add_delivery, delivery, take
 from tocsin.domain.delivery.states import WAITING, State
 from tocsin.domain.ids import new_lease_id
-from tocsin.store.deliveries.settle import SentDelivery, collapse_older, settle_sent
+from tocsin.store.deliveries.failover import collapse_older
+from tocsin.store.deliveries.settle import SentDelivery, settle_sent
 from tocsin.store.pool import Pool
 
 SECOND = timedelta(seconds=1)

@@ -45,7 +45,7 @@ SAME = {"deliveries_of_user": BY_NOTIFICATION}
 LEASE = new_lease_id()
 LEASED = [uuid7() for _ in range(BATCH)]
 DEVICE, DIGEST, MEMBER, NEWEST = uuid7(), uuid7(), uuid7(), uuid7()
-NOTIFICATION = uuid7()
+NOTIFICATION, SET = uuid7(), uuid7()
 GROUPS = [f"group{number}" for number in range(20)]
 
 
@@ -112,7 +112,7 @@ PINNED: Mapping[str, Pinned] = {
         settle.SETTLE_SENT,
         (
             *(LEASED, each(LEASE), each("fcm"), each("m"), each(DEVICE), each(None)),
-            *(each(None), LATER, sorted(CLAIMED)),
+            *(each(None), each(SET), each(NOW), LATER, sorted(CLAIMED), [SET], ["[]"]),
         ),
         {BY_ID},
         BATCH,
@@ -144,7 +144,7 @@ PINNED: Mapping[str, Pinned] = {
     "supersede late": Pinned(
         failover.SUPERSEDE_LATE, (LEASED, LATER, sorted(WAITING)), {BY_ID, BY_NOTIFICATION}, BATCH
     ),
-    "collapse_older": Pinned(settle.COLLAPSE_OLDER, ([NEWEST], LATER), {BY_ID, COLLAPSIBLE}, 1_001),
+    "collapse_older": Pinned(failover.COLLAPSE_OLDER, ([NEWEST], LATER), {BY_ID, COLLAPSIBLE}, 1_001),
     "expire due": Pinned(
         expiry.EXPIRE_DUE,
         ("fcm", LATER, claim.START.due_at, claim.START.id, BATCH, sorted(WAITING)),

@@ -20,12 +20,28 @@ OF_USER, OF_ADDRESS, BY_NOTIFICATION = (
     "deliveries_of_address",
     "deliveries_by_notification_and_user",
 )
+OF_DIGEST = "deliveries_of_digest"
 PINNED = {
     "erase deliveries": (
         erasure.ERASE_DELIVERIES, ("user7", NOW, WAIT, 100), {OF_USER, "deliveries_pkey"}
     ),
     "erase mail": (
         erasure.ERASE_MAIL, ("user7@example.org", NOW, WAIT, 100), {OF_ADDRESS, "deliveries_pkey"}
+    ),
+    "erase deliveries of an organisation": (
+        erasure.ERASE_DELIVERIES_WITHIN,
+        ("user7", NOW, WAIT, 100, "acme"),
+        {OF_USER, OF_DIGEST, "deliveries_pkey"},
+    ),
+    "erase mail of an organisation": (
+        erasure.ERASE_MAIL_WITHIN,
+        ("user7@example.org", NOW, WAIT, 100, "acme"),
+        {OF_ADDRESS, OF_DIGEST, "deliveries_pkey"},
+    ),
+    "is being sent for an organisation": (
+        erasure.IS_BEING_SENT_WITHIN,
+        ("user7", "user7@example.org", "acme"),
+        {OF_USER, OF_ADDRESS, OF_DIGEST},
     ),
     "erase notifications": (
         erasure.ERASE_NOTIFICATIONS, ([NOTIFICATION], "user7", "x@example.org", NOW, WAIT), {BY_NOTIFICATION}
@@ -43,8 +59,9 @@ insert into deliveries (
     id, notification_id, digest_id, channel, lane, user_id, address, state, due_at, created_at, settled_at
 )
 select
-    gen_random_uuid(), case when number < 4 then $2::uuid end, case when number = 4 then $2 end, 'email',
-    'smtp', case when number <> 3 then 'user' || person end,
+    gen_random_uuid(), case when number < 4 then $2::uuid end,
+    case when number = 4 then gen_random_uuid() end, 'email', 'smtp',
+    case when number <> 3 then 'user' || person end,
     case when number = 3 then 'user' || person || '@example.org' end, 'sent', now(), now(), now()
 from generate_series(1, $1::integer) as person, generate_series(1, 4) as number
 """

@@ -7,7 +7,7 @@ import pytest
 from tests.databases import SCHEMA, fresh_database
 from tests.store.plans import explain_kept, indexes, keep_plan, rows_read
 from tocsin.domain.ids import uuid7
-from tocsin.store.people import devices, endpoints
+from tocsin.store.people import devices, endpoints, platform_endpoints
 from tocsin.store.pool import Connection, PoolSettings, open_pool
 
 PEOPLE = 5_000
@@ -35,6 +35,11 @@ LISTS = {
 }
 WRITES = {
     "unregister": (devices.UNREGISTER, ("user7", b"\x01".hex(), uuid7(), "2026-03-01T12:00:00Z", "x")),
+    "endpoints of a token": (platform_endpoints.FIND_OWN, ("user7", '{"\\\\x01"}', 4)),
+    "retire_same_token": (
+        platform_endpoints.RETIRE_SAME_TOKEN,
+        (uuid7(), "\\x01", "2026-03-01T12:00:00Z", "x"),
+    ),
     "set_consent": (devices.SET_CONSENT, ("user7", uuid7(), "true")),
 }
 

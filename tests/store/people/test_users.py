@@ -4,11 +4,11 @@ import msgspec
 
 from tests.rows import NOW
 from tocsin.domain.ids import uuid7
-from tocsin.store import refused
 from tocsin.store.people import users
 from tocsin.store.people.users import UserRow
 from tocsin.store.pool import Pool
-from tocsin.store.refused import RefusedIntent
+from tocsin.store.sources import refused
+from tocsin.store.sources.refused import RefusedIntent
 
 
 def user(user_id: str, **changes: Any) -> UserRow:

@@ -5,7 +5,7 @@ import pytest
 
 from tocsin.domain.errors import DatabaseError, DatabaseUnavailableError, SettingsError
 from tocsin.ingress.outbox import table
-from tocsin.settings import load_settings
+from tocsin.settings.load import load_settings
 from tocsin.store import pool
 from tocsin.store.pool import PoolSettings, unreachable, url_fault
 

@@ -172,7 +172,8 @@ def test_a_failing_template_is_named_without_the_payload(tmp_path: Path) -> None
         ("sound: '{{ unread }}'", "undefined"),
         ("sound: '{{'", "syntax"),
         ("push_type: loud", "enum"),
-        ("severity: '{{ number }}'", "enum"),
+        ("severity: '{{ number }}'", "value"),
+        ("severity: urgent", "pattern"),
         ("colour: red", "unknown"),
     ],
 )

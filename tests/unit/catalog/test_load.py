@@ -222,7 +222,7 @@ def test_every_fault_is_raised_at_once_and_readable(tmp_path: Path) -> None:
 def test_the_shipped_catalog_is_complete() -> None:
     report = check(shipped_catalog())
     languages = ("en", "fa", "ko", "tr", "vi")
-    assert report.faults == ()
+    assert report.faults == report.warnings == ()
     assert report.types == (
         TypeReport(
             name="invoice_due",
@@ -250,3 +250,34 @@ def test_the_shipped_catalog_is_complete() -> None:
             ),
         ),
     )
+
+
+def test_examples_that_look_like_personal_data_are_warned_of_where_they_are_pushed(tmp_path: Path) -> None:
+    declared = """
+{name}:
+  version: 1
+  category: work
+  channels: [push, email]
+  audiences: {audiences}
+  payload:
+    type: object
+    properties:
+      contact: {{type: object, properties: {{mail: {{type: string, format: email}}}}}}
+      phone: {{type: string, examples: ["+4915123456789"]}}
+      note: {{type: string, examples: [Looks good]}}
+"""
+    report = check(
+        folder(
+            tmp_path,
+            {
+                "types/a.yaml": declared.format(name="pushed", audiences="{users: [push, email]}"),
+                "types/b.yaml": declared.format(name="mailed", audiences="{users: [email]}"),
+            },
+        )
+    )
+
+    assert [(each.field, each.code) for each in report.warnings] == [
+        ("pushed v1 payload.phone", "personal_data"),
+        ("pushed v1 payload.contact.mail", "personal_data"),
+    ]
+    assert "4915" not in str(report.warnings)

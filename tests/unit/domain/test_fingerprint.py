@@ -7,7 +7,8 @@ import rfc8785
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tocsin.domain.fingerprint import canonical_json, fingerprint
+from tocsin.domain.fingerprint import canonical_json, fingerprint, intent_fingerprint
+from tocsin.domain.intent import Audience, Intent
 
 SAFE = 2**53 - 1
 
@@ -60,3 +61,49 @@ def test_the_fingerprint_is_sha_256() -> None:
 def test_what_has_no_canonical_form_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match=r"safe|codepoints|surrogates|represent"):
         canonical_json(value)
+
+
+users = st.lists(texts | awkward | st.integers(0, 2**63 - 1), min_size=1, max_size=4)
+
+
+@given(st.dictionaries(texts | awkward, values, max_size=4), users)
+@example({"total": 1.0}, ["42"])
+@example({"\U0001f600": 1, "\ue000": 2}, [42, "42", "\ue000", "\U0001f600"])
+@example({"deep": {"é": [{"a": 2.5e-7}]}}, ["7", "7"])
+def test_the_fingerprint_of_an_intent_is_over_its_canonical_json(
+    payload: dict[str, Any], whom: list[str | int]
+) -> None:
+    intent = Intent(
+        type="t", audience=Audience(users=whom), payload=payload, idempotency_key="1", ttl_seconds=9
+    )
+    content = {
+        "type": "t",
+        "version": None,
+        "payload": payload,
+        "ttl_seconds": 9,
+        "collapse_key": None,
+        "send_at": None,
+        "occurred_at": None,
+        "users": sorted({str(each) for each in whom}),
+    }
+
+    assert intent_fingerprint(intent) == hashlib.sha256(rfc8785.dumps(content)).digest()
+
+
+def test_attributes_count_in_their_canonical_form() -> None:
+    def asking(name: str) -> bytes:
+        audience = Audience(attributes={name: ["b", "a", "b"], "plan": "pro"})
+        return intent_fingerprint(Intent(type="t", audience=audience, payload={}, idempotency_key="1"))
+
+    for name in ("tags", "\U0001f600", "\ue000"):
+        content = {
+            "type": "t",
+            "version": None,
+            "payload": {},
+            "ttl_seconds": None,
+            "collapse_key": None,
+            "send_at": None,
+            "occurred_at": None,
+            "attributes": {name: ["a", "b"], "plan": "pro"},
+        }
+        assert asking(name) == hashlib.sha256(rfc8785.dumps(content)).digest()

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.waiting import until
-from tocsin import compose
+from tocsin.compose import duties
 from tocsin.domain.delivery.backoff import Ladder
 from tocsin.domain.errors import DatabaseError
 from tocsin.engine.duty import pause, repeat
@@ -233,10 +233,10 @@ class CrashingDuty:
 async def test_a_duty_that_crashes_beside_an_api_or_a_relay_is_started_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(compose, "RESTART", Ladder((timedelta(seconds=AT_ONCE),)))
+    monkeypatch.setattr(duties, "RESTART", Ladder((timedelta(seconds=AT_ONCE),)))
     crashing, sound = CrashingDuty(2), CrashingDuty(0)
     with capture_logs() as logs:
-        async with compose.duties_running(crashing, sound):
+        async with duties.duties_running(crashing, sound):
             await until(lambda: crashing.starts == 3)
 
     assert sound.starts == 1

@@ -63,6 +63,10 @@ def unsent(outcome: Outcome, attempts: int = 0, random: float = 0.5, **changes: 
 
 
 def stored_steps(settled: Settlement) -> list[Step]:
+    if isinstance(settled, SentDelivery) and settled.decided is not None:
+        assert settled.decisions is None
+        steps, at = settled.decided.set.steps, settled.decided.at
+        return [Step(**step, at=at) for step in msgspec.json.decode(steps)]
     return msgspec.json.decode(settled.decisions or "[]", type=list[Step])
 
 

@@ -11,7 +11,8 @@ from tocsin.domain.errors import SettingsError
 from tocsin.profiles import values
 from tocsin.profiles.galaxy_variables import DEPRECATED, VARIABLES
 from tocsin.profiles.profile import read_profile
-from tocsin.settings import Settings, load_settings
+from tocsin.settings.load import load_settings
+from tocsin.settings.tree import Settings
 from tocsin.store.pool import unreachable
 
 REQUIRED = {

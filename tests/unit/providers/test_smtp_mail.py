@@ -1,3 +1,5 @@
+import re
+from base64 import b64decode
 from datetime import UTC, datetime
 from email import message_from_bytes, policy
 from email.header import decode_header, make_header
@@ -15,6 +17,8 @@ from tocsin.domain.delivery.outcome import Rejected
 from tocsin.domain.ids import new_delivery_id, new_notification_id
 from tocsin.providers.smtp.render import LONGEST_LINE, Envelope, Mailbox, read_mailbox, render
 
+LONGEST_WORD = 75
+CONTROL = re.compile(r"[\x00-\x1f]+")
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 SENDER = Mailbox("notify@acme.example", "Acme")
 OURS = {
@@ -66,11 +70,29 @@ SOUND_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
 
 @given(SOUND_TEXT)
-def test_a_title_arrives_as_it_was_and_brings_no_other_header(title: str) -> None:
+def test_a_title_arrives_in_one_line_and_brings_no_other_header(title: str) -> None:
     mail = parsed(written(title=title))
 
     assert set(mail.keys()) == OURS
-    assert mail.get_all("Subject") == [title]
+    assert mail.get_all("Subject") == [CONTROL.sub(" ", title)]
+
+
+@pytest.mark.parametrize("field", ["title", "reference"])
+@pytest.mark.parametrize("end", ["\r\n", "\n", "\r", "\0", "\r\n\t", "\x0b"])
+@pytest.mark.parametrize("rest", ["", "é" * 100])
+def test_no_header_has_a_line_break_once_it_is_decoded(field: str, end: str, rest: str) -> None:
+    mail = message_from_bytes(written(**{field: f"Invoice{end}Bcc: bob@example.org{rest}"}))
+
+    name = {"title": "Subject", "reference": "X-Delivery-Id"}[field]
+    assert str(make_header(decode_header(mail[name]))) == f"Invoice Bcc: bob@example.org{rest}"
+
+
+@given(st.text(st.sampled_from("aéক👋"), min_size=61))
+def test_an_encoded_word_is_short_and_holds_whole_characters(title: str) -> None:
+    words = message_from_bytes(written(title=title))["Subject"].split()
+
+    assert max(map(len, words)) <= LONGEST_WORD
+    assert "".join(b64decode(word[len("=?utf-8?b?") : -2]).decode() for word in words) == title
 
 
 @pytest.mark.parametrize(

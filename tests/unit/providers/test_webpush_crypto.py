@@ -1,3 +1,4 @@
+import os
 import time
 from base64 import urlsafe_b64decode
 from collections.abc import Callable
@@ -67,10 +68,28 @@ def test_the_longest_plaintext_fills_one_record_of_what_a_push_service_takes() -
 
 
 def test_no_two_bodies_share_a_salt_or_a_key() -> None:
-    bodies = [encrypt(b"same", BROWSER.public_key(), AUTH) for _ in range(50)]
+    bodies = [encrypt(b"same", BROWSER.public_key(), AUTH) for _ in range(200)]
 
-    assert len({body[:16] for body in bodies}) == 50
-    assert len({body[21:86] for body in bodies}) == 50
+    assert len({body[:16] for body in bodies}) == 200
+    assert len({body[21:86] for body in bodies}) == 200
+
+
+def test_a_forked_process_uses_none_of_its_parents_keys() -> None:
+    encrypt(b"the first leaves some keys made ahead", BROWSER.public_key(), AUTH)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(writing, b"".join(encrypt(b"", BROWSER.public_key(), AUTH)[21:86] for _ in range(40)))
+        os._exit(0)
+    os.waitpid(child, 0)
+    points = os.read(reading, 10_000)
+    os.close(reading)
+    os.close(writing)
+
+    of_child = {points[start : start + 65] for start in range(0, len(points), 65)}
+    of_parent = {encrypt(b"", BROWSER.public_key(), AUTH)[21:86] for _ in range(40)}
+    assert len(of_child) == 40
+    assert not of_child & of_parent
 
 
 def parts(header: str) -> tuple[str, str]:

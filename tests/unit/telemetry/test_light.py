@@ -5,7 +5,7 @@ import sys
 
 CODE = """
 import sys
-import tocsin.cli.commands, tocsin.compose, tocsin.cli.run.metrics, tocsin.engine.worker
+import tocsin.cli.commands, tocsin.compose.worker, tocsin.cli.run.metrics, tocsin.engine.worker
 print(*sorted(name for name in sys.modules if name.split(".")[0] in ("opentelemetry", "prometheus_client")))
 """
 

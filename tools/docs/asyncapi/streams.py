@@ -9,7 +9,7 @@ import msgspec
 from tocsin.catalog.examples import example_payloads
 from tocsin.domain.catalog import NotificationType
 from tocsin.wire.streams import client_events, intents, mail_commands
-from tocsin.wire.streams.client_events import ClientEventEntry
+from tocsin.wire.streams.client_events import JSON_CONTENT, ClientEventEntry
 from tocsin.wire.streams.intents import IntentEntry, write_fields
 from tocsin.wire.streams.mail_commands import MailCommandEntry, MailPayload
 from tools.docs.asyncapi.document import (
@@ -54,7 +54,7 @@ MAIL_COMMANDS = Stream(
 AUDIENCE_KINDS = {"users": "user", "admins": "admin_email"}
 """The kinds of an entry's audience, by those of the catalog."""
 PRODUCERS = {"geo": "geoprofile", "game": "game_master", "lobby": "game_lobby"}
-FLATBUFFERS = {"type": "string", "format": "binary", "contentMediaType": "application/x-flatbuffers"}
+FLATBUFFERS = {"contentMediaType": "application/x-flatbuffers"}
 _AT = datetime(2031, 5, 17, 9, 30, tzinfo=UTC)
 _ENTRY_ID = "1936863000000-0"
 
@@ -96,9 +96,15 @@ def intents_document() -> str:
 def client_events_document() -> str:
     """Build the document of the stream that a gateway reads."""
     schemas = struct_schemas(ClientEventEntry)
-    described = schemas["ClientEventEntry"]["properties"]["payload_bytes"]
-    described |= FLATBUFFERS
+    entry = schemas["ClientEventEntry"]
+    described = entry["properties"]["payload_bytes"]
+    described |= {"type": "string", "format": "binary"}
     described.pop("contentEncoding")
+    entry |= {
+        "if": {"required": ["content_type"], "properties": {"content_type": {"const": JSON_CONTENT}}},
+        "then": {"properties": {"payload_bytes": json_text({"type": "object"})}},
+        "else": {"properties": {"payload_bytes": FLATBUFFERS}},
+    }
     messages: dict[str, Schema] = {}
     for name, type_ in _types().items():
         if type_.event is None:

@@ -13,7 +13,8 @@ import asyncpg
 import msgspec
 import structlog
 
-from tocsin.api.auth.roles import RIGHTS, Right, Role
+from tocsin.api.auth.holders import Holder
+from tocsin.api.auth.roles import Role
 from tocsin.domain.errors import TocsinError
 from tocsin.domain.ids import uuid7
 from tocsin.engine.clock import Clock
@@ -31,22 +32,6 @@ _SECRET = re.compile(r"tocsin_[A-Za-z0-9_-]{43}")
 _HINT = 4
 _LISTED = 10
 _log = structlog.stdlib.get_logger(__name__)
-
-
-class KeyHolder(msgspec.Struct, frozen=True):
-    """A producer or operator, identified by an API key."""
-
-    key_id: UUID
-    producer: str
-    role: Role
-
-    def may(self, right: Right) -> bool:
-        """Return whether the key's role has a right."""
-        return right in RIGHTS[self.role]
-
-    def may_see(self, producer: str) -> bool:
-        """Return whether the holder may see the notifications of a producer."""
-        return producer == self.producer or self.may(Right.SEE_ALL)
 
 
 class NewKey(msgspec.Struct, frozen=True):
@@ -67,6 +52,15 @@ class RotatedKey(msgspec.Struct, frozen=True):
     replaced: KeyRow
 
 
+class OtherOrganisationError(TocsinError):
+    """A producer has keys of another organisation; their idempotency keys would be shared."""
+
+    def __init__(self, producer: str, org_id: str) -> None:
+        super().__init__(
+            f"{producer} has keys of the organisation {org_id}; choose another name for the producer."
+        )
+
+
 class AmbiguousKeyError(TocsinError):
     """A producer has several keys, and the call does not say which one is meant."""
 
@@ -82,9 +76,21 @@ def is_api_key(text: str) -> bool:
 
 
 async def create_key(
-    connection: Connection, producer: str, role: Role, now: datetime, *, actor: str | None = None
+    connection: Connection,
+    producer: str,
+    role: Role,
+    now: datetime,
+    *,
+    actor: str | None = None,
+    org_id: str | None = None,
 ) -> NewKey:
-    """Create a key for a producer and store its hash; with an actor, record it in the audit."""
+    """Create a key for a producer and store its hash; with an actor, record it in the audit.
+
+    With an `org_id` it is bound to that organisation; raise OtherOrganisationError if the producer has keys
+    of another one. Runs in a transaction then.
+    """
+    if org_id is not None and (other := await keys.other_org(connection, producer, org_id)):
+        raise OtherOrganisationError(producer, other)
     secret = PREFIX + secrets.token_urlsafe(32)
     row = KeyRow(
         id=uuid7(),
@@ -94,6 +100,7 @@ async def create_key(
         created_at=now,
         last_used_at=None,
         revoked_at=None,
+        org_id=org_id,
     )
     await keys.create(connection, row, _digest(secret))
     if actor is not None:
@@ -116,7 +123,7 @@ async def rotate_key(
         if len(found) > 1:
             raise AmbiguousKeyError(name, found)
         [old] = found
-        made = await create_key(connection, old.producer, Role(old.role), now)
+        made = await create_key(connection, old.producer, Role(old.role), now, org_id=old.org_id)
         replaced = await keys.replace(connection, old.id, made.row.id, overlap)
         if replaced is None:
             raise LookupError(f"the key {old.id} vanished while it was locked")
@@ -137,7 +144,8 @@ async def revoke_key(connection: Connection, key_id: UUID, now: datetime, *, act
 async def _record(
     connection: Connection, actor: str, action: str, row: KeyRow, details: Mapping[str, object] | None = None
 ) -> None:
-    shown = {"key_id": row.id, "role": row.role, **(details or {})}
+    bound = {"org_id": row.org_id} if row.org_id is not None else {}
+    shown = {"key_id": row.id, "role": row.role, **bound, **(details or {})}
     await audit.record(connection, actor=actor, action=action, subject=f"key:{row.producer}", details=shown)
 
 
@@ -158,12 +166,12 @@ class KeyRing:
         self._pool = pool
         self._clock = clock
         self._monotonic = monotonic
-        self._known: dict[bytes, tuple[float, KeyHolder | None]] = {}
-        self._lookups: dict[bytes, asyncio.Task[KeyHolder | None]] = {}
+        self._known: dict[bytes, tuple[float, Holder | None]] = {}
+        self._lookups: dict[bytes, asyncio.Task[Holder | None]] = {}
         self._touched: dict[UUID, float] = {}
         self._touches: set[asyncio.Task[None]] = set()
 
-    async def holder(self, secret: str) -> KeyHolder | None:
+    async def holder(self, secret: str) -> Holder | None:
         """Return the holder of a key, or None if it is unknown, expired or revoked."""
         if not is_api_key(secret):
             return None
@@ -171,7 +179,7 @@ class KeyRing:
         until, holder = self._known.get(key_hash, (0.0, None))
         if until <= self._monotonic():
             holder = await self._look_up_once(key_hash)
-        if holder:
+        if holder and holder.key_id:
             self._touch(holder.key_id)
         return holder
 
@@ -179,7 +187,7 @@ class KeyRing:
         """Wait for background tasks."""
         await asyncio.gather(*self._touches, *self._lookups.values(), return_exceptions=True)
 
-    async def _look_up_once(self, key_hash: bytes) -> KeyHolder | None:
+    async def _look_up_once(self, key_hash: bytes) -> Holder | None:
         lookup = self._lookups.get(key_hash)
         if lookup is None:
             lookup = self._lookups[key_hash] = asyncio.create_task(self._look_up(key_hash))
@@ -187,7 +195,7 @@ class KeyRing:
         # A caller that hangs up must not take the answer from those who wait with it.
         return await asyncio.shield(lookup)
 
-    async def _look_up(self, key_hash: bytes) -> KeyHolder | None:
+    async def _look_up(self, key_hash: bytes) -> Holder | None:
         # Counted from before the question: an answer must not outlive a revocation by more.
         asked = self._monotonic()
         row = await keys.find_live(self._pool, key_hash)
@@ -195,7 +203,11 @@ class KeyRing:
         if row and row.seconds_left is not None:
             # The overlap of a replaced key ends by the database's clock.
             left = min(left, row.seconds_left)
-        holder = KeyHolder(row.id, row.producer, Role(row.role)) if row else None
+        holder = (
+            Holder(producer=row.producer, roles=(Role(row.role),), key_id=row.id, org_id=row.org_id)
+            if row
+            else None
+        )
         self._known.pop(key_hash, None)
         while len(self._known) >= MOST_REMEMBERED:
             self._known.pop(next(iter(self._known)))

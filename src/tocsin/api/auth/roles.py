@@ -10,6 +10,7 @@ class Role(StrEnum):
     PRODUCER = "producer"
     OPERATOR = "operator"
     VIEWER = "viewer"
+    DELIVERY = "delivery"
     ADMIN = "admin"
 
 
@@ -30,6 +31,7 @@ class Right(StrEnum):
     CHANGE_SUPPRESSIONS = "suppress addresses and remove suppressions"
     RECOVER = "replay dead letters and cancel by query"
     SEE_AUDIT = "see who did what"
+    DELIVER = "find and retire the endpoints of people"
     KEYS = "create, list, rotate and revoke API keys"
 
 
@@ -44,5 +46,6 @@ RIGHTS: Mapping[Role, frozenset[Right]] = {
     | _SUPPRESSIONS
     | {Right.CANCEL, Right.CHANGE_TOGGLES, Right.RECOVER, Right.SEE_AUDIT, Right.ERASE_USERS},
     Role.VIEWER: _VIEWER,
+    Role.DELIVERY: frozenset({Right.DELIVER}),
     Role.ADMIN: frozenset(Right),
 }

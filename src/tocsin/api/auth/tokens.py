@@ -1,4 +1,4 @@
-"""JWTs of people, signed with a shared secret or by an identity provider's keys."""
+"""JWTs, signed with a shared secret or by an identity provider's keys."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -26,7 +26,7 @@ class VerifiedToken(NamedTuple):
 
 
 class PersonTokens:
-    """Verifies tokens and returns their user."""
+    """Verifies tokens and returns what they claim."""
 
     def __init__(self, settings: AuthSettings, key_set: KeySet | None = None) -> None:
         self._settings = settings
@@ -34,10 +34,6 @@ class PersonTokens:
         if key_set is None and settings.jwks_url is not None:
             timeout = timedelta(seconds=settings.jwks_timeout_seconds)
             self._key_set = KeySet(settings.jwks_url, timeout=timeout)
-
-    async def user_id(self, token: str) -> str:
-        """Verify a token and return its user id."""
-        return (await self.verify(token)).user_id
 
     async def verify(self, token: str) -> VerifiedToken:
         """Verify a token and return what it says."""

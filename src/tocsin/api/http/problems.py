@@ -33,7 +33,26 @@ UNAUTHENTICATED = ProblemType(
     "The token or API key is missing, wrong, expired or revoked; see `WWW-Authenticate`.",
 )
 NOT_ALLOWED = ProblemType(
-    "not_allowed", 403, "This is not allowed", "The role of the API key does not allow the call."
+    "not_allowed", 403, "This is not allowed", "The role of the API key or token does not allow the call."
+)
+NO_ROLE = ProblemType(
+    "no_role",
+    403,
+    "The token has no role here",
+    "The claim `TOCSIN_AUTH__ROLE_CLAIM` of the token is missing, or none of its values is in `auth.roles`.",
+)
+NO_ORGANISATION = ProblemType(
+    "no_organisation",
+    403,
+    "The caller's organisation is not known",
+    "With `TOCSIN_AUTH__ORG_SCOPING`, the claim `TOCSIN_AUTH__ORG_CLAIM` of a token with roles is missing or "
+    "no organisation; without it, an API key that is bound to an organisation is refused.",
+)
+NOT_FOR_ORGANISATIONS = ProblemType(
+    "not_for_organisations",
+    403,
+    "This concerns all organisations",
+    "The call is for those who are not bound to an organisation: what it shows or changes belongs to all.",
 )
 NOT_YOUR_USER = ProblemType(
     "not_your_user", 403, "This is another person's", "The `user_id` of the body is not the one of the token."
@@ -50,6 +69,12 @@ IDEMPOTENCY_CONFLICT = ProblemType(
     409,
     "The idempotency key belongs to other content",
     "The producer used the key before, with other content, for the notification `notification_id`.",
+)
+POST_PENDING = ProblemType(
+    "post_pending",
+    409,
+    "The post before is not answered yet",
+    "A client of SignalR posted to the gateway before the answer to its last post.",
 )
 BODY_TOO_LARGE = ProblemType(
     "body_too_large", 413, "The body is too large", "The body exceeds the configured size."
@@ -103,6 +128,12 @@ TOO_MANY_SESSIONS = ProblemType(
     "Too many sessions",
     "The person, or this process of the gateway, has as many sessions as the settings allow; retry after "
     "`Retry-After` seconds.",
+)
+PUSH_SERVICE_UNAVAILABLE = ProblemType(
+    "push_service_unavailable",
+    503,
+    "The push service is unavailable",
+    "Amazon SNS did not register the device; retry after `Retry-After` seconds.",
 )
 WEBPUSH_UNAVAILABLE = ProblemType(
     "webpush_unavailable",

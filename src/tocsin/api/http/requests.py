@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 from litestar import Request
 
-from tocsin.api.auth.api_keys import KeyHolder
+from tocsin.api.auth.holders import Holder
+from tocsin.api.auth.tokens import VerifiedToken
 from tocsin.api.http.problems import NOT_FOUND, ProblemError
 from tocsin.api.services import Services
 from tocsin.catalog.catalog import Catalog
@@ -41,19 +42,24 @@ class ApiRequest(Request[Any, Any, Any]):
     @property
     def person(self) -> str:
         """The user id of the person's token."""
-        user_id: str = self.scope["user"]
-        return user_id
+        return self.token.user_id
 
     @property
-    def holder(self) -> KeyHolder:
-        """The holder of the API key."""
-        holder: KeyHolder = self.scope["user"]
+    def token(self) -> VerifiedToken:
+        """The person's token."""
+        token: VerifiedToken = self.scope["user"]
+        return token
+
+    @property
+    def holder(self) -> Holder:
+        """The holder of the API key, or of a token with roles."""
+        holder: Holder = self.scope["user"]
         return holder
 
     @property
     def actor(self) -> str:
-        """The holder of the API key as the audit shows it."""
-        return f"{self.holder.producer} (key {self.holder.key_id})"
+        """The holder as the audit shows it."""
+        return self.holder.actor
 
 
 def checked_user_id(user_id: str) -> str:

@@ -7,19 +7,24 @@ from uuid import UUID
 import msgspec
 
 from tocsin.api.auth import api_keys
-from tocsin.api.auth.api_keys import LONGEST_OVERLAP, AmbiguousKeyError, create_key
+from tocsin.api.auth.api_keys import LONGEST_OVERLAP, AmbiguousKeyError, OtherOrganisationError, create_key
 from tocsin.api.auth.roles import Right, Role
 from tocsin.api.http.conversion import copy_fields
 from tocsin.api.http.problems import NOT_FOUND, WEBPUSH_UNAVAILABLE, ProblemError, fault_problem
 from tocsin.api.http.queries import Page, next_cursor
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.routes import Routes, Tag
+from tocsin.domain.people.organisations import OrgId
 from tocsin.engine.webpush_keys import KEY_IN_FILE, RotatedWebPushKey, rotate_webpush_key
-from tocsin.store import keys, refused
+from tocsin.store import keys
+from tocsin.store.sources import refused
 
 ProducerName = Annotated[
     str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 ]
+
+SCOPING_OFF = "cannot be given while TOCSIN_AUTH__ORG_SCOPING is off: such a key is refused"
+DELIVERY_IS_FOR_ALL = "cannot be given for the role delivery: its calls are for all organisations"
 
 routes = Routes(Tag.ADMIN)
 
@@ -33,6 +38,7 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     type: str | None
     idempotency_key: str | None
+    org_id: str | None = None
     faults: msgspec.Raw
     content: str
     refused_at: datetime
@@ -46,10 +52,11 @@ class RefusedPage(msgspec.Struct, frozen=True):
 
 
 class CreateKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The producer and the role of a new API key."""
+    """The producer and the role of a new API key, and the organisation that it is bound to, if any."""
 
     producer: ProducerName
     role: Role
+    org_id: OrgId | None = None
 
 
 class RotateKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -76,6 +83,7 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     revoked_at: datetime | None
     expires_at: datetime | None = None
     replaced_by: UUID | None = None
+    org_id: str | None = None
     key: str | None = None
 
 
@@ -101,10 +109,12 @@ class ApiKeyList(msgspec.Struct, frozen=True):
     keys: list[ApiKey]
 
 
-@routes("GET /v1/admin/refused", "List refused intents, newest first", Right.SEE_REFUSED)
+@routes(
+    "GET /v1/admin/refused", "List refused intents, newest first", Right.SEE_REFUSED, within_organisation=True
+)
 async def list_refused(request: ApiRequest, query: Page) -> RefusedPage:
     """List refused intents with their faults."""
-    rows = await refused.list_recent(request.pool, query.cursor, query.limit)
+    rows = await refused.list_recent(request.pool, query.cursor, query.limit, request.holder.org_id)
     return RefusedPage(list(map(refused_entry, rows)), next_cursor(rows, query.limit, lambda row: row.id))
 
 
@@ -128,8 +138,22 @@ async def list_keys(request: ApiRequest) -> ApiKeyList:
 )
 async def make_key(request: ApiRequest, body: CreateKey) -> ApiKey:
     """Create a key."""
-    async with request.pool.acquire() as connection, connection.transaction():
-        made = await create_key(connection, body.producer, body.role, request.now(), actor=request.actor)
+    if body.org_id is not None and not request.services.auth.org_scoping:
+        raise fault_problem("org_id", "scoping_off", SCOPING_OFF)
+    if body.org_id is not None and body.role is Role.DELIVERY:
+        raise fault_problem("org_id", "not_for_organisations", DELIVERY_IS_FOR_ALL)
+    try:
+        async with request.pool.acquire() as connection, connection.transaction():
+            made = await create_key(
+                connection,
+                body.producer,
+                body.role,
+                request.now(),
+                actor=request.actor,
+                org_id=body.org_id,
+            )
+    except OtherOrganisationError as error:
+        raise fault_problem("producer", "other_organisation", str(error)) from None
     return _api_key(made.row, made.secret)
 
 

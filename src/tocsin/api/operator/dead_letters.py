@@ -8,6 +8,7 @@ from litestar.response.base import ASGIResponse
 from msgspec import Meta
 
 from tocsin.api.auth.roles import Right
+from tocsin.api.http.organisations import within_organisation
 from tocsin.api.http.problems import (
     IDEMPOTENCY_CONFLICT,
     INVALID_BODY,
@@ -49,20 +50,31 @@ class ExportQuery(DeadLetterFilter, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=LARGEST_PAGE)] = 100
 
 
-@routes("GET /v1/admin/dead-letters", "List dead letters by cause, the largest groups first", Right.SEE_ALL)
+@routes(
+    "GET /v1/admin/dead-letters",
+    "List dead letters by cause, the largest groups first",
+    Right.SEE_ALL,
+    within_organisation=True,
+)
 async def list_dead_letters(request: ApiRequest, query: DeadLetterFilter) -> DeadLetterGroups:
     """Group the newest dead letters by state, error code, provider and type."""
     _check_query(query)
     async with request.pool.acquire() as connection:
-        return await dead_letters.list_groups(connection, query)
+        return await dead_letters.list_groups(connection, within_organisation(request, query))
 
 
-@routes("GET /v1/admin/dead-letters/export", "Read dead letters with their payloads", Right.SEE_ALL)
+@routes(
+    "GET /v1/admin/dead-letters/export",
+    "Read dead letters with their payloads",
+    Right.SEE_ALL,
+    within_organisation=True,
+)
 async def export_dead_letters(request: ApiRequest, query: ExportQuery) -> DeadLetterPage:
     """Read a page of dead letters, oldest first."""
     _check_query(query)
+    given = within_organisation(request, query)
     async with request.pool.acquire() as connection:
-        return await dead_letters.page(connection, query, query.after, query.limit)
+        return await dead_letters.page(connection, given, query.after, query.limit)
 
 
 @routes(
@@ -74,34 +86,45 @@ async def export_dead_letters(request: ApiRequest, query: ExportQuery) -> DeadLe
     problems=(IDEMPOTENCY_CONFLICT,),
     answer=StartedReplay,
     example={"filter": {"state": "dead", "code": "UNAVAILABLE"}, "rate": 100},
+    within_organisation=True,
 )
 async def replay_dead_letters(request: ApiRequest, body: ReplayRequest) -> StartedReplay | ASGIResponse:
     """Start a replay; with `dry_run`, answer 200 with how many deliveries match."""
     if faults := dead_letter_faults(body.filter, "filter."):
         raise faults_problem(INVALID_BODY, *faults)
-    wanted = msgspec.structs.replace(body, idempotency_key=_idempotency_key(request, body))
+    wanted = msgspec.structs.replace(
+        body,
+        filter=within_organisation(request, body.filter),
+        idempotency_key=_idempotency_key(request, body),
+    )
     async with request.pool.acquire() as connection:
         if wanted.dry_run:
             return reply(StartedReplay(None, await dead_letters.count(connection, wanted.filter)), 200)
         try:
             started = replay_of(await dead_letters.start_replay(connection, wanted, request.actor))
         except ReplayConflictError as error:
-            detail = f"This idempotency key was used before, for the other replay {error.replay_id}."
+            # Whose replay it is may not be for this caller to see.
+            which = (
+                f"the other replay {error.replay_id}" if request.holder.org_id is None else "another replay"
+            )
+            detail = f"This idempotency key was used before, for {which}."
             raise ProblemError(IDEMPOTENCY_CONFLICT, detail) from None
     return StartedReplay(started.replay_id, started.matched)
 
 
-@routes("GET /v1/admin/replays", "List replays, newest first", Right.SEE_ALL)
+@routes("GET /v1/admin/replays", "List replays, newest first", Right.SEE_ALL, within_organisation=True)
 async def list_replays(request: ApiRequest, query: Page) -> ReplayPage:
     """List replays with their progress."""
-    rows = await replays.page(request.pool, query.cursor, query.limit)
+    rows = await replays.page(request.pool, query.cursor, query.limit, request.holder.org_id)
     return ReplayPage(list(map(replay_of, rows)), next_cursor(rows, query.limit, lambda row: row.id))
 
 
-@routes("GET /v1/admin/replays/{replay_id}", "Show how far a replay is", Right.SEE_ALL)
+@routes(
+    "GET /v1/admin/replays/{replay_id}", "Show how far a replay is", Right.SEE_ALL, within_organisation=True
+)
 async def show_replay(request: ApiRequest, replay_id: UUID) -> Replay:
     """Read one replay."""
-    row = await replays.get(request.pool, replay_id)
+    row = await replays.get(request.pool, replay_id, request.holder.org_id)
     if row is None:
         raise ProblemError(NOT_FOUND, "There is no such replay.")
     return replay_of(row)
@@ -111,11 +134,14 @@ async def show_replay(request: ApiRequest, replay_id: UUID) -> Replay:
     "POST /v1/admin/replays/{replay_id}/stop",
     "Stop a replay; what it has replayed stays replayed",
     Right.RECOVER,
+    within_organisation=True,
 )
 async def stop_replay(request: ApiRequest, replay_id: UUID) -> Replay:
     """Stop a replay that is running."""
     async with request.pool.acquire() as connection:
-        row = await dead_letters.stop_replay(connection, replay_id, request.actor)
+        row = await dead_letters.stop_replay(
+            connection, replay_id, request.actor, org_id=request.holder.org_id
+        )
     if row is None:
         raise ProblemError(NOT_FOUND, "No replay with this id is running.")
     return replay_of(row)

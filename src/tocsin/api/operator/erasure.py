@@ -6,10 +6,11 @@ from litestar.response.base import ASGIResponse
 from litestar.response.streaming import ASGIStreamingResponse
 
 from tocsin.api.auth.roles import Right
-from tocsin.api.http.problems import NOT_FOUND
-from tocsin.api.http.requests import ApiRequest, checked_user_id
+from tocsin.api.http.organisations import reachable_user
+from tocsin.api.http.problems import NOT_FOUND, UNAVAILABLE, ProblemError
+from tocsin.api.http.requests import ApiRequest
 from tocsin.api.routes import JSON, Routes, Tag
-from tocsin.engine.retention.erase import Eraser, Erasure, subject_of
+from tocsin.engine.retention.erase import Eraser, Erasure, OtherErasureError, subject_of
 from tocsin.engine.retention.export import Exporter
 from tocsin.store import audit
 
@@ -21,11 +22,18 @@ routes = Routes(Tag.USERS)
     "Erase a person: devices, directory, preferences, counters and payloads go; anonymous counts stay",
     Right.ERASE_USERS,
     problems=(NOT_FOUND,),
+    within_organisation=True,
 )
 async def erase_user(request: ApiRequest, user_id: str) -> Erasure:
     """Erase a person; what waits for them is cancelled. Repeating it is harmless."""
-    eraser = Eraser(request.pool, request.catalog, request.now)
-    return await eraser.erase(checked_user_id(user_id), request.actor)
+    eraser, checked = (
+        Eraser(request.pool, request.catalog, request.now),
+        await reachable_user(request, user_id),
+    )
+    try:
+        return await eraser.erase(checked, request.actor, request.holder.org_id)
+    except OtherErasureError as error:
+        raise ProblemError(UNAVAILABLE, str(error), headers={"Retry-After": "60"}) from None
 
 
 @routes(
@@ -34,10 +42,11 @@ async def erase_user(request: ApiRequest, user_id: str) -> Erasure:
     Right.ERASE_USERS,
     problems=(NOT_FOUND,),
     answer=dict[str, Any],
+    within_organisation=True,
 )
 async def export_user(request: ApiRequest, user_id: str) -> ASGIResponse:
     """Return one JSON document, streamed."""
-    checked = checked_user_id(user_id)
+    checked = await reachable_user(request, user_id)
     await audit.record(request.pool, actor=request.actor, action="user.export", subject=subject_of(checked))
-    document = Exporter(request.pool, request.catalog).export(checked, request.now())
+    document = Exporter(request.pool, request.catalog, request.holder.org_id).export(checked, request.now())
     return ASGIStreamingResponse(iterator=document, media_type=JSON)

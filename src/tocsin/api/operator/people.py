@@ -5,9 +5,10 @@ from typing import Annotated
 from msgspec import Meta
 
 from tocsin.api.auth.roles import Right
+from tocsin.api.http.organisations import reachable_user
 from tocsin.api.http.problems import NOT_ALLOWED, NOT_FOUND, ProblemError
 from tocsin.api.http.queries import Query
-from tocsin.api.http.requests import ApiRequest, checked_user_id
+from tocsin.api.http.requests import ApiRequest
 from tocsin.api.routes import Routes, Tag
 from tocsin.engine.inspect.person import Person, read_person
 
@@ -25,15 +26,17 @@ class Newest(Query, frozen=True, kw_only=True):
     "Show how a person is reached, and what they got and did not get",
     Right.SEE_ALL,
     problems=(NOT_FOUND,),
+    within_organisation=True,
 )
 async def show_person(request: ApiRequest, user_id: str, query: Newest) -> Person:
     """Return devices, preferences, time zone, limits used and the newest deliveries of a person."""
     if not request.holder.may(Right.SEE_USERS):
-        role = request.holder.role
-        raise ProblemError(NOT_ALLOWED, f"A key with the role {role} may not {Right.SEE_USERS}.")
-    checked, rules = checked_user_id(user_id), request.services.explainer.rules
+        raise ProblemError(NOT_ALLOWED, request.holder.lacks(Right.SEE_USERS))
+    checked, rules = await reachable_user(request, user_id), request.services.explainer.rules
     async with request.pool.acquire() as connection:
-        person = await read_person(connection, rules, checked, request.now(), limit=query.limit)
+        person = await read_person(
+            connection, rules, checked, request.now(), limit=query.limit, org_id=request.holder.org_id
+        )
     if person is None:
         raise ProblemError(NOT_FOUND, "Nothing is known of such a user.")
     return person

@@ -4,8 +4,9 @@ import msgspec
 
 from tocsin.api.auth.roles import Right
 from tocsin.api.http.bodies import MOST_FAULTS, decode
-from tocsin.api.http.problems import INVALID_BODY, fault_problem, faults_problem
-from tocsin.api.http.requests import ApiRequest, checked_user_id
+from tocsin.api.http.organisations import reachable_user
+from tocsin.api.http.problems import INVALID_BODY, NOT_FOUND, fault_problem, faults_problem
+from tocsin.api.http.requests import ApiRequest
 from tocsin.api.routes import PERSON, PERSON_BODY_BYTES, Routes, Tag
 from tocsin.domain.people.preferences import Category, Changes, categories, change_faults
 from tocsin.store.people import preferences
@@ -27,23 +28,27 @@ class CategoryList(msgspec.Struct, frozen=True):
     "GET /v1/users/{user_id}/preferences",
     "Read a user's choices; a missing choice means yes",
     Right.SEE_USERS,
+    problems=(NOT_FOUND,),
+    within_organisation=True,
 )
 async def get_preferences_of_user(request: ApiRequest, user_id: str) -> Preferences:
     """Return the choices of a user to a service that may read the directory."""
-    return await preferences.get(request.pool, checked_user_id(user_id))
+    return await preferences.get(request.pool, await reachable_user(request, user_id))
 
 
 @routes(
     "PATCH /v1/users/{user_id}/preferences",
     "Change some of a user's choices and keep the others; null resets a choice to yes",
     Right.CHANGE_USERS,
+    problems=(NOT_FOUND,),
     body=Changes,
     example=EXAMPLE,
     max_body_bytes=PERSON_BODY_BYTES,
+    within_organisation=True,
 )
 async def change_preferences_of_user(request: ApiRequest, user_id: str) -> Preferences:
     """Merge changes into the choices of a user, for a service that may write the directory."""
-    return await _change(request, checked_user_id(user_id))
+    return await _change(request, await reachable_user(request, user_id))
 
 
 @routes("GET /v1/preferences", "Read one's choices; a missing choice means yes", PERSON)

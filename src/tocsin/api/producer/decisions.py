@@ -18,6 +18,7 @@ from tocsin.api.routes import Routes, Tag
 from tocsin.domain.intent import Intent, Moment
 from tocsin.domain.timing.moments import moment_faults, send_time_faults
 from tocsin.engine.accept.answers import Unreadable
+from tocsin.engine.accept.organisations import bind_all
 from tocsin.store import notifications
 from tocsin.store.deliveries import holds
 from tocsin.wire.notifications import CancelByKey, Cancelled, Explanation, Reschedule, Rescheduled
@@ -38,10 +39,11 @@ class At(Query, frozen=True, kw_only=True):
     body=Intent,
     invalid=INVALID_INTENT,
     example=EXAMPLE,
+    within_organisation=True,
 )
 async def explain_notification(request: ApiRequest, query: At) -> Explanation:
     """Return, for each recipient and channel, what would happen, when, and why; a key is not required."""
-    intent = read_question(await request.body())
+    [intent] = bind_all([read_question(await request.body())], request.holder.org_id)
     if isinstance(intent, Unreadable):
         raise faults_problem(INVALID_INTENT, *intent.faults)
     now = query.at or request.now()
@@ -58,6 +60,7 @@ async def explain_notification(request: ApiRequest, query: At) -> Explanation:
     "POST /v1/notifications/{notification_id}/cancel",
     "Cancel the deliveries that have not been sent",
     Right.CANCEL,
+    within_organisation=True,
 )
 async def cancel_notification(request: ApiRequest, notification_id: UUID) -> Cancelled:
     """Cancel the waiting deliveries of a notification."""
@@ -70,6 +73,7 @@ async def cancel_notification(request: ApiRequest, notification_id: UUID) -> Can
     "Cancel the deliveries that have not been sent, by the producer's own key",
     Right.ACCEPT,
     problems=(NOT_FOUND,),
+    within_organisation=True,
 )
 async def cancel_by_key(request: ApiRequest, body: CancelByKey) -> Cancelled:
     """Cancel a notification by its idempotency key."""
@@ -77,6 +81,7 @@ async def cancel_by_key(request: ApiRequest, body: CancelByKey) -> Cancelled:
     found = await notifications.existing(request.pool, [key])
     if not found:
         raise ProblemError(NOT_FOUND, "There is no notification with this key.")
+    await _check_access(request, found[0][0])
     return await _cancel(request, found[0][0])
 
 
@@ -84,6 +89,7 @@ async def cancel_by_key(request: ApiRequest, body: CancelByKey) -> Cancelled:
     "POST /v1/notifications/{notification_id}/reschedule",
     "Move the deliveries that were never attempted to another time",
     Right.CANCEL,
+    within_organisation=True,
 )
 async def reschedule_notification(
     request: ApiRequest, notification_id: UUID, body: Reschedule
@@ -105,5 +111,5 @@ async def _cancel(request: ApiRequest, notification_id: UUID) -> Cancelled:
 async def _check_access(request: ApiRequest, notification_id: UUID) -> None:
     """Raise a problem unless the caller may see and change the notification."""
     row = await notifications.get(request.pool, notification_id)
-    if row is None or not request.holder.may_see(row.producer):
+    if row is None or not request.holder.may_see(row.producer, row.org_id):
         raise ProblemError(NOT_FOUND, "There is no such notification.")

@@ -10,7 +10,7 @@ from tocsin.api.http.problems import ProblemError
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
 from tocsin.engine.accept.answers import Unreadable
-from tocsin.store.refused import LONGEST_CONTENT
+from tocsin.store.sources.refused import LONGEST_CONTENT
 
 EXAMPLE = {
     "type": "new_customer",

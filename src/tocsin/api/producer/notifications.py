@@ -24,6 +24,7 @@ from tocsin.domain.intent import Intent
 from tocsin.domain.trace_context import traceparent_of
 from tocsin.engine.accept.acceptor import TooManyDeliveriesError
 from tocsin.engine.accept.answers import Unreadable
+from tocsin.engine.accept.organisations import bind_all
 from tocsin.engine.inspect.show import AmbiguousIdError, identify, show
 from tocsin.engine.time_slice import TimeSlice
 from tocsin.telemetry.tracing import tracing
@@ -64,6 +65,7 @@ class _Batch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     invalid=INVALID_INTENT,
     problems=(IDEMPOTENCY_CONFLICT, TOO_MANY_DELIVERIES),
     example=EXAMPLE,
+    within_organisation=True,
 )
 async def accept_notification(request: ApiRequest) -> Taken:
     """Accept one intent; the answer comes when it is durable."""
@@ -94,6 +96,7 @@ async def accept_notification(request: ApiRequest) -> Taken:
     body=IntentBatch,
     problems=(TOO_MANY_DELIVERIES,),
     example={"notifications": [EXAMPLE]},
+    within_organisation=True,
 )
 async def accept_batch(request: ApiRequest) -> BatchResults:
     """Accept many intents at once; a faulty one does not affect the others."""
@@ -109,7 +112,8 @@ async def _accept(request: ApiRequest, intents: Sequence[Intent | Unreadable]) -
     try:
         with _trace_of(request, intents) as trace:
             traced = intents if trace is None else await _traced(intents, trace)
-            return await request.services.acceptor.accept(request.holder.producer, traced, limit=limit)
+            own = bind_all(traced, request.holder.org_id)
+            return await request.services.acceptor.accept(request.holder.producer, own, limit=limit)
     except TooManyDeliveriesError as error:
         raise ProblemError(
             TOO_MANY_DELIVERIES,
@@ -145,16 +149,17 @@ async def _traced(intents: Sequence[Intent | Unreadable], traceparent: str) -> S
     "See a notification with its deliveries, their attempts and reasons",
     Right.SEE_OWN,
     problems=(NOT_FOUND, AMBIGUOUS_ID),
+    within_organisation=True,
 )
 async def show_notification(request: ApiRequest, notification_id: str) -> Notification:
     """Return a notification to its producer or to an operator, by its id or that of its stream entry."""
     own = None if request.holder.may(Right.SEE_ALL) else request.holder.producer
     async with request.pool.acquire() as connection:
         try:
-            found = await identify(connection, notification_id, own)
+            found = await identify(connection, notification_id, own, request.holder.org_id)
         except AmbiguousIdError as error:
             raise ProblemError(AMBIGUOUS_ID, str(error)) from None
         shown = await show(connection, found, request.now()) if found else None
-    if shown is None or not request.holder.may_see(shown.producer):
+    if shown is None or not request.holder.may_see(shown.producer, shown.org_id):
         raise ProblemError(NOT_FOUND, "There is no such notification.")
     return shown

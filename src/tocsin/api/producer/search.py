@@ -5,6 +5,7 @@ from uuid import UUID
 import msgspec
 
 from tocsin.api.auth.roles import Right
+from tocsin.api.http.organisations import within_organisation
 from tocsin.api.http.problems import INVALID_QUERY, NOT_ALLOWED, ProblemError, faults_problem
 from tocsin.api.http.queries import PageLimit
 from tocsin.api.http.requests import ApiRequest
@@ -27,16 +28,17 @@ class SearchQuery(DeliveryFilter, frozen=True, kw_only=True, forbid_unknown_fiel
     "GET /v1/notifications",
     "Search notifications by what became of them, newest first; a producer sees its own",
     Right.SEE_OWN,
+    within_organisation=True,
 )
 async def search_notifications(request: ApiRequest, query: SearchQuery) -> SearchPage:
     """Return the notifications with deliveries that match."""
     if faults := filter_faults(query):
         raise faults_problem(INVALID_QUERY, *faults)
     holder = request.holder
-    given = query
+    given = within_organisation(request, query)
     if not holder.may(Right.SEE_ALL):
         if given.producer not in {None, holder.producer}:
-            raise ProblemError(NOT_ALLOWED, "The role of the API key allows to search its own producer only.")
+            raise ProblemError(NOT_ALLOWED, "The caller's role allows to search its own producer only.")
         given = msgspec.structs.replace(given, producer=holder.producer)
     async with request.pool.acquire() as connection:
         return await search(connection, given, request.now(), cursor=query.cursor, limit=query.limit)

@@ -9,9 +9,10 @@ from msgspec import Meta
 
 from tocsin.api.auth.roles import Right
 from tocsin.api.http.conversion import copy_fields
+from tocsin.api.http.organisations import reachable_user
 from tocsin.api.http.problems import NOT_FOUND, UNAVAILABLE, ProblemError, fault_problem
 from tocsin.api.http.queries import Query
-from tocsin.api.http.requests import ApiRequest, checked_user_id
+from tocsin.api.http.requests import ApiRequest
 from tocsin.api.routes import PERSON_BODY_BYTES, Routes, Tag
 from tocsin.providers.http.ssrf_guard import Guard
 from tocsin.providers.webhook.signing import LONGEST_OVERLAP, new_secret, rotated
@@ -97,8 +98,10 @@ class WebhookList(msgspec.Struct, frozen=True):
     f"Register one of at most {MOST_ACTIVE} webhook endpoints; its secret is shown this once",
     Right.CHANGE_USERS,
     status=201,
+    problems=(NOT_FOUND,),
     example={"url": "https://hooks.example.com/tocsin"},
     max_body_bytes=PERSON_BODY_BYTES,
+    within_organisation=True,
 )
 async def add_webhook(request: ApiRequest, user_id: str, body: AddWebhook) -> WebhookWithSecret:
     """Register an endpoint of a user."""
@@ -109,7 +112,12 @@ async def add_webhook(request: ApiRequest, user_id: str, body: AddWebhook) -> We
         raise fault_problem("url", "address_refused", message)
     secret = new_secret()
     added = await endpoints.add(
-        request.pool, checked_user_id(user_id), body.url, secret, request.now(), request.services.data_keys
+        request.pool,
+        await reachable_user(request, user_id),
+        body.url,
+        secret,
+        request.now(),
+        request.services.data_keys,
     )
     match added:
         case EndpointRow():
@@ -128,11 +136,13 @@ async def add_webhook(request: ApiRequest, user_id: str, body: AddWebhook) -> We
     "GET /v1/users/{user_id}/webhooks",
     "List the webhook endpoints of a user, without their secrets",
     Right.SEE_USERS,
+    problems=(NOT_FOUND,),
+    within_organisation=True,
 )
 async def list_webhooks(request: ApiRequest, user_id: str, query: WhichWebhooks) -> WebhookList:
     """List the endpoints of a user."""
     rows = await endpoints.of_user(
-        request.pool, checked_user_id(user_id), include_retired=query.include_retired
+        request.pool, await reachable_user(request, user_id), include_retired=query.include_retired
     )
     return WebhookList([_webhook(row) for row in rows])
 
@@ -141,10 +151,13 @@ async def list_webhooks(request: ApiRequest, user_id: str, query: WhichWebhooks)
     "DELETE /v1/users/{user_id}/webhooks/{endpoint_id}",
     "Retire a webhook endpoint; repeating it changes nothing",
     Right.CHANGE_USERS,
+    within_organisation=True,
 )
 async def retire_webhook(request: ApiRequest, user_id: str, endpoint_id: UUID) -> Webhook:
     """Stop sending to an endpoint."""
-    row = await endpoints.retire(request.pool, checked_user_id(user_id), endpoint_id, request.now())
+    row = await endpoints.retire(
+        request.pool, await reachable_user(request, user_id), endpoint_id, request.now()
+    )
     if row is None:
         raise _no_endpoint()
     return _webhook(row)
@@ -155,6 +168,7 @@ async def retire_webhook(request: ApiRequest, user_id: str, endpoint_id: UUID) -
     "Replace the secret of a webhook endpoint; the old one signs too until the overlap ends",
     Right.CHANGE_USERS,
     example={"overlap_seconds": 86_400},
+    within_organisation=True,
 )
 async def rotate_webhook(
     request: ApiRequest, user_id: str, endpoint_id: UUID, body: RotateWebhook = _A_DAY
@@ -164,7 +178,7 @@ async def rotate_webhook(
     try:
         changed = await rotate_secret(
             request.pool,
-            checked_user_id(user_id),
+            await reachable_user(request, user_id),
             endpoint_id,
             overlap,
             request.now(),

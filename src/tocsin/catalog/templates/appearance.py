@@ -9,10 +9,19 @@ import msgspec
 
 from tocsin.catalog.templates.jinja import CompiledTemplate, RenderError
 from tocsin.domain.catalog import NotificationType, Payload
-from tocsin.domain.delivery.message import DEFAULT_APPEARANCE, PushAppearance
+from tocsin.domain.delivery.message import DEFAULT_APPEARANCE, PushAppearance, Severity
 
-CONSTANTS = ("push_type", "severity")
-"""Fields of the section that are constants, not templates."""
+SEVERITIES: Mapping[str, Severity] = {
+    "info": "info",
+    "success": "info",
+    "warn": "warning",
+    "warning": "warning",
+    "error": "critical",
+    "critical": "critical",
+}
+"""What a severity may render as: Tocsin's own names, and those that envelopes of fisa have."""
+
+_CONSTANTS = ("push_type", "severity")
 
 
 class AppearanceTemplates(msgspec.Struct, frozen=True):
@@ -25,21 +34,29 @@ class AppearanceTemplates(msgspec.Struct, frozen=True):
         """Render the appearance of one push; a field that renders blank is left out."""
         if not self.templates:
             return self.constants
-        fields: dict[str, Any] = {name: getattr(self.constants, name) for name in CONSTANTS}
+        fields: dict[str, Any] = {name: getattr(self.constants, name) for name in _CONSTANTS}
         for field, template in self.templates:
             part = f"push.{field}"
             text = template.render(notification_type, locale, part, payload).strip()
-            if field == "badge" and (problem := appearance_problem(field, text)):
+            convert = _CONVERTED.get(field)
+            if convert and (problem := appearance_problem(field, text)):
                 raise RenderError(notification_type, locale, part, template.source.location(1), problem)
             if text:
-                fields[field] = int(text) if field == "badge" else text
+                fields[field] = convert(text) if convert else text
         return PushAppearance(**fields)
 
 
 def constant_appearance(section: Mapping[str, str]) -> PushAppearance:
     """Build the appearance from the constants of a section `push`."""
-    constants = {field: section[field] for field in CONSTANTS if field in section}
+    constants = {field: section[field] for field in _CONSTANTS if is_constant(field, section.get(field))}
     return msgspec.convert(constants, PushAppearance) if constants else DEFAULT_APPEARANCE
+
+
+def is_constant(field: str, text: str | None) -> bool:
+    """Return whether a field of the section is a constant; all others are templates."""
+    return text is not None and (
+        field == "push_type" or (field == "severity" and text in SEVERITIES.values())
+    )
 
 
 def appearance_problem(field: str, text: str) -> str | None:
@@ -61,6 +78,7 @@ def _is_icon(value: str) -> bool:
     return _is_https(value) or bool(re.fullmatch(r"[a-z][a-z0-9_]*", value))
 
 
+_CONVERTED: Mapping[str, Callable[[str], Any]] = {"badge": int, "severity": SEVERITIES.__getitem__}
 _Rule = tuple[Callable[[str], object], str]
 _ANYTHING: _Rule = (bool, "")
 _RULES: Mapping[str, _Rule] = {
@@ -68,6 +86,7 @@ _RULES: Mapping[str, _Rule] = {
         re.compile(r"[0-9]{1,5}", re.ASCII).fullmatch,
         "the badge must be a whole number from 0 to 99999",
     ),
+    "severity": (SEVERITIES.__contains__, f"must be one of {', '.join(SEVERITIES)}"),
     "image": (_is_https, "must be an absolute https address"),
     "icon": (_is_icon, "must be an absolute https address, or the name of a drawable in the Android app"),
     "deep_link": (

@@ -15,10 +15,10 @@ from tocsin.catalog.catalog import CompiledType, NamedTemplates
 from tocsin.catalog.declaration import Declaration, locale_problem
 from tocsin.catalog.folder import TemplateFile
 from tocsin.catalog.templates.appearance import (
-    CONSTANTS,
     AppearanceTemplates,
     appearance_problem,
     constant_appearance,
+    is_constant,
 )
 from tocsin.catalog.templates.html_check import html_faults
 from tocsin.catalog.templates.jinja import CompiledTemplate, TemplateSource, compile_template
@@ -35,7 +35,7 @@ def compile_type(
     compiler = _Compiler(declaration, examples, faults)
     notification_type, appearance = declaration.type, None
     if section := notification_type.push:
-        templates = {field: text for field, text in section.items() if field not in CONSTANTS}
+        templates = {field: text for field, text in section.items() if not is_constant(field, text)}
         compiled = compiler.section("push", templates, check=appearance_problem)
         appearance = AppearanceTemplates(constant_appearance(section), compiled)
     data = compiler.section("data", notification_type.data)

@@ -13,11 +13,11 @@ from tocsin.catalog.load import shipped_catalog
 from tocsin.catalog.scaffold import KINDS, Field, NewType, files_of, name_faults, parse_field, write_files
 from tocsin.cli.access import refuse_server
 from tocsin.cli.output import AsJson, fail, print_result
-from tocsin.compose import catalog_folder
+from tocsin.compose.parts import catalog_folder
 from tocsin.domain.catalog import Channel
 from tocsin.domain.errors import FaultsError
 from tocsin.domain.faults import Fault
-from tocsin.settings import load_settings
+from tocsin.settings.load import load_settings
 
 
 def new(

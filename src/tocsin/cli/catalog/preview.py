@@ -17,9 +17,9 @@ from tocsin.catalog.preview import Preview, example_payload
 from tocsin.catalog.preview import preview as render_previews
 from tocsin.cli.access import refuse_server
 from tocsin.cli.output import AsJson, console, fail, print_json, print_lines
-from tocsin.compose import catalog_folder
+from tocsin.compose.parts import catalog_folder
 from tocsin.domain.errors import FaultsError
-from tocsin.settings import load_settings
+from tocsin.settings.load import load_settings
 
 LONGEST_SHOWN = 4_000
 

@@ -13,9 +13,9 @@ from tocsin.cli.access import over_http, refuse_server, with_connection
 from tocsin.cli.catalog.new import new
 from tocsin.cli.catalog.preview import preview
 from tocsin.cli.output import AsJson, console, errors, fail, print_json, print_rows
-from tocsin.compose import catalog_folder
+from tocsin.compose.parts import catalog_folder
 from tocsin.engine.catalog_watch import problems
-from tocsin.settings import load_settings
+from tocsin.settings.load import load_settings
 from tocsin.store import processes
 from tocsin.store.processes import ProcessRow
 
@@ -41,7 +41,8 @@ def check(
         fail(f"{chosen} is not a folder.", code=2)
     report = check_folder(chosen)
     if as_json:
-        print_json({"folder": str(chosen), "types": report.types, "faults": report.faults})
+        found = {"types": report.types, "faults": report.faults, "warnings": report.warnings}
+        print_json({"folder": str(chosen), **found})
     else:
         _print(chosen, report)
     if report.faults:
@@ -111,9 +112,10 @@ def _print(folder: Path, report: Report) -> None:
         empty="No types.",
         cells=_cells,
     )
-    for fault in report.faults:
-        console.print(f"[red]{fault.field}[/]: ", end="")
-        console.print(fault.message, markup=False, soft_wrap=True)
+    for colour, faults in (("yellow", report.warnings), ("red", report.faults)):
+        for fault in faults:
+            console.print(f"[{colour}]{fault.field}[/]: ", end="")
+            console.print(fault.message, markup=False, soft_wrap=True)
     count = len(report.faults)
     console.print("[green]No faults.[/]" if not count else f"[red]{count} fault{'s' * (count != 1)}.[/]")
 

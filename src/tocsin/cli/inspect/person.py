@@ -10,11 +10,11 @@ from tocsin.cli.access import checked, database_time, over_http, with_pool
 from tocsin.cli.notifications.search import print_found
 from tocsin.cli.output import AsJson, fail, moment, print_json, print_lines
 from tocsin.client.errors import NotFoundError
-from tocsin.compose import delivery_rules, known_toggles, read_catalog
+from tocsin.compose.parts import delivery_rules, known_toggles, read_catalog
 from tocsin.domain.intent import UserId
 from tocsin.domain.people.attributes import AttributeValue
 from tocsin.engine.inspect.person import Person, read_person
-from tocsin.settings import Settings
+from tocsin.settings.tree import Settings
 from tocsin.store.pool import Pool
 from tocsin.wire.people import Device
 
@@ -61,6 +61,8 @@ def _lines(person: Person) -> Iterator[str]:
     else:
         suppressed = " (suppressed)" if person.address_suppressed else ""
         yield f"  e-mail {directory.email or '-'}{suppressed}, locale {directory.locale or '-'}"
+        if directory.org_id is not None:
+            yield f"  organisation {directory.org_id}"
         if directory.attributes:
             yield f"  attributes {', '.join(map(_attribute, directory.attributes.items()))}"
     now = "allowed now" if zone.open_now else "quiet now"

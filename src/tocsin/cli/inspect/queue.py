@@ -7,10 +7,10 @@ import typer
 
 from tocsin.cli.access import at_database_time, database_time, over_http, with_pool
 from tocsin.cli.output import AsJson, print_json, print_lines, print_rows
-from tocsin.compose import provider_summaries
+from tocsin.compose.parts import provider_summaries
 from tocsin.engine.health.provider_health import Waiting
 from tocsin.engine.inspect.queue import LONGEST_AHEAD, LaneQueue, Queue, Schedule, read_queue, read_schedule
-from tocsin.settings import Settings
+from tocsin.settings.tree import Settings
 from tocsin.store.pool import Pool
 
 

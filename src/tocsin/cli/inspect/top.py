@@ -17,10 +17,10 @@ from tocsin.cli.access import database_time, over_http, with_pool
 from tocsin.cli.inspect.queue import lane_cells
 from tocsin.cli.output import AsJson, console, moment
 from tocsin.cli.server import Remote
-from tocsin.compose import provider_summaries
+from tocsin.compose.parts import provider_summaries
 from tocsin.engine.health.provider_health import ProviderHealth, providers_health
 from tocsin.engine.inspect.queue import Queue, read_queue
-from tocsin.settings import Settings
+from tocsin.settings.tree import Settings
 from tocsin.store.pool import Pool
 
 MOST_OUTCOMES = 12

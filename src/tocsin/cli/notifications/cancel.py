@@ -10,7 +10,7 @@ import typer
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from tocsin.cli.access import By, at_database_time, operator, over_http
-from tocsin.cli.filters import KeyPrefix, OfProducer, OfType, Since, Until, read_filter
+from tocsin.cli.filters import KeyPrefix, OfOrganisation, OfProducer, OfType, Since, Until, read_filter
 from tocsin.cli.output import AsJson, errors, fail, plural, print_result
 from tocsin.client.errors import NotFoundError
 from tocsin.engine.settle.cancelling import cancel_by_query
@@ -28,6 +28,7 @@ def cancel(
     type_: OfType = None,
     producer: OfProducer = None,
     key_prefix: KeyPrefix = None,
+    org_id: OfOrganisation = None,
     since: Since = None,
     until: Until = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be cancelled.")] = False,
@@ -35,7 +36,9 @@ def cancel(
     as_json: AsJson = False,
 ) -> None:
     """Cancel what has not been sent: of one notification, or of all that the options select."""
-    found = read_filter(type_=type_, producer=producer, key_prefix=key_prefix, since=since, until=until)
+    found = read_filter(
+        type_=type_, producer=producer, key_prefix=key_prefix, org_id=org_id, since=since, until=until
+    )
     given = CancelFilter(**{name: getattr(found, name) for name in CancelFilter.__struct_fields__})
     if (notification_id is None) == (given == CancelFilter()):
         fail("Give the id of a notification, or options such as --type that select several.", code=2)

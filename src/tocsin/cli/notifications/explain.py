@@ -11,11 +11,11 @@ from tocsin.cli.notifications.intents import Producer, check_producer, read_inte
 from tocsin.cli.notifications.timeline import print_steps
 from tocsin.cli.options import parse_moment, with_options_of
 from tocsin.cli.output import AsJson, console, moment, print_json
-from tocsin.compose import explainer, known_toggles, read_catalog
+from tocsin.compose.parts import explainer, known_toggles, read_catalog
 from tocsin.domain.errors import FaultsError
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
-from tocsin.settings import Settings
+from tocsin.settings.tree import Settings
 from tocsin.store.pool import Pool
 from tocsin.wire.notifications import ExplainedRoute, Explanation
 

@@ -59,6 +59,10 @@ def read_intent(
     locale: Annotated[
         str | None, typer.Option(help="The language for recipients of whom no other is known, e.g. tr-TR.")
     ] = None,
+    org_id: Annotated[
+        str | None,
+        typer.Option("--org", metavar="ORG", help="Refuse recipients who are not of this organisation."),
+    ] = None,
 ) -> Intent:
     """Build an intent from the options; raise what is wrong with them."""
     if key is not None and is_api_key(key):
@@ -86,6 +90,7 @@ def read_intent(
         "ttl_seconds": ttl_seconds,
         "collapse_key": collapse_key,
         "locale": locale,
+        "org_id": org_id,
     }
     try:
         return msgspec.convert(fields, Intent, strict=False)

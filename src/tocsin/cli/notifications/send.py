@@ -11,13 +11,14 @@ from tocsin.cli.options import with_options_of
 from tocsin.cli.output import AsJson, errors, fail, moment, print_result
 from tocsin.cli.server import Remote
 from tocsin.client.errors import ConflictError
-from tocsin.compose import database_clock, known_toggles, planner, providers_by_channel, read_catalog
+from tocsin.compose.duties import database_clock
+from tocsin.compose.parts import known_toggles, planner, providers_by_channel, read_catalog
 from tocsin.domain.errors import FaultsError, TocsinError
 from tocsin.domain.ids import NotificationId
 from tocsin.domain.intent import Intent
 from tocsin.engine.accept.acceptor import Acceptor
 from tocsin.engine.accept.answers import Accepted, Answer, Conflict, Duplicate, Invalid
-from tocsin.settings import Settings
+from tocsin.settings.tree import Settings
 from tocsin.store.pool import DATABASE_FAULTS, Pool
 from tocsin.wire.notifications import ExplainedRoute, Explanation
 

@@ -1,12 +1,14 @@
-"""Printing a notification: its events in order, and its deliveries."""
+"""Printing a notification as a tree: its deliveries, and the events of each in order."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from rich.markup import escape
+from rich.text import Text
+from rich.tree import Tree
 
-from tocsin.cli.output import clock_time, console, moment
+from tocsin.cli.output import clock_time, console, moment, plural, print_tree
 from tocsin.domain.delivery.reasons import MEANING as REASONS
 from tocsin.domain.delivery.states import MEANING, WAITING, State
 from tocsin.wire.notifications import Delivery, Notification, Step
@@ -23,41 +25,47 @@ COLOURS: Mapping[str, str] = {
     State.GONE: "red",
     State.DEAD: "red",
 }
+EVENT_COLOURS = {**COLOURS, "hold": "yellow", "skip": "yellow", "retry": "yellow", "defer": "yellow"}
+# Beyond it, milliseconds are hard to read.
+LONG = timedelta(seconds=10)
 _STATES = {str(state): meaning for state, meaning in MEANING.items()}
 _REASONS = {str(reason): meaning for reason, meaning in REASONS.items()}
 
 
 class Event(NamedTuple):
-    """One event of a notification."""
+    """One event of a delivery, in the colour of its kind."""
 
     at: datetime
-    what: str
+    kind: str
     detail: str
+    colour: str = "default"
 
 
 def print_timeline(shown: Notification) -> None:
-    """Print the events of a notification and the state of each delivery."""
+    """Print a notification as a tree of its deliveries, each with its events in order."""
     console.print(f"[bold]{escape(shown.type)}[/] v{shown.version}  {shown.notification_id}")
     if shown.external_id:
         reference = f", reference {escape(shown.reference)}" if shown.reference else ""
-        console.print(f"stream entry {escape(shown.external_id)}{reference}", soft_wrap=True)
+        kind = "message" if shown.producer.startswith("sqs:") else "stream entry"
+        console.print(f"{kind} {escape(shown.external_id)}{reference}", soft_wrap=True)
     key = escape(shown.idempotency_key)
     console.print(
         f"producer {escape(shown.producer)}, key {key}, {moment(shown.accepted_at)}", soft_wrap=True
     )
+    if shown.org_id is not None:
+        console.print(f"organisation {escape(shown.org_id)}", soft_wrap=True)
     console.print()
-    for event in sorted(_events(shown), key=lambda event: event.at):
-        elapsed = (event.at - shown.accepted_at).total_seconds() * 1000
-        console.print(f"  {clock_time(event.at)}  {elapsed:>+9.1f} ms  {event.what}  {escape(event.detail)}")
-    console.print()
+    count = plural(len(shown.deliveries), "delivery", "deliveries")
+    tree = Tree(
+        Text.assemble(("accepted", "bold"), f"  {clock_time(shown.accepted_at)}  {count}"), guide_style="dim"
+    )
     for delivery in shown.deliveries:
-        _print_delivery(delivery)
+        _add_delivery(tree, delivery, shown.accepted_at)
     if shown.pruned_at:
-        console.print(
-            f"  its content and deliveries were pruned {moment(shown.pruned_at)}; its key is still kept"
-        )
+        tree.add(f"its content and deliveries were pruned {moment(shown.pruned_at)}; its key is still kept")
     if shown.truncated:
-        console.print(f"  … and more: only the first {len(shown.deliveries)} are shown")
+        tree.add(f"… and more: only the first {len(shown.deliveries)} are shown")
+    print_tree(tree)
 
 
 def print_steps(steps: Sequence[Step], *, passed: bool) -> None:
@@ -65,9 +73,7 @@ def print_steps(steps: Sequence[Step], *, passed: bool) -> None:
     for step in steps:
         if step.result == "pass" and not passed:
             continue
-        until = f", until {moment(step.until)}" if step.until else ""
-        times = f", {step.count} times" if step.count > 1 else ""
-        text = f"    {clock_time(step.at)}  {step.result:<4}  {step.rule}: {step.detail}{until}{times}"
+        text = f"    {clock_time(step.at)}  {step.result:<4}  {_describe(step)}"
         console.print(text, markup=False, soft_wrap=True)
 
 
@@ -76,33 +82,54 @@ def is_settled(shown: Notification) -> bool:
     return all(delivery.state not in WAITING for delivery in shown.deliveries)
 
 
-def _events(shown: Notification) -> Iterator[Event]:
-    count = len(shown.deliveries)
-    yield Event(shown.accepted_at, "accepted ", f"{count} {'delivery' if count == 1 else 'deliveries'}")
-    for delivery in shown.deliveries:
-        for attempt in delivery.attempts:
-            if attempt.outcome == delivery.state:
-                continue
-            yield Event(attempt.at, f"{attempt.outcome:<9}", f"{delivery.route_id}  {attempt.code}")
-        for step in delivery.decisions:
-            if step.rule == "replay":
-                yield Event(step.at, "replayed ", delivery.route_id)
-        if delivery.settled_at:
-            yield Event(delivery.settled_at, f"{delivery.state:<9}", delivery.route_id)
-
-
-def _print_delivery(delivery: Delivery) -> None:
-    colour = COLOURS.get(delivery.state, "default")
-    device = f" device {delivery.device_id}" if delivery.device_id else ""
-    route = escape(delivery.route_id)
-    console.print(f"  [{colour}]{delivery.state}[/] {route}{device}", soft_wrap=True)
-    console.print(f"    {_explanation(delivery)}", markup=False, soft_wrap=True)
-    if delivery.last_error and delivery.state not in {State.SENT, State.DELIVERED}:
-        console.print(f"    {delivery.last_error}", markup=False, soft_wrap=True)
+def _add_delivery(tree: Tree, delivery: Delivery, accepted_at: datetime) -> None:
+    device = f"  device {delivery.device_id}" if delivery.device_id else ""
+    colour = _colour(delivery.state)
+    branch = tree.add(
+        Text.assemble((delivery.state, f"bold {colour}"), f" {delivery.route_id}", (device, "dim"))
+    )
     if delivery.attempts_truncated:
-        text = f"only the newest {len(delivery.attempts)} failed attempts are shown"
-        console.print(f"    {text}", markup=False, soft_wrap=True)
-    print_steps(delivery.decisions, passed=False)
+        branch.add(Text(f"only the newest {len(delivery.attempts)} failed attempts are shown", "dim"))
+    for event in sorted(_events(delivery), key=lambda event: event.at):
+        elapsed = _elapsed(event.at - accepted_at)
+        branch.add(
+            Text.assemble((f"{elapsed:>11}  ", "dim"), (event.kind, event.colour), f"  {event.detail}")
+        )
+    if delivery.settled_at is None:
+        branch.add(Text(_explanation(delivery)))
+    if delivery.last_error and delivery.state not in {State.SENT, State.DELIVERED}:
+        branch.add(Text(delivery.last_error, "dim"))
+
+
+def _events(delivery: Delivery) -> Iterator[Event]:
+    for step in delivery.decisions:
+        if step.rule == "replay":
+            yield Event(step.at, "replayed", "")
+        elif step.result != "pass":
+            yield Event(step.at, step.result, _describe(step), _colour(step.result))
+    for attempt in delivery.attempts:
+        # The last failure is told by the state that it led to.
+        if attempt.outcome != delivery.state:
+            yield Event(attempt.at, attempt.outcome, attempt.code, _colour(attempt.outcome))
+    if delivery.settled_at:
+        yield Event(delivery.settled_at, delivery.state, _explanation(delivery), _colour(delivery.state))
+
+
+def _colour(kind: str) -> str:
+    return EVENT_COLOURS.get(kind, "default")
+
+
+def _describe(step: Step) -> str:
+    until = f", until {moment(step.until)}" if step.until else ""
+    times = f", {step.count} times" if step.count > 1 else ""
+    return f"{step.rule}: {step.detail}{until}{times}"
+
+
+def _elapsed(time: timedelta) -> str:
+    """Format the time since a notification was accepted."""
+    if abs(time) < LONG:
+        return f"{time.total_seconds() * 1000:+.1f} ms"
+    return f"{'-' if time < timedelta(0) else '+'}{abs(timedelta(seconds=round(time.total_seconds())))}"
 
 
 def _explanation(delivery: Delivery) -> str:

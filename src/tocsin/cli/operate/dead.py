@@ -23,7 +23,7 @@ from tocsin.client.errors import NotFoundError
 from tocsin.domain.errors import FaultsError
 from tocsin.engine.inspect import dead_letters
 from tocsin.engine.inspect.dead_letters import ReplayConflictError, replay_of
-from tocsin.settings import Settings
+from tocsin.settings.tree import Settings
 from tocsin.store.dead_letters import replays
 from tocsin.store.dead_letters.reading import FIRST
 from tocsin.store.pool import Pool

@@ -1,6 +1,6 @@
 """`tocsin keys`."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, TypeVar
 from uuid import UUID
 
@@ -11,13 +11,23 @@ from tocsin.api.auth.api_keys import (
     LONGEST_OVERLAP,
     AmbiguousKeyError,
     NewKey,
+    OtherOrganisationError,
     create_key,
     revoke_key,
     rotate_key,
 )
 from tocsin.api.auth.roles import Role
 from tocsin.api.http.conversion import copy_fields
-from tocsin.api.operator.admin import ApiKey, ApiKeyList, CreateKey, ProducerName, RotatedApiKey, RotateKey
+from tocsin.api.operator.admin import (
+    DELIVERY_IS_FOR_ALL,
+    SCOPING_OFF,
+    ApiKey,
+    ApiKeyList,
+    CreateKey,
+    ProducerName,
+    RotatedApiKey,
+    RotateKey,
+)
 from tocsin.api.producer.webhooks import RotateWebhook, WebhookList, WebhookWithSecret, rotate_secret
 from tocsin.cli.access import (
     By,
@@ -34,14 +44,15 @@ from tocsin.cli.output import AsJson, errors, fail, moment, plural, print_result
 from tocsin.cli.server import NoAnswerError, Remote
 from tocsin.client.errors import NotFoundError
 from tocsin.domain.intent import UserId
+from tocsin.domain.people.organisations import OrgId
 from tocsin.engine.data_keys import RotatedData, rotate_data
 from tocsin.engine.webpush_keys import KEY_IN_FILE, RotatedWebPushKey, rotate_webpush_key
 from tocsin.providers.webpush.settings import WebPushSettings
-from tocsin.settings import Settings
+from tocsin.settings.tree import Settings
 from tocsin.store import keys
 from tocsin.store.keys import KeyRow
 from tocsin.store.people import endpoints
-from tocsin.store.pool import Connection, Pool
+from tocsin.store.pool import Pool
 from tocsin.store.secrets.sealing import SealedError, data_keys
 
 Answer = TypeVar("Answer")
@@ -53,28 +64,49 @@ app = typer.Typer(name="keys", help="API keys for producers and operators.", no_
 def create(
     producer: Annotated[str, typer.Argument(help="Who will use it, e.g. billing.")],
     role: Annotated[Role, typer.Option(help="What it may do.")] = Role.PRODUCER,
+    org_id: Annotated[
+        str | None,
+        typer.Option("--org", metavar="ORG", help="Bind it to this organisation: it reaches nobody else."),
+    ] = None,
     by: By = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a key and show it, this once."""
     producer, who = _checked_name(producer), operator(by)
+    if org_id is not None:
+        if role is Role.DELIVERY:
+            fail(f"--org {DELIVERY_IS_FOR_ALL}.", code=2)
+        org_id = checked(org_id, OrgId, "--org must be 1 to 128 characters without control characters.")
     if remote := over_http():
-        created = _call_once(remote, ApiKey, "admin", "keys", body=CreateKey(producer=producer, role=role))
+        wanted = CreateKey(producer=producer, role=role, org_id=org_id)
+        created = _call_once(remote, ApiKey, "admin", "keys", body=wanted)
         key_id, secret = created.key_id, str(created.key)
     else:
-
-        async def create_one(connection: Connection, now: datetime) -> NewKey:
-            async with connection.transaction():
-                return await create_key(connection, producer, role, now, actor=who)
-
-        made = at_database_time(create_one)
+        made = with_pool(
+            lambda settings, pool: _create(
+                settings, pool, CreateKey(producer=producer, role=role, org_id=org_id), who
+            )
+        )
         key_id, secret = made.row.id, made.secret
     print_result(
-        {"id": key_id, "producer": producer, "role": role, "key": secret},
+        {"id": key_id, "producer": producer, "role": role, "org_id": org_id, "key": secret},
         as_json,
-        f"Key for {producer} ({role}), shown only now:",
+        f"Key for {producer} ({role}{'' if org_id is None else f', organisation {org_id}'}), shown only now:",
         secret,
     )
+
+
+async def _create(settings: Settings, pool: Pool, wanted: CreateKey, who: str) -> NewKey:
+    if wanted.org_id is not None and not settings.auth.org_scoping:
+        fail(f"--org {SCOPING_OFF}.", code=2)
+    async with pool.acquire() as connection, connection.transaction():
+        now = await database_time(connection)
+        try:
+            return await create_key(
+                connection, wanted.producer, wanted.role, now, actor=who, org_id=wanted.org_id
+            )
+        except OtherOrganisationError as error:
+            fail(str(error))
 
 
 @app.command()
@@ -333,4 +365,5 @@ def _cells(row: KeyRow) -> dict[str, object]:
         state = f"revoked {moment(row.revoked_at)}"
     elif row.expires_at:
         state = f"replaced, until {moment(row.expires_at)}"
-    return {"id": row.id, "producer": row.producer, "role": row.role, "ends in": row.hint, "state": state}
+    role = row.role if row.org_id is None else f"{row.role} of {row.org_id}"
+    return {"id": row.id, "producer": row.producer, "role": role, "ends in": row.hint, "state": state}

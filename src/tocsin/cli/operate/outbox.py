@@ -14,12 +14,12 @@ from tocsin.domain.faults import Fault
 from tocsin.ingress.outbox import check as outbox_check
 from tocsin.ingress.outbox import install as outbox_install
 from tocsin.ingress.outbox import rows as outbox_rows
-from tocsin.ingress.outbox.accept import ALARM_AFTER
 from tocsin.ingress.outbox.check import Findings
+from tocsin.ingress.outbox.refusals import ALARM_AFTER
 from tocsin.ingress.outbox.rows import Status
 from tocsin.ingress.outbox.settings import OutboxSettings
 from tocsin.ingress.outbox.table import connect, inspect
-from tocsin.settings import load_settings
+from tocsin.settings.load import load_settings
 from tocsin.store.pool import PoolSettings, opened_connection
 
 app = typer.Typer(

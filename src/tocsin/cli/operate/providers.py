@@ -9,7 +9,7 @@ from tocsin.cli.access import By, Reason, at_database_time, database_time, over_
 from tocsin.cli.operate import toggle
 from tocsin.cli.operate.toggle import OptionalReason, waiting_deliveries
 from tocsin.cli.output import AsJson, fail, moment, plural, print_lines, print_result, print_rows
-from tocsin.compose import provider_summaries
+from tocsin.compose.parts import provider_summaries
 from tocsin.domain.toggles import toggle_of
 from tocsin.engine.health.provider_health import (
     CircuitHealth,
@@ -19,7 +19,7 @@ from tocsin.engine.health.provider_health import (
     not_in_use,
     providers_health,
 )
-from tocsin.settings import Settings
+from tocsin.settings.tree import Settings
 from tocsin.store.health.circuit_breakers import end_rests
 from tocsin.store.pool import Pool
 

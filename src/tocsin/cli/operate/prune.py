@@ -8,10 +8,10 @@ import typer
 
 from tocsin.cli.access import with_pool
 from tocsin.cli.output import AsJson, errors, fail, print_result
-from tocsin.compose import database_clock
+from tocsin.compose.duties import database_clock
 from tocsin.engine.retention.passes import Report, count_prunable
 from tocsin.engine.retention.prune import PassRunsError, Pruner
-from tocsin.settings import Settings
+from tocsin.settings.tree import Settings
 from tocsin.store.pool import Pool
 
 

@@ -14,7 +14,7 @@ from tocsin.cli.access import over_http, with_connection
 from tocsin.cli.output import AsJson, moment, print_result
 from tocsin.ingress.mail_commands.decoder import MAIL_COMMANDS
 from tocsin.ingress.redis_streams.envelopes import INTENTS
-from tocsin.store.refused import list_recent
+from tocsin.store.sources.refused import list_recent
 
 MOST_FAULTS = 3
 STREAM_SOURCES = {INTENTS.source, MAIL_COMMANDS.source}

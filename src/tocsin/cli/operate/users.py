@@ -8,11 +8,12 @@ import typer
 
 from tocsin.cli.access import By, checked, operator, over_http, with_pool
 from tocsin.cli.output import AsJson, plural, print_lines, print_result
-from tocsin.compose import database_clock, read_catalog
+from tocsin.compose.duties import database_clock
+from tocsin.compose.parts import read_catalog
 from tocsin.domain.intent import UserId
 from tocsin.engine.retention.erase import Eraser, Erasure, subject_of
 from tocsin.engine.retention.export import Exporter
-from tocsin.settings import Settings
+from tocsin.settings.tree import Settings
 from tocsin.store import audit
 from tocsin.store.pool import Pool
 

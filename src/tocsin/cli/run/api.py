@@ -13,9 +13,10 @@ from tocsin.cli.run.metrics import exported_metrics
 from tocsin.cli.run.observed import exported_traces
 from tocsin.cli.run.process import prepared_settings, run_until_stopped, when_available
 from tocsin.cli.run.serve import Tied, running_database
-from tocsin.compose import open_api, tune_gc
+from tocsin.compose.api import open_api
+from tocsin.compose.duties import tune_gc
 from tocsin.domain.errors import DatabaseUnavailableError
-from tocsin.settings import Settings
+from tocsin.settings.tree import Settings
 
 _log = structlog.stdlib.get_logger(__name__)
 

@@ -14,16 +14,10 @@ from tocsin.cli.run.process import prepared_settings, run_until_stopped
 from tocsin.cli.run.serve import Tied, running_database
 from tocsin.cli.schema_use import MAILER, mailer_pool
 from tocsin.cli.server import database_label
-from tocsin.compose import (
-    catalog_folder,
-    database_clock,
-    duties_running,
-    known_toggles,
-    open_streams,
-    open_worker,
-    planner,
-    read_catalog,
-)
+from tocsin.compose.duties import database_clock, duties_running
+from tocsin.compose.parts import catalog_folder, known_toggles, planner, read_catalog
+from tocsin.compose.relays import open_streams
+from tocsin.compose.worker import open_worker
 from tocsin.domain.errors import SettingsError
 from tocsin.domain.faults import Fault
 from tocsin.domain.plan import FAN_OUT
@@ -36,7 +30,8 @@ from tocsin.ingress.mail_commands.decoder import MAIL_COMMANDS
 from tocsin.ingress.redis_streams.settings import NO_URL
 from tocsin.ingress.source import IntentSource
 from tocsin.providers.smtp.settings import SmtpSettings
-from tocsin.settings import Settings, providers_in_use, setting_name
+from tocsin.settings.build import setting_name
+from tocsin.settings.tree import Settings, providers_in_use
 
 SMTP = SmtpSettings.section
 

@@ -13,10 +13,10 @@ import structlog
 
 from tocsin.api.settings import HttpSettings
 from tocsin.cli.run.probes import served_beside
-from tocsin.compose import duties_running
+from tocsin.compose.duties import duties_running
 from tocsin.engine.duty import repeat
 from tocsin.engine.inspect.gauges import DatabaseGauges
-from tocsin.settings import Settings, providers_in_use
+from tocsin.settings.tree import Settings, providers_in_use
 from tocsin.store.pool import open_pool
 from tocsin.telemetry import metrics
 from tocsin.telemetry.environment import Telemetry, read_environment

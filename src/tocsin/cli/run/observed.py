@@ -10,8 +10,8 @@ from tocsin.catalog.catalog import Catalog
 from tocsin.cli.run.metrics import exported_metrics
 from tocsin.cli.run.probes import answered_probes
 from tocsin.cli.run.process import when_started
-from tocsin.compose import tune_gc
-from tocsin.settings import Settings
+from tocsin.compose.duties import tune_gc
+from tocsin.settings.tree import Settings
 from tocsin.telemetry.environment import read_environment
 from tocsin.telemetry.tracing import tracing
 

@@ -11,7 +11,7 @@ import structlog
 from tocsin.api.settings import HttpSettings, ProbesSettings
 from tocsin.catalog.catalog import Catalog
 from tocsin.domain.errors import DatabaseError
-from tocsin.settings import Settings
+from tocsin.settings.tree import Settings
 from tocsin.store.migrate import check_schema
 from tocsin.store.pool import DATABASE_FAULTS, connect, opened_connection
 from tocsin.store.processes import alive

@@ -18,7 +18,8 @@ from tocsin.domain.errors import DatabaseUnavailableError
 from tocsin.engine.duty import pause
 from tocsin.logs import configure_logs
 from tocsin.profiles.profile import read_profile
-from tocsin.settings import Settings, load_settings
+from tocsin.settings.load import load_settings
+from tocsin.settings.tree import Settings
 from tocsin.telemetry.environment import read_environment
 
 REPEATED_WITHIN = 1.0

@@ -10,21 +10,25 @@ from tocsin.cli.run.process import prepared_settings, run_until_stopped
 from tocsin.cli.run.serve import Tied, running_database
 from tocsin.cli.schema_use import in_server_schema
 from tocsin.cli.server import database_label
-from tocsin.compose import catalog_folder, open_relays, read_catalog
+from tocsin.compose.parts import catalog_folder, read_catalog
+from tocsin.compose.relays import has_sources, open_relays
 from tocsin.domain.errors import SettingsError
 from tocsin.domain.faults import Fault
-from tocsin.settings import Settings, setting_name
+from tocsin.settings.build import setting_name
+from tocsin.settings.tree import Settings
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 def relay(tied: Tied = False) -> None:
-    """Relay the outboxes and streams of applications into Tocsin."""
+    """Relay the outboxes, streams and queues of applications into Tocsin."""
     settings = prepared_settings()
-    if not settings.outboxes and not settings.streams:
+    if not has_sources(settings):
         example = setting_name(("outboxes", "shop", "url"))
         fault = Fault(
-            field="outboxes or streams", code="missing", message=f"none is set; set {example}, for example"
+            field="outboxes, streams or queues",
+            code="missing",
+            message=f"none is set; set {example}, for example",
         )
         raise SettingsError("There is nothing to relay:", [fault])
     url = running_database(settings)
@@ -41,6 +45,7 @@ async def _run_relays(settings: Settings, url: str, stop: asyncio.Event, *, tied
             "relay started",
             outboxes=sorted(settings.outboxes),
             streams=sorted(settings.streams),
+            queues=sorted(settings.queues),
             database=database_label(settings, url),
             catalog=str(catalog_folder(settings)),
         )

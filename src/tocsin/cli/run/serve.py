@@ -18,14 +18,17 @@ from tocsin.cli.run.process import prepared_settings, run_until_stopped
 from tocsin.cli.run.supervisor import Child, run_tree
 from tocsin.cli.schema_use import check_server_schema, in_server_schema
 from tocsin.cli.server import configured_database, database_label
-from tocsin.compose import catalog_folder, data_dir, open_worker, read_catalog
+from tocsin.compose.parts import catalog_folder, data_dir, read_catalog
+from tocsin.compose.relays import has_sources
+from tocsin.compose.worker import open_worker
 from tocsin.domain.errors import DatabaseError, SettingsError, TocsinError
 from tocsin.domain.faults import Fault
 from tocsin.domain.plan import FAN_OUT
 from tocsin.domain.timing.quiet_hours import quiet_hours_rule
 from tocsin.engine.duty import pause
 from tocsin.profiles.profile import VARIABLE, Profile, read_profile
-from tocsin.settings import Settings, providers_in_use, setting_name
+from tocsin.settings.build import setting_name
+from tocsin.settings.tree import Settings, providers_in_use
 from tocsin.store.embedded import EmbeddedPostgres
 from tocsin.store.migrate import migrate as migrate_schema
 from tocsin.store.pool import OR_EMBEDDED
@@ -145,7 +148,7 @@ def server_children(settings: Settings, url: str, **environment: str) -> list[Ch
     """List the processes of a server."""
     environment = {"TOCSIN_DATABASE_URL": url, **environment}
     names = [f"worker-{number + 1}" for number in range(settings.workers)]
-    others = [*names, "relay"] if settings.outboxes or settings.streams else names
+    others = [*names, "relay"] if has_sources(settings) else names
     return [
         Child("api", ["api"], environment),
         *(

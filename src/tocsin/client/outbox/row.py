@@ -33,6 +33,7 @@ class Particulars(TypedDict, total=False):
     trace_id: str | None
     occurred_at: datetime | None
     locale: str | None
+    org_id: str | None
     idempotency_key: str | None
     aggregate: str | None
     aggregate_id: str | None

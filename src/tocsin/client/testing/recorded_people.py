@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from tocsin.client.exchange import ClientRequest
 from tocsin.domain.ids import uuid7
@@ -21,6 +22,7 @@ from tocsin.wire.people import (
 )
 
 _REGISTERED = set(Device.__struct_fields__) & set(RegisterDevice.__struct_fields__) - {"user_id"}
+_ENDPOINTS = "arn:aws:sns:us-east-1:123456789012:endpoint/GCM/recorded/"
 _NEW_DEVICE: dict[str, Any] = {
     "push_enabled": True,
     "notification_count": 0,
@@ -64,7 +66,9 @@ class RecordedPeople:
                 return None
 
     def _put_user(self, user_id: str, user: PutUser) -> User:
-        fields = msgspec.structs.asdict(user) | {"attributes": user.attributes or {}}
+        known = self._users.get(user_id)
+        org_id = (known.org_id if known else None) if user.org_id is UNSET else user.org_id
+        fields = msgspec.structs.asdict(user) | {"attributes": user.attributes or {}, "org_id": org_id}
         self._users[user_id] = User(user_id=user_id, updated_at=datetime.now(UTC), **fields)
         return self._users[user_id]
 
@@ -74,13 +78,16 @@ class RecordedPeople:
             name: value for name, value in msgspec.structs.asdict(wanted).items() if name in _REGISTERED
         }
         fields |= {"device_id": uuid7(), "user_id": person, "registered_at": now, "last_seen_at": now}
+        if wanted.provider == "sns":
+            fields["endpoint_arn"] = f"{_ENDPOINTS}{fields['device_id']}"
         device = Device(token_hash=short_hash(token_hash(wanted.token)), **fields, **_NEW_DEVICE)
         self._devices[wanted.token] = device
         return device
 
     def _retire(self, person: str, which: UnregisterDevice) -> Device | None:
         known = self._devices.get(which.token or "")
-        device_id = str(known.device_id if known else which.device_id)
+        by_arn = which.endpoint_arn.removeprefix(_ENDPOINTS) if which.endpoint_arn else which.device_id
+        device_id = str(known.device_id if known else by_arn)
         return self._change(person, device_id, retired_at=datetime.now(UTC), retired_reason="unregistered")
 
     def _devices_of(self, person: str, *, include_retired: bool) -> list[Device]:

@@ -44,6 +44,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     trace_id: str | None = None
     occurred_at: datetime | None = None
     locale: str | None = None
+    org_id: str | None = None
     cancelled: bool = False
 
 

@@ -13,14 +13,17 @@ import msgspec
 from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
 from tocsin.api.server import serve_api
+from tocsin.cli.demo.stand_ins import settings_for
 from tocsin.cli.run.process import run_until_stopped
-from tocsin.cli.run.stand_ins import settings_for
 from tocsin.client.testing.server import RunningTocsin
-from tocsin.compose import checked_pool, open_api, open_worker, read_catalog
+from tocsin.compose.api import open_api
+from tocsin.compose.parts import checked_pool, read_catalog
+from tocsin.compose.worker import open_worker
 from tocsin.engine.clock import utc_now
 from tocsin.logs import configure_logs
 from tocsin.sandbox import Sandbox, SandboxSettings
-from tocsin.settings import Settings, load_settings
+from tocsin.settings.load import load_settings
+from tocsin.settings.tree import Settings
 from tocsin.store.embedded import EmbeddedPostgres
 from tocsin.store.migrate import migrate
 

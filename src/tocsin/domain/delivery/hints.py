@@ -20,6 +20,10 @@ _EXPO_REFUSES = "Expo refuses the sender. Check TOCSIN_EXPO__ACCESS_TOKEN and it
 _VAPID = "The push service refuses the signature. Check TOCSIN_WEBPUSH__SUBJECT and this machine's clock."
 _UNSUBSCRIBED = "The browser ended its subscription. It is retired until its page subscribes again."
 _PUSH_SERVICE_WAITS = "The push service asks for a later retry.{ It is retried automatically.|}"
+_SERVICE_FAILS = "The provider's service failed or restarts.{ It is retried automatically.|}"
+_AWS_REFUSES = "AWS refuses the request. Check the credentials, their rights and this machine's clock."
+_AWS_KEY = "SNS cannot use the KMS key. Check the key and the rights of the credentials."
+_AWS_RATE = "The quota of the AWS account is exceeded. {It is sent later; lower|Lower} TOCSIN_RATES__SNS."
 _ENDPOINT_DOWN = "The endpoint fails or is busy; its owner should check it.{ It is retried automatically.|}"
 
 HINTS: Mapping[str, str] = {
@@ -82,7 +86,35 @@ HINTS: Mapping[str, str] = {
         ),
         _MISWRITTEN,
     ),
-    **dict.fromkeys(("InternalServerError", "ServiceUnavailable", "Shutdown"), _APPLE_FAILS),
+    **dict.fromkeys(("InternalServerError", "Shutdown"), _APPLE_FAILS),
+    **dict.fromkeys(("ServiceUnavailable", "InternalError", "InternalFailure"), _SERVICE_FAILS),
+    "EndpointDisabled": "The app was removed or its token expired. It is retired until it registers again.",
+    "NotFound": "The endpoint was deleted at AWS. The device is retired until it registers again.",
+    "InvalidParameter": "SNS refused the message, or has no such endpoint. Read the detail.",
+    **dict.fromkeys(("InvalidParameterValue", "ParameterValueInvalid", "ValidationError"), _MISWRITTEN),
+    "PlatformApplicationDisabled": "SNS cannot use the FCM or APNs key. Upload it to the application again.",
+    **dict.fromkeys(("Throttling", "ThrottlingException", "KMSThrottling", "Throttled"), _AWS_RATE),
+    **dict.fromkeys(
+        (
+            "AuthorizationError",
+            "AccessDenied",
+            "InvalidClientTokenId",
+            "SignatureDoesNotMatch",
+            "IncompleteSignature",
+            "ExpiredTokenException",
+            "MissingAuthenticationToken",
+            "OptInRequired",
+            "InvalidSecurity",
+            "RequestExpired",
+            "no_credentials",
+        ),
+        _AWS_REFUSES,
+    ),
+    **dict.fromkeys(
+        ("KMSAccessDenied", "KMSDisabled", "KMSInvalidState", "KMSNotFound", "KMSOptInRequired"), _AWS_KEY
+    ),
+    "InvalidAction": "A server other than SNS answered. Check TOCSIN_SNS__BASE_URL and proxies.",
+    "other_account": "The endpoint is in another account or region. Check TOCSIN_SNS__GCM_APP_ARN.",
     "DeveloperError": "Expo refused the message. Read the detail; check the type's texts and section `push`.",
     "VALIDATION_ERROR": "Expo cannot read the message. Read the detail; check the token and the templates.",
     "MismatchSenderId": "Expo holds the FCM key of another project than the app's. Run `eas credentials`.",

@@ -7,14 +7,26 @@ import msgspec
 
 from tocsin.domain.delivery.held_by import DIGEST
 from tocsin.domain.faults import Fault
+from tocsin.domain.intent import Intent
 from tocsin.store.notifications import NewNotification
 from tocsin.wire.answers import Accepted, Answer, Conflict, Duplicate, Invalid
 
-__all__ = ["Accepted", "Answer", "Conflict", "Duplicate", "Invalid", "Unreadable", "accepted_answer"]
+__all__ = [
+    "Accepted",
+    "Answer",
+    "Conflict",
+    "Duplicate",
+    "Invalid",
+    "Unreadable",
+    "accepted_answer",
+    "written_intent",
+]
 
 INVALID = "invalid_intent"
 FURTHEST_BEHIND = timedelta(hours=12)
 """How far the zone in which a wall time comes last is behind UTC."""
+
+_encoder = msgspec.json.Encoder()
 
 
 class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +37,15 @@ class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
     content: str
     type: str | None = None
     idempotency_key: str | None = None
+    org_id: str | None = None
+
+
+def written_intent(intent: Intent) -> str:
+    """Return an intent as JSON, as it is kept if it is refused."""
+    try:
+        return _encoder.encode(intent).decode()
+    except UnicodeEncodeError:
+        return repr(msgspec.to_builtins(intent)).encode(errors="replace").decode()
 
 
 def accepted_answer(notification: NewNotification, repeated_recipients: int) -> Accepted:

@@ -26,9 +26,10 @@ async def find_people(
     if wanted is None or audience_faults(intent.audience):
         return (), []
     async with connect() as connection:
-        people = await with_attributes(connection, wanted, most + 1)
+        people = await with_attributes(connection, wanted, most + 1, intent.org_id)
     if not people:
-        message = "finds nobody: no user of the directory has these attributes"
+        whose = "directory" if intent.org_id is None else "organisation"
+        message = f"finds nobody: no user of the {whose} has these attributes"
         return (), [Fault(field=_FIELD, code="nobody", message=message)]
     if len(people) > most:
         message = f"finds more than {most:,} people; {advice}"

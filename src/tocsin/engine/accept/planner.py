@@ -119,6 +119,7 @@ class Planner(msgspec.Struct, frozen=True):
             trace_id=intent.trace_id,
             occurred_at=intent.occurred_at,
             locale=normalize(intent.locale) if intent.locale else None,
+            org_id=intent.org_id,
             send_at=intent.send_at,
             send_at_local=intent.send_at_local,
             expires_at=conditions.due_at + timedelta(seconds=ttl) if ttl else None,
@@ -224,6 +225,8 @@ def _parts(value: Any) -> Iterable[Any]:
 
 
 def _time_faults(intent: Intent, now: datetime) -> list[Fault]:
+    if intent.occurred_at is None and intent.send_at is None and intent.send_at_local is None:
+        return []
     local = intent.send_at_local.replace(tzinfo=UTC) if intent.send_at_local else None
     faults = moment_faults("occurred_at", intent.occurred_at) if intent.occurred_at else []
     for field, moment in (("send_at", intent.send_at), ("send_at_local", local)):

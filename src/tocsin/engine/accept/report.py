@@ -7,6 +7,7 @@ import structlog
 from tocsin.catalog.catalog import Catalog
 from tocsin.domain.delivery.states import State
 from tocsin.domain.intent import Intent
+from tocsin.domain.people.organisations import NOT_YOURS
 from tocsin.domain.people.recipient import logged_route_id, recipient_of
 from tocsin.engine.accept.answers import INVALID, Accepted, Answer, Conflict, Duplicate, Invalid, Unreadable
 from tocsin.logs import sent_lines
@@ -21,6 +22,7 @@ _CAUSES = {
     "unknown_type": "unknown_type",
     "unknown_version": "unknown_type",
     "audience_not_allowed": "audience_not_allowed",
+    NOT_YOURS: NOT_YOURS,
 }
 """The codes of refusals for faults that are a cause of their own."""
 _PAYLOADS = frozenset({"payload", "payload_json"})

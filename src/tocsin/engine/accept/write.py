@@ -19,17 +19,20 @@ from tocsin.engine.accept.answers import (
     Invalid,
     Unreadable,
     accepted_answer,
+    written_intent,
 )
 from tocsin.engine.accept.audiences import Connect, find_people
+from tocsin.engine.accept.organisations import outsider_faults
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.accept.report import refusal_code, report_answers, storable
 from tocsin.engine.time_slice import TimeSlice, paced
-from tocsin.store import notifications, refused
+from tocsin.store import notifications
 from tocsin.store.deliveries import digests
 from tocsin.store.deliveries.digests import NewMember
 from tocsin.store.notifications import NewNotification
 from tocsin.store.pool import Connection
-from tocsin.store.refused import LONGEST_CONTENT, RefusedIntent
+from tocsin.store.sources import refused
+from tocsin.store.sources.refused import LONGEST_CONTENT, RefusedIntent
 
 STORE_TRIES = 3
 """How often an intent is stored if what held its key is pruned each time before it was read."""
@@ -45,7 +48,8 @@ class Sourced(msgspec.Struct, frozen=True, kw_only=True):
 
     `written` is called for one that is refused: only then is it kept as it came.
 
-    `reference` is the id that its producer has for it, if that is another one.
+    `reference` is the id that its producer has for it, if that is another one. A source that hands in again
+    what was refused sets `message_id`, the same each time: the refusal is recorded and counted once.
     """
 
     producer: str
@@ -53,6 +57,7 @@ class Sourced(msgspec.Struct, frozen=True, kw_only=True):
     external_id: str
     written: Callable[[], str]
     reference: str | None = None
+    message_id: str | None = None
 
     @property
     def content(self) -> str:
@@ -77,11 +82,13 @@ class Request:
         self.answers: list[Answer | None] = [None] * len(intents)
         self.good: list[tuple[int, NewNotification]] = []
         self.unmatched: list[tuple[int, NewNotification, list[Fault]]] = []
+        self.repeated: set[int] = set()
 
     async def check(self, planner: Planner, now: datetime, connect: Connect) -> None:
         """Plan the valid intents and answer the others.
 
-        One whose audience finds nobody, or too many, is refused unless it was accepted before.
+        One whose audience finds nobody, too many, or people outside of its organisation, is refused unless it
+        was accepted before.
         """
         slice_ = TimeSlice()
         for position, intent in enumerate(self.intents):
@@ -90,7 +97,10 @@ class Request:
                 case Unreadable(faults=faults):
                     self.answers[position] = Invalid(faults)
                 case Intent():
-                    people, faults = await find_people(connect, intent, planner.largest_audience, _ADVICE)
+                    people: Sequence[str] = ()
+                    faults = []
+                    if intent.audience.attributes is not None:
+                        people, faults = await find_people(connect, intent, planner.largest_audience, _ADVICE)
                     checked = planner.check(self.producer, intent, now)
                     if isinstance(checked, NewNotification) and people:
                         planned = await paced(planner.plan_people(intent, people, now))
@@ -106,6 +116,20 @@ class Request:
                         self.good.append((position, checked))
                     else:
                         self.answers[position] = Invalid(checked)
+        if any(notification.org_id is not None for _, notification in self.good):
+            await self._check_organisations(connect)
+
+    async def _check_organisations(self, connect: Connect) -> None:
+        """Refuse what is for people outside of its organisation, unless it was accepted before."""
+        intents = [
+            intent for position, _ in self.good if isinstance(intent := self.intents[position], Intent)
+        ]
+        faults = await outsider_faults(connect, intents)
+        good = list(zip(self.good, faults, strict=True))
+        self.unmatched += [
+            (position, notification, found) for (position, notification), found in good if found
+        ]
+        self.good = [each for each, found in good if not found]
 
     def answered(self) -> list[Answer]:
         """Return the answers, once all are known."""
@@ -161,12 +185,22 @@ async def write_all(
             request.answers[position] = _answer(request.intents[position], notification, stored)
         if request.unmatched:
             await _answer_unmatched(connection, request)
-    if refusals := [refusal for request in requests for refusal in _refusals(request, now)]:
-        await refused.record(connection, refusals)
+    if refusals := [(request, *refusal) for request in requests for refusal in _refusals(request, now)]:
+        rows = [row for _, _, row in refusals]
+        recorded = await refused.record(
+            connection, rows, [_message_id(request, position) for request, position, _ in refusals]
+        )
+        for request, position, row in refusals:
+            if row.id not in recorded:
+                request.repeated.add(position)
+
+
+def _message_id(request: Request, position: int) -> str | None:
+    return request.origins[position].message_id if request.origins else None
 
 
 async def _answer_unmatched(connection: Connection, request: Request) -> None:
-    """Answer intents whose audience finds nobody or too many now; sent again, one is a duplicate even so."""
+    """Answer intents whose audience cannot be reached now; sent again, one is a duplicate even so."""
     found = await notifications.existing(connection, [_key(each) for _, each, _ in request.unmatched])
     for index, (position, notification, faults) in enumerate(request.unmatched):
         if index not in found:
@@ -268,8 +302,8 @@ def _answer(
     return Duplicate(holder) if fingerprint == notification.fingerprint else Conflict(holder)
 
 
-def _refusals(request: Request, now: datetime) -> list[RefusedIntent]:
-    refusals = []
+def _refusals(request: Request, now: datetime) -> Iterator[tuple[int, RefusedIntent]]:
+    """Build the rows of refused intents, with their positions."""
     for position, (intent, answer) in enumerate(zip(request.intents, request.answers, strict=True)):
         if isinstance(answer, Invalid):
             faults = _encoder.encode(answer.errors)
@@ -280,8 +314,9 @@ def _refusals(request: Request, now: datetime) -> list[RefusedIntent]:
         if request.origins:
             content = request.origins[position].content
         else:
-            content = intent.content if isinstance(intent, Unreadable) else _written(intent)
-        refusals.append(
+            content = intent.content if isinstance(intent, Unreadable) else written_intent(intent)
+        yield (
+            position,
             RefusedIntent(
                 id=uuid7(),
                 producer=request.producer,
@@ -289,24 +324,19 @@ def _refusals(request: Request, now: datetime) -> list[RefusedIntent]:
                 code=refusal_code(intent, answer),
                 type=storable(intent.type),
                 idempotency_key=storable(intent.idempotency_key),
+                org_id=intent.org_id,
                 faults=faults.decode().replace("\\u0000", "\\ufffd"),
                 content=content[:LONGEST_CONTENT].replace("\x00", "\ufffd"),
                 refused_at=now,
-            )
+            ),
         )
-    return refusals
-
-
-def _written(intent: Intent) -> str:
-    try:
-        return _encoder.encode(intent).decode()
-    except UnicodeEncodeError:
-        return repr(msgspec.to_builtins(intent)).encode(errors="replace").decode()
 
 
 def report(request: Request, planner: Planner) -> None:
-    """Count and log the answers of a request."""
+    """Count and log the answers of a request, but for refusals that were recorded before."""
     accepted = [each for position, each in request.good if isinstance(request.answers[position], Accepted)]
-    report_answers(
-        request.producer, request.source, request.intents, request.answers, accepted, planner.catalog
-    )
+    intents, answers = request.intents, request.answers
+    if request.repeated:
+        first = [position for position in range(len(intents)) if position not in request.repeated]
+        intents, answers = [intents[each] for each in first], [answers[each] for each in first]
+    report_answers(request.producer, request.source, intents, answers, accepted, planner.catalog)

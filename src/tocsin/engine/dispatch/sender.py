@@ -73,7 +73,8 @@ class Sender:
         if rate_limit is not None:
             # A queued message must get its slot while its lease lasts, even if other workers come first.
             in_time = max(1, int(rate_limit.rate * patience.total_seconds() / WORKERS_SHARING_A_RATE))
-            self._batch = min(self._batch, in_time)
+            # The messages of a batch leave together: a batch must not be more than a second's messages.
+            self._batch = min(self._batch, in_time, max(1, int(rate_limit.rate)))
             self._most = min(self._most, max(in_time, self._batch))
         # Hosts that others chose have a latency and faults of their own, which say nothing of the rest.
         self._limit = ConcurrencyLimit(self._most, least=self._batch) if self._host_of is None else None
@@ -191,6 +192,7 @@ class Sender:
         if count := self._startable():
             await rate_limit.wait(count)
             batch, now = [self._queue.popleft() for _ in range(count)], self._clock()
+            _log.debug("rate-limit slot used", provider=self._provider.name, messages=count)
             sending = self._sending(batch, now)
             self._pumping = asyncio.create_task(self._paced(rate_limit))
             self._keep(self._pumping)

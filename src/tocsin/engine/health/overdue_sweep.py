@@ -16,12 +16,12 @@ from tocsin.domain.timing.schedule import Schedule
 from tocsin.engine.clock import Clock
 from tocsin.engine.duty import repeat
 from tocsin.engine.periodic.claim import ClaimedRun, claim_run, register
-from tocsin.store import progress
 from tocsin.store.deliveries.fan_out import waiting_lanes
 from tocsin.store.deliveries.overdue import Overdue, find_overdue, wake
 from tocsin.store.health.provider_health import Alarm, raise_alarms
 from tocsin.store.pool import Connection, Pool
-from tocsin.store.progress import Scheduled
+from tocsin.store.sources import progress
+from tocsin.store.sources.progress import Scheduled
 
 NAME = "recovery-sweep"
 SCHEDULED = Scheduled(name=NAME, kind="upkeep", schedule=Schedule("*/5 * * * *"))

@@ -14,9 +14,9 @@ from tocsin.store.health.circuit_breakers import grant
 from tocsin.store.pool import DATABASE_FAULTS, Pool
 from tocsin.telemetry import metrics
 
-# Slots are a little longer than the rate asks, and one that is missed by more than this is given up:
-# what leaves late would otherwise crowd the slots after it.
-MARGIN = 0.03
+# The window of a rate is a little longer than its second, and a slot that is missed by more than this is
+# given up: what leaves late would otherwise crowd the slots after it.
+WINDOW = 1.03
 LATEST = 0.015
 PATIENCE = 0.5
 DRIFT = 1e-4
@@ -66,7 +66,7 @@ class RateLimit:
     ) -> None:
         self._pool = pool
         self._provider = provider
-        self.rate = rate * (1 - MARGIN)
+        self.rate = rate
         self._ramp_seconds = ramp_seconds
         self._monotonic = monotonic
         self._ahead = -math.inf
@@ -78,7 +78,9 @@ class RateLimit:
         while True:
             try:
                 async with self._pool.acquire() as connection:
-                    slot = await grant(connection, self._provider, count, self.rate, self._ramp_seconds)
+                    slot = await grant(
+                        connection, self._provider, count, self.rate, self._ramp_seconds, within=WINDOW
+                    )
             except DATABASE_FAULTS as error:
                 _log.warning("rate-limit slot not reserved", provider=self._provider, error=repr(error))
                 await asyncio.sleep(PATIENCE)

@@ -108,10 +108,12 @@ async def start_replay(connection: Connection, wanted: ReplayRequest, actor: str
     return await _same_replay(connection, new)
 
 
-async def stop_replay(connection: Connection, replay_id: UUID, actor: str) -> ReplayRow | None:
-    """Stop a replay that is running, or return None."""
+async def stop_replay(
+    connection: Connection, replay_id: UUID, actor: str, *, org_id: str | None = None
+) -> ReplayRow | None:
+    """Stop a replay that is running, of an organisation or of anybody, or return None."""
     async with connection.transaction():
-        row = await replays.stop(connection, replay_id, actor)
+        row = await replays.stop(connection, replay_id, actor, org_id)
         if row is not None:
             await audit.record(
                 connection,

@@ -32,6 +32,7 @@ from tocsin.domain.people.profile import UNKNOWN_RECIPIENT, Destination, Recipie
 from tocsin.domain.people.recipient import recipient_of, route_id
 from tocsin.domain.plan import PlannedDelivery
 from tocsin.engine.accept.audiences import find_people
+from tocsin.engine.accept.organisations import outsider_faults
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.dispatch.rules import DeliveryRules
 from tocsin.engine.time_slice import TimeSlice, paced
@@ -68,6 +69,10 @@ class Explainer(msgspec.Struct, frozen=True):
         accepted = self.planner.check(producer, intent, now)
         if isinstance(accepted, list) or faults:
             return accepted if isinstance(accepted, list) else faults
+        if intent.org_id is not None:
+            [outside] = await outsider_faults(lambda: nullcontext(connection), [intent])
+            if outside:
+                return outside
         # Before anything is awaited: the catalog may be reloaded meanwhile.
         notification_type, _ = self.rules.catalog.resolve(intent.type, intent.version, intent.payload)
         if people:

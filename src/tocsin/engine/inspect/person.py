@@ -61,11 +61,12 @@ class Person(msgspec.Struct, frozen=True, kw_only=True):
 
     `outcomes` covers the newest 500 deliveries. `notifications` are the newest, with the person's own
     deliveries. `devices` are at most 20, the active first; `webhook_endpoints` are counted only.
+    `address_suppressed` is null for whoever is bound to an organisation.
     """
 
     user_id: str
     directory: User | None
-    address_suppressed: bool
+    address_suppressed: bool | None
     zone: PersonZone
     preferences: Preferences
     devices: list[Device]
@@ -76,21 +77,30 @@ class Person(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read_person(
-    connection: Connection, rules: DeliveryRules, user_id: str, now: datetime, *, limit: int = 20
+    connection: Connection,
+    rules: DeliveryRules,
+    user_id: str,
+    now: datetime,
+    *,
+    limit: int = 20,
+    org_id: str | None = None,
 ) -> Person | None:
-    """Read everything about a person; None if nothing at all is known of them."""
+    """Read everything about a person; None if nothing at all is known of them.
+
+    With an `org_id`, only notifications of that organisation are listed and counted.
+    """
     profile = (await profiles(connection, [user_id]))[user_id]
     row = await users.get(connection, user_id)
     owned = await devices.of_user(connection, user_id, include_retired=True)
     choices = await preferences.get(connection, user_id)
-    found = await search(connection, DeliveryFilter(user=user_id), now, limit=limit)
+    found = await search(connection, DeliveryFilter(user=user_id, org_id=org_id), now, limit=limit)
     if not (row or owned or choices or found.items or profile.devices):
         return None
     zone = zone_of_person(profile, rules.quiet)
     return Person(
         user_id=user_id,
         directory=None if row is None else User(**msgspec.structs.asdict(row)),
-        address_suppressed=profile.suppressed,
+        address_suppressed=profile.suppressed if org_id is None else None,
         zone=_zone(rules, profile, zone, now),
         preferences=msgspec.convert(choices, Preferences),
         devices=[shown_device(device) for device in owned[:MOST_DEVICES]],
@@ -98,7 +108,7 @@ async def read_person(
         limits=await _limits(connection, rules, user_id, profile, zone, now),
         outcomes=[
             Outcome(state=each.state, cause=each.cause, meaning=_meaning(each.cause), count=each.count)
-            for each in await outcomes_of_user(connection, user_id, MOST_OUTCOMES)
+            for each in await outcomes_of_user(connection, user_id, MOST_OUTCOMES, org_id)
         ],
         notifications=found.items,
     )

@@ -11,6 +11,7 @@ import msgspec
 from tocsin.domain.delivery.hints import hint
 from tocsin.domain.delivery.states import STATUS_OF, State
 from tocsin.domain.errors import TocsinError
+from tocsin.domain.ids import created_at
 from tocsin.domain.people.recipient import recipient_of, route_id
 from tocsin.engine.inspect.waiting import blocked_lanes, waiting_for
 from tocsin.store import notifications
@@ -37,21 +38,26 @@ class AmbiguousIdError(TocsinError):
         )
 
 
-async def identify(connection: Connection, text: str, producer: str | None = None) -> UUID | None:
+async def identify(
+    connection: Connection, text: str, producer: str | None = None, org_id: str | None = None
+) -> UUID | None:
     """Return the notification id that a text is, or the one with this external id; None if there is none.
 
-    With a `producer`, only its notifications are found by an external id.
+    With a `producer` or an `org_id`, only their notifications are found by an external id.
     """
     try:
-        return UUID(text)
+        given = UUID(text)
     except ValueError:
-        pass
+        given = None
+    if given is not None and created_at(given) is not None:
+        return given
     if _EXTERNAL_ID.fullmatch(text) is None:
-        return None
-    found = await notifications.of_external_id(connection, text, producer, MOST_AMBIGUOUS)
+        return given
+    # The id of a message of SNS or SQS is a UUID too, but not one that Tocsin makes.
+    found = await notifications.of_external_id(connection, text, producer, org_id, MOST_AMBIGUOUS)
     if len(found) > 1:
         raise AmbiguousIdError(text, found)
-    return found[0] if found else None
+    return found[0] if found else given
 
 
 async def show(connection: Connection, notification_id: UUID, now: datetime) -> Notification | None:

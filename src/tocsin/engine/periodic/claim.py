@@ -10,9 +10,9 @@ from tocsin.domain.ids import LeaseId, new_lease_id
 from tocsin.domain.timing.schedule import CatchUp, RunFor, Schedule, SkipTo, choose_run
 from tocsin.engine.periodic.times import following, latest
 from tocsin.periodic import Checkpoint
-from tocsin.store import progress
 from tocsin.store.pool import Connection
-from tocsin.store.progress import ProgressRow, Scheduled
+from tocsin.store.sources import progress
+from tocsin.store.sources.progress import ProgressRow, Scheduled
 
 
 class ClaimedRun(msgspec.Struct, frozen=True, kw_only=True):

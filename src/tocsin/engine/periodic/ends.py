@@ -4,9 +4,9 @@ from datetime import datetime, timedelta
 
 from tocsin.domain.timing.schedule import pause_after
 from tocsin.engine.periodic.claim import ClaimedRun
-from tocsin.store import progress
 from tocsin.store.health.provider_health import Alarm, raise_alarms
 from tocsin.store.pool import Pool
+from tocsin.store.sources import progress
 
 ALARM_AFTER = 5
 ALARM_CODE = "periodic_failed"

@@ -60,6 +60,7 @@ class ScanDeclaration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     trace_id: str | None = None
     occurred_at: str | None = None
     locale: str | None = None
+    org_id: str | None = None
 
 
 _INTENT_FIELDS = [name for name in Intent.__struct_fields__ if name in ScanDeclaration.__struct_fields__]

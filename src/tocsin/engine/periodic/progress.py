@@ -7,9 +7,9 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from tocsin.domain.timing.schedule import read_value
-from tocsin.store import progress
 from tocsin.store.pool import Connection
-from tocsin.store.progress import ProgressKind, ProgressRow
+from tocsin.store.sources import progress
+from tocsin.store.sources.progress import ProgressKind, ProgressRow
 
 UNKNOWN_AFTER = timedelta(minutes=11)
 

@@ -13,10 +13,11 @@ import msgspec
 
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
+from tocsin.domain.people.organisations import OrgId
 from tocsin.engine.periodic.source import Source, SourceStep, read_intent
 from tocsin.engine.periodic.times import schedule_fault
 from tocsin.periodic import Body, Checkpoint, Periodic, Yielded
-from tocsin.store.progress import ProgressKind
+from tocsin.store.sources.progress import ProgressKind
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
 
@@ -114,6 +115,11 @@ def _faults(module: str, declared: Periodic) -> Iterator[Fault]:
         yield Fault(field=field, code="name", message=message)
     if message := schedule_fault(declared.schedule):
         yield Fault(field=field, code="schedule", message=message)
+    try:
+        msgspec.convert(declared.org_id, OrgId | None)
+    except msgspec.ValidationError:
+        message = "org_id must be a text of 1 to 128 characters without control characters"
+        yield Fault(field=field, code="org_id", message=message)
     if declared.schedule.catch_up not in {"last", "all", "none"}:
         message = f"catch_up must be last, all or none, not {declared.schedule.catch_up!r}"
         yield Fault(field=field, code="catch_up", message=message)

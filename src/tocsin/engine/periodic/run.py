@@ -17,6 +17,7 @@ from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
 from tocsin.engine.accept.acceptor import LARGEST_WRITE
 from tocsin.engine.accept.answers import Accepted, Answer, Duplicate, Unreadable
+from tocsin.engine.accept.organisations import bind_all
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.accept.write import accept_within
 from tocsin.engine.clock import Clock
@@ -24,9 +25,9 @@ from tocsin.engine.duty import repeat
 from tocsin.engine.periodic.claim import ClaimedRun
 from tocsin.engine.periodic.ends import describe, record_failure, record_success, retry_after
 from tocsin.engine.periodic.source import Source, SourceStep
-from tocsin.store import progress
 from tocsin.store.pool import DATABASE_FAULTS, Connection, Pool
-from tocsin.store.progress import Counts
+from tocsin.store.sources import progress
+from tocsin.store.sources.progress import Counts
 
 LONGEST_BATCH = timedelta(seconds=1)
 """How long intents wait for their batch to fill while the producer keeps yielding."""
@@ -119,7 +120,8 @@ class Run:
         async with self._tools.pool.acquire() as connection, connection.transaction():
             if not await self._advance(connection, checkpoints[-1] if checkpoints else msgspec.UNSET):
                 raise LeaseLostError
-            intents = [step.intent for step in batch if step.intent is not None]
+            read = [step.intent for step in batch if step.intent is not None]
+            intents = bind_all(read, self._source.org_id)
             counts = Counter(map(_counted_as, await self._accept(connection, intents, now)))
             await progress.count(connection, self._name, self._lease, Counts(**counts))
         self._counts += counts

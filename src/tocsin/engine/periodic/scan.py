@@ -16,7 +16,7 @@ from tocsin.engine.periodic.row import IntentPattern
 from tocsin.engine.periodic.source import Source, SourceStep
 from tocsin.periodic import Checkpoint
 from tocsin.store.pool import CONNECTING_FAILED, checked_url, describe_failure
-from tocsin.store.progress import ProgressKind
+from tocsin.store.sources.progress import ProgressKind
 
 CONNECT_TIMEOUT = 10.0
 # Quoted text, comments and operators may hold a colon that is no placeholder: matched first and kept.

@@ -9,8 +9,8 @@ from tocsin.engine.duty import repeat
 from tocsin.engine.periodic.claim import claim_run, register
 from tocsin.engine.periodic.run import Run, RunTools
 from tocsin.engine.periodic.source import Source
-from tocsin.store import progress
-from tocsin.store.progress import ProgressRow
+from tocsin.store.sources import progress
+from tocsin.store.sources.progress import ProgressRow
 
 POLL_SECONDS = 1.0
 SEEN_EVERY = timedelta(minutes=1)

@@ -9,7 +9,7 @@ from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
 from tocsin.engine.accept.answers import Unreadable
 from tocsin.periodic import Checkpoint
-from tocsin.store.progress import Scheduled
+from tocsin.store.sources.progress import Scheduled
 from tocsin.wire.faults import validation_fault
 
 BATCH = 500
@@ -28,11 +28,13 @@ class SourceStep(NamedTuple):
 class Source(Scheduled, frozen=True, kw_only=True):
     """A periodic producer that a worker can run, `batch` intents in one transaction.
 
-    `producer` owns the idempotency keys of its intents.
+    `producer` owns the idempotency keys of its intents. With `org_id`, all of them are for people of that
+    organisation.
     """
 
     producer: str
     batch: int = BATCH
+    org_id: str | None = None
 
     def steps(self, checkpoint: Checkpoint) -> AsyncGenerator[SourceStep]:
         """Yield what came since the checkpoint."""

@@ -9,6 +9,7 @@ import msgspec
 import structlog
 
 from tocsin.catalog.catalog import Catalog
+from tocsin.domain.errors import TocsinError
 from tocsin.domain.ids import first_id_at
 from tocsin.domain.limits import person_keys
 from tocsin.engine.clock import Clock
@@ -16,8 +17,8 @@ from tocsin.engine.duty import RETRIED_FAULTS, raise_if_cancelled, repeat
 from tocsin.engine.time_slice import TimeSlice
 from tocsin.store import audit
 from tocsin.store.people import erasure as store
+from tocsin.store.people import refused_content
 from tocsin.store.people.erasure import ErasureRow
-from tocsin.store.people.suppressions import hash_address
 from tocsin.store.pool import Pool
 from tocsin.store.retention.settled import START
 
@@ -47,6 +48,13 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
     refused_intents: int = 0
 
 
+class OtherErasureError(TocsinError):
+    """An erasure of the same user id for another organisation, or for all, is not finished."""
+
+    def __init__(self) -> None:
+        super().__init__("Another erasure of this user id is unfinished; try again in a minute.")
+
+
 class Eraser:
     """Erases people, and continues erasures that are not finished; the catalog has the limits by person."""
 
@@ -59,13 +67,19 @@ class Eraser:
         """Continue unfinished erasures until cancelled."""
         await repeat(self._continue_next, name="erasure", every=EVERY_SECONDS)
 
-    async def erase(self, user_id: str, actor: str) -> Erasure:
-        """Erase a person; asking again continues, and erases what was stored since."""
+    async def erase(self, user_id: str, actor: str, org_id: str | None = None) -> Erasure:
+        """Erase a person; asking again continues, and erases what was stored since.
+
+        With an `org_id`, deliveries, payloads and refused intents are those of that organisation.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             now = self._clock()
-            erasure, devices = await store.begin(
-                connection, user_id, self._counters(user_id), now, now + LEASE_FOR
+            begun = await store.begin(
+                connection, user_id, self._counters(user_id), now, now + LEASE_FOR, org_id
             )
+            if begun is None:
+                raise OtherErasureError
+            erasure, devices = begun
             await audit.record(connection, actor=actor, action=ACTION, subject=subject_of(user_id))
         return await self._continue(erasure, Counter(devices=devices))
 
@@ -96,8 +110,7 @@ class Eraser:
         async with self._pool.acquire() as connection, connection.transaction():
             # A message that was being sent may have counted, or have found its address dead, meanwhile.
             await store.delete_counters(connection, self._counters(user_id))
-            if erasure.email:
-                await hash_address(connection, erasure.email)
+            await store.hash_suppression(connection, erasure)
             being_sent = await store.is_being_sent(connection, erasure)
             if being_sent:
                 await store.renew(connection, erasure, now + timedelta(seconds=EVERY_SECONDS))
@@ -122,18 +135,19 @@ class Eraser:
         after, erased, slice_ = erasure.refused_until or START, 0, TimeSlice()
         while True:
             async with self._pool.acquire() as connection:
-                page = await store.list_refused(connection, user_id, email, after)
+                page = await refused_content.list_refused(connection, user_id, email, after)
                 if not page:
                     return erased
                 after = page[-1].id
                 ids: list[UUID] = []
                 for each in page:
                     await slice_.pause()
-                    if each.content is not None and names_person(each.content, user_id, email):
+                    is_own = erasure.org_id in {None, each.org_id}
+                    if is_own and each.content is not None and names_person(each.content, user_id, email):
                         ids.append(each.id)
                 async with connection.transaction():
                     if ids:
-                        await store.erase_refused(connection, ids)
+                        await refused_content.erase_refused(connection, ids)
                     now = self._clock()
                     until = min(after, first_id_at(now - READ_AGAIN))
                     await store.renew(connection, erasure, now + LEASE_FOR, until)

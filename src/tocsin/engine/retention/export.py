@@ -18,19 +18,24 @@ from tocsin.domain.limits import device_key
 from tocsin.domain.people.devices import short_hash
 from tocsin.engine.retention.erase import counter_keys, names_person, read_audience
 from tocsin.engine.time_slice import TimeSlice
-from tocsin.store.people import erasure, export, preferences, users
-from tocsin.store.people.erasure import RefusedContent
+from tocsin.store.people import export, preferences, refused_content, users
 from tocsin.store.people.export import ExportedDelivery
+from tocsin.store.people.refused_content import RefusedContent
 from tocsin.store.pool import Connection, Pool
 
 _encoder = msgspec.json.Encoder()
 
 
 class Exporter:
-    """Reads the data of a person; no connection is held while a part is written."""
+    """Reads the data of a person; no connection is held while a part is written.
 
-    def __init__(self, pool: Pool, catalog: Catalog | None) -> None:
+    With an `org_id`, notifications, digests and refused intents are those of that organisation, and whether
+    the address is suppressed, which concerns all, is left out.
+    """
+
+    def __init__(self, pool: Pool, catalog: Catalog | None, org_id: str | None = None) -> None:
         self._pool = pool
+        self._org_id = org_id
         self._catalog = catalog
 
     async def export(self, user_id: str, now: datetime) -> AsyncIterator[bytes]:
@@ -57,7 +62,7 @@ class Exporter:
         own = await export.devices(connection, user_id)
         keys = [*counter_keys(self._catalog, user_id), *(device_key(each.id) for each in own)]
         email = directory.email if directory else None
-        return {
+        known = {
             "directory": directory,
             "preferences": await preferences.get(connection, user_id),
             "devices": [
@@ -66,20 +71,23 @@ class Exporter:
             "webhook_endpoints": await export.endpoints(connection, user_id),
             "registrations": await export.registrations(connection, user_id),
             "limits": await export.counters(connection, sorted(keys)),
-            "suppression": await export.suppression(connection, email) if email else None,
         }
+        if self._org_id is None:
+            known["suppression"] = await export.suppression(connection, email) if email else None
+        return known
 
     async def _refused(self, user_id: str, email: str | None) -> AsyncIterator[Any]:
         after, slice_ = export.START, TimeSlice()
         while True:
             async with self._pool.acquire() as connection:
-                page = await erasure.list_refused(connection, user_id, email, after)
+                page = await refused_content.list_refused(connection, user_id, email, after)
             if not page:
                 return
             after = page[-1].id
             for each in page:
                 await slice_.pause()
-                if each.content is not None and names_person(each.content, user_id, email):
+                is_own = self._org_id in {None, each.org_id}
+                if is_own and each.content is not None and names_person(each.content, user_id, email):
                     yield _refused_intent(each, user_id, email)
 
     async def _notifications(self, user_id: str, address: str | None) -> AsyncIterator[Any]:
@@ -94,6 +102,8 @@ class Exporter:
                 found = await export.notifications(connection, ids)
             after = ids[-1]
             for notification in found:
+                if self._org_id not in {None, notification.org_id}:
+                    continue
                 fields = msgspec.structs.asdict(notification)
                 yield fields | {"deliveries": shown[notification.id]}
 
@@ -101,7 +111,7 @@ class Exporter:
         after = export.START
         while True:
             async with self._pool.acquire() as connection:
-                page = await export.carriers(connection, user_id, after)
+                page = await export.carriers(connection, user_id, after, self._org_id)
                 shown = await _with_attempts(connection, page)
             if not page:
                 return

@@ -18,10 +18,10 @@ from tocsin.engine.periodic.claim import ClaimedRun, claim_run, register
 from tocsin.engine.periodic.ends import record_failure, record_success
 from tocsin.engine.periodic.times import schedule_fault
 from tocsin.engine.retention.passes import PassEndedError, Report, RetentionPass
-from tocsin.store import progress
 from tocsin.store.people.stale_devices import mark_stale, retire_unseen
 from tocsin.store.pool import DATABASE_FAULTS, Pool
-from tocsin.store.progress import Scheduled
+from tocsin.store.sources import progress
+from tocsin.store.sources.progress import Scheduled
 
 NAME = "retention"
 # Its checkpoint: among the notifications accepted before it, those without deliveries were pruned.

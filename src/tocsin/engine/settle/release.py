@@ -27,7 +27,7 @@ from tocsin.engine.wake import Wake
 from tocsin.store.deliveries.holds import MOST_AT_ONCE, held_by, keys_in_order, release, release_next
 from tocsin.store.health.provider_health import Alarm, raise_alarms, standing_codes
 from tocsin.store.pool import Connection, Pool
-from tocsin.store.progress import clear_alarms
+from tocsin.store.sources.progress import clear_alarms
 
 SWEEP_SECONDS = 1.0
 CATALOG = "catalog"

@@ -10,6 +10,7 @@ import structlog
 from tocsin.domain.catalog import NO_POLICIES
 from tocsin.domain.decide import Cancel, Expire, Hold, Refusal, Skip, Step, Wait
 from tocsin.domain.delivery.backoff import delay
+from tocsin.domain.delivery.decision_sets import shared_decisions
 from tocsin.domain.delivery.held_by import stored_held_by
 from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
 from tocsin.domain.delivery.states import WAITING, State
@@ -35,14 +36,16 @@ def settle_outcome(
     match outcome:
         case Sent(message_id=message_id):
             destination = attempt.destination
+            decided = shared_decisions(attempt.steps)
             return SentDelivery(
                 id=attempt.id,
                 lease=attempt.lease,
                 provider=destination.provider if destination else "",
                 message_id=_storable(message_id, LONGEST_DETAIL) if message_id else None,
                 device_id=destination.id if destination else None,
-                decisions=encode_steps(attempt.steps),
+                decisions=None if decided else encode_steps(attempt.steps),
                 ask_at=ask_at,
+                decided=decided,
                 digest_id=attempt.digest_id,
                 plain=attempt.plain,
             )

@@ -22,14 +22,13 @@ from tocsin.engine.settle.settlements import (
     settle_sent_barely,
 )
 from tocsin.store.deliveries import digests
-from tocsin.store.deliveries.failover import supersede, supersede_late
+from tocsin.store.deliveries.failover import collapse_older, supersede, supersede_late
 from tocsin.store.deliveries.holds import release_next
 from tocsin.store.deliveries.settle import (
     SentDelivery,
     Settled,
     Settlement,
     UnsentDelivery,
-    collapse_older,
     settle_sent,
     settle_unsent,
 )

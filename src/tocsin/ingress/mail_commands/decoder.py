@@ -13,7 +13,7 @@ from tocsin.engine.accept.answers import INVALID, Unreadable
 from tocsin.engine.accept.write import Sourced
 from tocsin.ingress.redis_streams.envelopes import as_text, shown_producer
 from tocsin.ingress.source import EntryDecoder
-from tocsin.store.refused import LONGEST_CONTENT
+from tocsin.store.sources.refused import LONGEST_CONTENT
 from tocsin.wire.streams.intents import EntryFaultsError, Fields
 from tocsin.wire.streams.mail_commands import UNSUPPORTED, MailCommand, read_command
 

@@ -1,37 +1,28 @@
 """Accepts the rows of an outbox as intents, and decides the result of each."""
 
-import logging
 from collections import Counter
 from collections.abc import Sequence
 from typing import assert_never
 
-import structlog
-
 from tocsin.catalog.catalog import Catalog
-from tocsin.domain.delivery.backoff import delay, parse_backoff
-from tocsin.domain.errors import TocsinError
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
 from tocsin.engine.accept.acceptor import Acceptor
 from tocsin.engine.accept.answers import Accepted, Answer, Conflict, Duplicate, Invalid, Unreadable
 from tocsin.engine.clock import Clock
 from tocsin.ingress.outbox.envelopes import reader
-from tocsin.ingress.outbox.rows import Failed, Published, Row, RowResult
+from tocsin.ingress.outbox.handler import Handled, RowsBlockedError
+from tocsin.ingress.outbox.refusals import refused, report
+from tocsin.ingress.outbox.rows import Failed, Position, Published, Row, RowResult
 from tocsin.ingress.outbox.settings import OutboxSettings, producer_of
-from tocsin.store.health.provider_health import Alarm, raise_alarms, storable
 from tocsin.store.pool import DATABASE_FAULTS, ROW_FAULTS, Pool
 
-BACKOFF = parse_backoff("ladder(1m, 5m, 15m, 1h, 6h, 1d)")
-ALARM_AFTER = 5
-LONGEST_ERROR = 1_000
 MOST_WAVES = 100
 """Keeps the application's transaction short, however many rows of one aggregate wait."""
 
-_log = structlog.stdlib.get_logger(__name__)
 
-
-class AcceptFailedError(TocsinError):
-    """Tocsin's own database failed; no row is to blame."""
+class AcceptFailedError(RowsBlockedError):
+    """Tocsin's own database failed."""
 
 
 class RowAcceptor:
@@ -46,16 +37,17 @@ class RowAcceptor:
         acceptor: Acceptor,
         pool: Pool,
         clock: Clock,
+        org_scoping: bool = False,
     ) -> None:
         self._outbox = outbox
         self._producer = producer_of(outbox, settings)
-        self._read = reader(settings, catalog)
+        self._read = reader(settings, catalog, org_scoping=org_scoping)
         self._in_order = settings.order == "aggregate"
         self._acceptor = acceptor
         self._pool = pool
         self._clock = clock
 
-    async def accept(self, rows: Sequence[Row]) -> list[RowResult]:
+    async def handle(self, rows: Sequence[Row], waiting: Sequence[Position]) -> Handled:  # noqa: ARG002 - the order is that of the rows' keys
         """Accept rows and return their results, except for rows that are held back."""
         results: list[RowResult] = []
         failed: set[str | None] = set()
@@ -68,12 +60,16 @@ class RowAcceptor:
                     results.append(result)
                     if isinstance(result, Failed):
                         failed.add(row.ordering_key)
-            await self._report([result for result in results if isinstance(result, Failed)])
+            failures = [result for result in results if isinstance(result, Failed)]
+            await report(self._outbox, failures, self._pool, self._clock())
         except DATABASE_FAULTS as error:
             raise AcceptFailedError(
                 f"Tocsin's database does not answer ({type(error).__name__}: {error})"
             ) from error
-        return results
+        return Handled(results)
+
+    async def recorded(self, results: Sequence[RowResult]) -> None:
+        """Do nothing: what was accepted needs no more."""
 
     async def _accept(self, intents: Sequence[Intent | Unreadable]) -> list[Answer]:
         if not intents:
@@ -99,34 +95,7 @@ class RowAcceptor:
                 error = "; ".join(map(str, faults))
             case _:
                 assert_never(answer)
-        attempts = row.failed_attempts + 1
-        return Failed(
-            id=row.id,
-            attempts=attempts,
-            retry_at=self._clock() + delay(BACKOFF, attempts, 0.0),
-            error=storable(error)[:LONGEST_ERROR],
-        )
-
-    async def _report(self, failures: Sequence[Failed]) -> None:
-        """Log every refusal, and raise alarms for rows that were refused too often."""
-        alarms: Counter[Alarm] = Counter()
-        for failure in failures:
-            alarm = failure.attempts >= ALARM_AFTER
-            _log.log(
-                logging.ERROR if alarm else logging.WARNING,
-                "outbox row refused",
-                outbox=self._outbox,
-                row=str(failure.id),
-                attempts=failure.attempts,
-                error=failure.error,
-                alarm=alarm or None,
-            )
-            if alarm:
-                detail = f"row {failure.id} was refused {failure.attempts} times: {failure.error}"
-                alarms[Alarm(f"outbox:{self._outbox}", "row_refused", detail)] += 1
-        if alarms:
-            async with self._pool.acquire() as connection:
-                await raise_alarms(connection, alarms, self._clock())
+        return refused(row, error, self._clock())
 
 
 def waves(rows: Sequence[Row]) -> list[list[Row]]:

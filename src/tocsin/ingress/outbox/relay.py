@@ -1,6 +1,7 @@
-"""Relays the rows of one application's outbox into Tocsin."""
+"""Relays the rows of one application's outbox: into Tocsin, or to a topic."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Coroutine, Iterator
 from datetime import timedelta
 from functools import partial
@@ -14,7 +15,7 @@ from tocsin.engine.clock import Clock
 from tocsin.engine.duty import RETRIED_FAULTS, repeat
 from tocsin.engine.listen import listen
 from tocsin.ingress.outbox import rows as outbox_rows
-from tocsin.ingress.outbox.accept import AcceptFailedError, RowAcceptor
+from tocsin.ingress.outbox.handler import RowHandler, RowsBlockedError
 from tocsin.ingress.outbox.install import channel
 from tocsin.ingress.outbox.settings import OutboxSettings
 from tocsin.ingress.outbox.table import OutboxSession, OutboxUnfitError, connect, inspect
@@ -24,7 +25,7 @@ from tocsin.telemetry.samples import before_read
 
 LANES = 2
 BACKOFF = parse_backoff("exponential(250ms, 15s, 2, 0)")
-FAULTS = (AcceptFailedError, OutboxUnfitError, *RETRIED_FAULTS)
+FAULTS = (RowsBlockedError, OutboxUnfitError, *RETRIED_FAULTS)
 STOP_SECONDS = 20.0
 PRUNE_SECONDS = 3_600.0
 PRUNE_BATCH = 1_000
@@ -36,13 +37,14 @@ _log = structlog.stdlib.get_logger(__name__)
 class Relay:
     """Reads one outbox until stopped; any number of relays, in any number of processes, may share it.
 
-    The rows of a batch stay locked while they are accepted: one transaction in the application's database for
-    the few milliseconds of one in Tocsin's. A lease would need a column that a table of somebody else's
-    does not have, two more writes per row, and time to expire after a crash; a lock ends with its connection.
+    The rows of a batch stay locked while they are handled: one transaction in the application's database for
+    the few milliseconds of one in Tocsin's, or for the calls that publish to a topic. A lease would need a
+    column that a table of somebody else's does not have, two more writes per row, and time to expire after
+    a crash; a lock ends with its connection.
     """
 
     def __init__(
-        self, name: str, settings: OutboxSettings, *, rows: RowAcceptor, pool: PoolSettings, clock: Clock
+        self, name: str, settings: OutboxSettings, *, rows: RowHandler, pool: PoolSettings, clock: Clock
     ) -> None:
         self._name = name
         self._settings = settings
@@ -52,7 +54,7 @@ class Relay:
         self._lag = 0.0
         self._measured_at = clock()
         # While one lane waits for a database the other works; in order there is only one at a time.
-        self._wakes = [asyncio.Event() for _ in range(1 if settings.order == "aggregate" else LANES)]
+        self._wakes = [asyncio.Event() for _ in range(1 if settings.in_order else LANES)]
 
     async def run(self, stop: asyncio.Event) -> None:
         """Relay until `stop` is set, then finish the batches under way."""
@@ -126,7 +128,7 @@ class Relay:
                 partial(self._batch, session),
                 name="outbox relay",
                 subject=self._name,
-                every=self._settings.poll_seconds,
+                every=self._settings.poll_interval,
                 wake=wake,
                 stop=stop,
                 backoff=BACKOFF,
@@ -136,27 +138,33 @@ class Relay:
             session.close()
 
     async def _batch(self, session: OutboxSession) -> bool:
-        """Lock rows, accept them, record their results, and return whether there may be more.
+        """Lock rows, handle them, record their results, and return whether there may be more.
 
         If the relay is killed in between, its locks end with its connection. Rows that were accepted by then
-        are answered as duplicates to the relay that takes them next.
+        are answered as duplicates to the relay that takes them next; what was published by then is published
+        again, and a FIFO topic drops it.
         """
+        limit = self._settings.batch_size
         async with session as (connection, table), connection.transaction():
             held: list[str] = []
             now = self._clock()
+            if self._settings.in_order and not await outbox_rows.keep_order(connection, table):
+                return False
             if self._settings.order == "aggregate":
-                if not await outbox_rows.keep_order(connection, table):
-                    return False
                 held = await outbox_rows.held_back(connection, table, now)
-            rows = await outbox_rows.take(connection, table, now=now, limit=self._settings.batch, held=held)
+            rows = await outbox_rows.take(connection, table, now=now, limit=limit, held=held)
             if not rows:
                 return False
-            results = await self._rows.accept(rows)
-            await outbox_rows.record(connection, table, results, self._clock())
-        published = sum(isinstance(result, outbox_rows.Published) for result in results)
-        metrics.relayed.add((self._name, "published"), published)
-        metrics.relayed.add((self._name, "failed"), len(results) - published)
-        return len(rows) == self._settings.batch or len(results) < len(rows)
+            waiting = await outbox_rows.retrying(connection, table, now) if self._settings.is_fifo else []
+            handled = await self._rows.handle(rows, waiting)
+            await outbox_rows.record(connection, table, handled.results, self._clock())
+        await self._rows.recorded(handled.results)
+        kinds = Counter(type(result) for result in handled.results)
+        metrics.relayed.add((self._name, "published"), kinds[outbox_rows.Published])
+        metrics.relayed.add((self._name, "failed"), kinds[outbox_rows.Failed])
+        if handled.blocked is not None:
+            raise handled.blocked
+        return len(rows) == limit or len(handled.results) < len(rows)
 
 
 _running: set[Relay] = set()

@@ -1,5 +1,6 @@
 """The rows of an outbox: lock them, record their results, prune them, count them."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
@@ -20,20 +21,28 @@ select
     left(coalesce({payload}::text, ''), {cut}) as payload,
     {type_text} as type,
     coalesce({failed_attempts}, 0) as failed_attempts,
-    {key} as ordering_key
+    {key} as ordering_key,
+    {order_time} as order_time
 from {table}
 where {published_at} is null
     and ({next_retry_at} is null or {next_retry_at} <= $1::timestamptz)
     and ({key} is null or {key} <> all($3::text[]))
 order by {order}
 limit $2
-for update skip locked
+{lock}
 """
 
 HELD_BACK = """
 select distinct {key} as ordering_key
 from {table}
 where {published_at} is null and {next_retry_at} > $1::timestamptz and {key} is not null
+"""
+
+# Later messages for the recipients of these rows must not overtake them.
+RETRYING = """
+select {order_time} as order_time, {id} as id, {next_retry_at}::timestamptz as retry_at
+from {table}
+where {published_at} is null and {next_retry_at} > $1::timestamptz
 """
 
 PUBLISH = """
@@ -46,6 +55,12 @@ FAIL = """
 update {table}
 set {failed_attempts} = $2, {next_retry_at} = $3::timestamptz, {last_error} = $4
 where {id} = $1
+"""
+
+HOLD = """
+update {table}
+set {next_retry_at} = $2::timestamptz, {last_error} = $3
+where {id} = any($1)
 """
 
 PRUNE = """
@@ -80,18 +95,32 @@ limit 1
 """
 
 
+class Position(NamedTuple):
+    """Where a row stands in the order of its outbox; the time is None where ids are increasing numbers."""
+
+    order_time: Any
+    id: Any
+    retry_at: datetime | None = None
+
+
 class Row(NamedTuple):
-    """One row that waits; rows with the same ordering key are accepted one after the other."""
+    """One row that waits; rows with the same ordering key are handled one after the other."""
 
     id: Any
     payload: str
     type: str | None
     failed_attempts: int
     ordering_key: str | None
+    order_time: Any = None
+
+    @property
+    def position(self) -> Position:
+        """Where it stands in the order of its outbox."""
+        return Position(self.order_time, self.id)
 
 
 class Published(msgspec.Struct, frozen=True):
-    """The row became a notification, now or earlier."""
+    """The row became a notification, or was published to a topic, now or earlier."""
 
     id: Any
 
@@ -105,7 +134,15 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True):
     error: str
 
 
-RowResult: TypeAlias = Published | Failed
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """The row waits behind another and is looked at again; that spends no attempt."""
+
+    id: Any
+    retry_at: datetime
+    reason: str
+
+
+RowResult: TypeAlias = Published | Failed | Held
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,6 +165,11 @@ async def held_back(connection: Connection, table: Table, now: datetime) -> list
     return [row["ordering_key"] for row in await connection.fetch(table.sql(HELD_BACK), now)]
 
 
+async def retrying(connection: Connection, table: Table, now: datetime) -> list[Position]:
+    """List the positions of rows that wait for a retry."""
+    return [Position(**row) for row in await connection.fetch(table.sql(RETRYING), now)]
+
+
 async def take(
     connection: Connection, table: Table, *, now: datetime, limit: int, held: Sequence[str] = ()
 ) -> list[Row]:
@@ -143,6 +185,12 @@ async def record(connection: Connection, table: Table, results: Sequence[RowResu
         await connection.executemany(
             table.sql(FAIL), [(row.id, row.attempts, row.retry_at, row.error) for row in failed]
         )
+    held: defaultdict[tuple[datetime, str], list[Any]] = defaultdict(list)
+    for result in results:
+        if isinstance(result, Held):
+            held[result.retry_at, result.reason].append(result.id)
+    for (retry_at, reason), ids in held.items():
+        await connection.execute(table.sql(HOLD), ids, retry_at, reason)
 
 
 async def prune(connection: Connection, table: Table, before: datetime, limit: int) -> int:

@@ -1,6 +1,5 @@
 """The settings of each application's outbox."""
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal, TypeAlias
 
@@ -8,13 +7,26 @@ import msgspec
 from msgspec import Meta
 
 from tocsin.domain.faults import Fault
+from tocsin.domain.people.organisations import OrgId
+from tocsin.ingress.names import name_faults
 
 KEPT_DAYS = 7
+BATCH = 500
+POLL_SECONDS = 1.0
+# A round of a topic is a hundred calls at most, while its rows stay locked.
+TOPIC_BATCH = 100
+TOPIC_POLL_SECONDS = 0.8
 
 Identifier: TypeAlias = Annotated[str, Meta(min_length=1, max_length=63, pattern=r"^[^\x00]+\Z")]
 Envelope: TypeAlias = Literal["intent", "fisa"]
-
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+TopicArn: TypeAlias = Annotated[
+    str,
+    Meta(
+        max_length=400,
+        pattern=r"^arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,256}(\.fifo)?\Z",
+        examples=["arn:aws:sns:eu-west-1:123456789012:notify.fifo"],
+    ),
+]
 
 
 class OutboxColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,10 +45,14 @@ class OutboxColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class OutboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One outbox: its address, how it is read, and the envelope of its rows.
+    """One outbox: its address, how it is read, the envelope of its rows, and where they go.
+
+    With `topic_arn` they are published to a topic of SNS instead of being accepted; a topic whose name ends
+    with `.fifo` keeps the order of each user. `check_personal_data` logs what looks like such data.
 
     Published rows are pruned after `keep_days`, 0 meaning never. The default is a week for intents and never
-    for another envelope: a table that existed before may serve as a record.
+    for another envelope: a table that existed before may serve as a record. With `org_id`, all of its intents
+    are for people of that organisation.
     """
 
     url: str = ""
@@ -45,17 +61,40 @@ class OutboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     producer: Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+\Z")] | None = (
         None
     )
-    batch: Annotated[int, Meta(ge=1, le=1_000)] = 500
-    poll_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 1.0
+    batch: Annotated[int, Meta(ge=1, le=1_000)] | None = None
+    poll_seconds: Annotated[float, Meta(gt=0, le=3_600)] | None = None
     order: Literal["none", "aggregate"] = "none"
     keep_days: Annotated[int, Meta(ge=0, le=3_650)] | None = None
     envelope: Envelope = "intent"
     types: dict[str, str] = {}
+    org_id: OrgId | None = None
+    topic_arn: TopicArn | None = None
+    check_personal_data: bool = True
     columns: OutboxColumns = OutboxColumns()
 
     def __repr__(self) -> str:
         """Show no address: it may hold a password."""
         return f"OutboxSettings({self.schema}.{self.table})"
+
+    @property
+    def batch_size(self) -> int:
+        """How many rows are read at once."""
+        return self.batch or (TOPIC_BATCH if self.topic_arn else BATCH)
+
+    @property
+    def poll_interval(self) -> float:
+        """After how many seconds an outbox is read again in which nothing waited."""
+        return self.poll_seconds or (TOPIC_POLL_SECONDS if self.topic_arn else POLL_SECONDS)
+
+    @property
+    def is_fifo(self) -> bool:
+        """Whether the rows go to a topic that keeps the order of each user."""
+        return self.topic_arn is not None and self.topic_arn.endswith(".fifo")
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the rows are handled in an order, and so by one relay at a time."""
+        return self.order == "aggregate" or self.is_fifo
 
     @property
     def kept_days(self) -> int:
@@ -73,16 +112,17 @@ def producer_of(name: str, settings: OutboxSettings) -> str:
 def outbox_settings_faults(outboxes: Mapping[str, OutboxSettings]) -> Iterator[Fault]:
     """Check names, addresses and producers of the outboxes."""
     holders: dict[str, str] = {}
+    yield from name_faults("outboxes", outboxes)
     for name, settings in outboxes.items():
         where = f"outboxes.{name}"
-        if not _NAME.fullmatch(name):
-            message = "must be named by lower-case letters, digits, underscores and dashes, at most 40"
-            yield Fault(field=where, code="invalid", message=message)
         if not settings.url.startswith(("postgresql://", "postgres://")):
             message = "must be the address of the application's database, postgresql://…"
             yield Fault(
                 field=f"{where}.url", code="missing" if not settings.url else "invalid", message=message
             )
+        if settings.topic_arn:
+            yield from _topic_faults(where, settings)
+            continue
         if settings.types and settings.envelope == "intent":
             message = 'is for envelope = "fisa"; an intent names its type itself'
             yield Fault(field=f"{where}.types", code="contradiction", message=message)
@@ -90,3 +130,15 @@ def outbox_settings_faults(outboxes: Mapping[str, OutboxSettings]) -> Iterator[F
         if (holder := holders.setdefault(producer, name)) != name:
             message = f"{producer} is that of outboxes.{holder} too; their idempotency keys would collide"
             yield Fault(field=f"{where}.producer", code="contradiction", message=message)
+
+
+def _topic_faults(where: str, settings: OutboxSettings) -> Iterator[Fault]:
+    if settings.order == "aggregate":
+        message = "cannot be kept on a topic: one whose name ends with .fifo keeps the order of each user"
+        yield Fault(field=f"{where}.order", code="contradiction", message=message)
+    if settings.producer:
+        message = f"is for rows that are accepted; those of {where} are published to a topic"
+        yield Fault(field=f"{where}.producer", code="contradiction", message=message)
+    if settings.types and settings.envelope == "fisa":
+        message = "is for rows that are accepted; an envelope is published with the event_type that it has"
+        yield Fault(field=f"{where}.types", code="contradiction", message=message)

@@ -102,7 +102,9 @@ async def inspect(connection: Connection, settings: OutboxSettings) -> Table:
     columns, faults = _resolve(settings, types)
     if faults:
         raise OutboxUnfitError(f"The outbox {settings.schema}.{settings.table} cannot be used:", faults)
-    return Table(name, _expressions(name, columns, types))
+    # In order, a row that the application has locked must not be overtaken by those behind it.
+    lock = "for update" if settings.in_order else "for update skip locked"
+    return Table(name, _expressions(name, columns, types) | {"lock": lock})
 
 
 def quoted(identifier: str) -> str:
@@ -131,7 +133,7 @@ def _resolve(settings: OutboxSettings, types: Mapping[str, str]) -> tuple[dict[s
     if settings.order == "aggregate" and "aggregate_id" not in columns:
         message = "is needed to keep order by aggregate"
         faults.append(Fault(field="columns.aggregate_id", code="missing", message=message))
-    if settings.order == "aggregate" and not faults and not _has_order(columns, types):
+    if settings.in_order and not faults and not _has_order(columns, types):
         message = f"is needed to keep order: {columns['id']} is not an increasing number"
         faults.append(Fault(field="columns.created_at", code="missing", message=message))
     return columns, faults
@@ -151,6 +153,7 @@ def _expressions(name: str, columns: Mapping[str, str], types: Mapping[str, str]
         "table": name,
         "cut": str(LARGEST_TEXT + 1),
         "order": f"{created_at}, {found['id']}" if by_time else found["id"],
+        "order_time": f"coalesce({created_at}, 'infinity')" if by_time else "null",
         "key": f"{aggregate} || chr(31) || {aggregate_id}::text" if aggregate_id else "null::text",
         "type_text": f"{type_}::text" if type_ else "null::text",
         "created": f"{created_at}::timestamptz" if created_at else "null::timestamptz",

@@ -18,6 +18,7 @@ from tocsin.domain.ids import new_lease_id
 from tocsin.domain.intent import Intent
 from tocsin.engine.accept.acceptor import delivery_counts, split
 from tocsin.engine.accept.answers import Unreadable
+from tocsin.engine.accept.organisations import bind
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.accept.write import Sourced, accept_sourced_within
 from tocsin.engine.clock import Clock
@@ -26,14 +27,14 @@ from tocsin.engine.time_slice import TimeSlice
 from tocsin.ingress.directory.lookup import Directory, DirectoryUnavailableError, People
 from tocsin.ingress.redis_streams.reader import START, Gap, Look, StreamReader
 from tocsin.ingress.redis_streams.settings import RedisSettings, StreamSettings
-from tocsin.ingress.source import EntryDecoder
+from tocsin.ingress.source import EntryDecoder, is_not_storable, not_storable
 from tocsin.providers.redis_streams.answers import error_word
-from tocsin.store import stream_offsets
 from tocsin.store.health.provider_health import Alarm, raise_alarms
 from tocsin.store.people import users
 from tocsin.store.pool import Connection, Pool, is_transient
-from tocsin.store.progress import clear_alarms
-from tocsin.store.stream_offsets import Offset, StreamName
+from tocsin.store.sources import stream_offsets
+from tocsin.store.sources.progress import clear_alarms
+from tocsin.store.sources.stream_offsets import Offset, StreamName
 from tocsin.telemetry import metrics
 from tocsin.telemetry.samples import before_read
 
@@ -209,7 +210,10 @@ class StreamConsumer:
         sourced = []
         for entry in look.entries:
             await slice_.pause()
-            sourced.append(self._decoder.decode(entry.id, entry.fields, unknown))
+            decoded = self._decoder.decode(entry.id, entry.fields, unknown)
+            if (org_id := self._settings.org_id) is not None:
+                decoded = msgspec.structs.replace(decoded, intent=bind(decoded.intent, org_id))
+            sourced.append(decoded)
         read = offset.entries_read if offset.entry_id != START else 0
         if read is not None and look.gap is not None:
             read += look.gap.entries or 0
@@ -257,14 +261,14 @@ class StreamConsumer:
                     connection, self._planner, part, self._clock(), source=self._decoder.source
                 )
         except Exception as error:
-            if isinstance(error, LeaseLostError) or is_transient(error) or _is_not_storable(part[0]):
+            if isinstance(error, LeaseLostError) or is_transient(error) or is_not_storable(part[0]):
                 raise
         else:
             metrics.stream_entries.add((self._name,), len(part))
             return behind
         # One odd entry must not keep the others from being accepted: it is refused, alone.
         if len(part) == 1:
-            return await self._accept_part([_not_storable(part[0])], before, {})
+            return await self._accept_part([not_storable(part[0])], before, {})
         half = len(part) // 2
         before = await self._accept_part(part[:half], before, people)
         return await self._accept_part(part[half:], before, people)
@@ -350,15 +354,6 @@ def _found(sourced: Sourced, people: People) -> Sourced:
         idempotency_key=intent.idempotency_key,
     )
     return msgspec.structs.replace(sourced, intent=refused)
-
-
-def _is_not_storable(sourced: Sourced) -> bool:
-    return isinstance(sourced.intent, Unreadable) and sourced.intent.faults[0].code == "not_storable"
-
-
-def _not_storable(sourced: Sourced) -> Sourced:
-    fault = Fault(field="$", code="not_storable", message="cannot be stored")
-    return msgspec.structs.replace(sourced, intent=Unreadable(faults=[fault], content=sourced.content))
 
 
 _running: set[StreamConsumer] = set()

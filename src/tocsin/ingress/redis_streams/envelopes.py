@@ -10,7 +10,7 @@ from tocsin.domain.intent import Intent
 from tocsin.engine.accept.answers import Unreadable
 from tocsin.engine.accept.write import Sourced
 from tocsin.ingress.source import EntryDecoder
-from tocsin.store.refused import LONGEST_CONTENT
+from tocsin.store.sources.refused import LONGEST_CONTENT
 from tocsin.wire.streams.intents import LARGEST_ENTRY, LONGEST_PRODUCER, EntryFaultsError, read_fields
 
 MOST_FAULTS = 20

@@ -12,7 +12,7 @@ from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from tocsin.ingress.redis_streams.settings import RedisSettings, StreamSettings
-from tocsin.store.stream_offsets import Offset
+from tocsin.store.sources.stream_offsets import Offset
 
 START = "0-0"
 TRIMMED = "the entry that was read last was trimmed, and perhaps others after it"

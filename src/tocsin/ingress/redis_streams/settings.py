@@ -9,9 +9,10 @@ import msgspec
 from msgspec import Meta
 
 from tocsin.domain.faults import Fault
+from tocsin.domain.people.organisations import OrgId
+from tocsin.ingress.names import name_faults
 from tocsin.wire.streams.intents import DEFAULT_STREAM
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 NO_URL = "or redis.url, must be set: redis://…"
 _SCHEMES = ("redis", "rediss", "unix")
 _ESCAPED = "what is no letter or digit in a password must be percent-encoded"
@@ -45,7 +46,8 @@ class RedisSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class StreamSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One stream of intents: its key, and how it is read.
 
-    A reader that dies is replaced once its lease, `lease_seconds`, has expired.
+    A reader that dies is replaced once its lease, `lease_seconds`, has expired. With `org_id`, all of its
+    intents are for people of that organisation.
     """
 
     url: str = ""
@@ -53,6 +55,7 @@ class StreamSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     batch: Annotated[int, Meta(ge=1, le=1_000)] = 500
     block_seconds: Annotated[float, Meta(ge=0.05, le=10)] = 2.0
     lease_seconds: Annotated[float, Meta(ge=3, le=300)] = 10.0
+    org_id: OrgId | None = None
 
     def __repr__(self) -> str:
         """Show no address: it may hold a password."""
@@ -64,11 +67,9 @@ def stream_settings_faults(redis: RedisSettings, streams: Mapping[str, StreamSet
     holders: dict[tuple[str, str], str] = {}
     if redis.url and (message := url_fault(redis.url)):
         yield Fault(field="redis.url", code="invalid", message=message)
+    yield from name_faults("streams", streams)
     for name, settings in streams.items():
         where = f"streams.{name}"
-        if not _NAME.fullmatch(name):
-            message = "must be named by lower-case letters, digits, underscores and dashes, at most 40"
-            yield Fault(field=where, code="invalid", message=message)
         url = settings.url or redis.url
         if not url:
             yield Fault(field=f"{where}.url", code="missing", message=NO_URL)

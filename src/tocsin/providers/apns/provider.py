@@ -10,10 +10,13 @@ from tocsin.domain.delivery.message import Limits, Message
 from tocsin.domain.delivery.outcome import Gone, Outcome, Rejected, Sent
 from tocsin.providers.apns.answers import classify
 from tocsin.providers.apns.provider_token import ProviderTokens, load_key
-from tocsin.providers.apns.render import PAYLOAD_BYTES, headers, render, token_fault
+from tocsin.providers.apns.render import PAYLOAD_BYTES, message_fields, render, token_fault, type_headers
 from tocsin.providers.apns.settings import ApnsSettings, Environment
-from tocsin.providers.http.client import Connections
-from tocsin.providers.http.provider import HttpProvider
+from tocsin.providers.http.h2.client import Http2Client
+from tocsin.providers.http.h2.exchange import Exchange
+from tocsin.providers.http.h2.header_fields import RequestHead
+from tocsin.providers.http.http2_provider import Heads, Http2Provider
+from tocsin.providers.http.reply import Reply
 
 HOSTS: dict[Environment, str] = {
     "production": "https://api.push.apple.com",
@@ -21,7 +24,7 @@ HOSTS: dict[Environment, str] = {
 }
 
 
-class ApnsProvider(HttpProvider):
+class ApnsProvider(Http2Provider):
     """Sends one message a request over a group of HTTP/2 connections."""
 
     name: ClassVar[str] = "apns"
@@ -34,15 +37,21 @@ class ApnsProvider(HttpProvider):
             key, key_id=settings.required("key_id"), team_id=settings.required("team_id"), clock=clock
         )
         self._topic: str = settings.required("topic")
-        self._url = f"{(settings.base_url or HOSTS[settings.environment]).rstrip('/')}/3/device/"
         self._proven = False
-        super().__init__(settings, Connections(settings))
+        self._heads = Heads(self._head)
+        super().__init__(settings, Http2Client(settings.base_url or HOSTS[settings.environment], settings))
 
     async def prepare(self) -> None:
         """Sign the provider token ahead of the first message."""
         self._tokens.header()
 
-    async def _send_one(self, message: Message, now: datetime) -> Outcome:
+    def _credentials(self) -> str:
+        return self._tokens.header()
+
+    async def _fresh_credentials(self, refused: str | None) -> str | None:
+        return self._tokens.replace(refused or "")
+
+    def _post(self, message: Message, credentials: str, now: datetime) -> Exchange | Outcome:  # noqa: ARG002 - it expires by a header
         if message.target_kind != "token":
             return Rejected("target_not_supported", f"APNs reaches single devices, no {message.target_kind}")
         if token_fault(message.target):
@@ -51,20 +60,14 @@ class ApnsProvider(HttpProvider):
         body = render(message)
         if isinstance(body, Rejected):
             return body
-        header = self._tokens.header()
-        began = time.monotonic()
-        outcome = await self._post(message, body, header, now)
-        if isinstance(outcome, Sent) or outcome.code != "ExpiredProviderToken":
-            return outcome
-        fresh = self._tokens.replace(header)
-        if fresh is None:
-            return outcome
-        async with self._rest_of_timeout(began):
-            return await self._post(message, body, fresh, now)
+        path = self._client.path(f"/3/device/{message.target}")
+        head = self._heads.get(credentials, message.appearance.push_type)
+        return self._client.post(head, path, body, message_fields(message))
 
-    async def _post(self, message: Message, body: bytes, authorization: str, now: datetime) -> Outcome:
-        rendered = {**headers(message, self._topic), "authorization": authorization}
-        reply = await self._connections.post(self._url + message.target, rendered, body)
+    def _head(self, authorization: str, push_type: str) -> RequestHead:
+        return self._client.head({"authorization": authorization, **type_headers(push_type, self._topic)})
+
+    def _read(self, message: Message, reply: Reply, now: datetime) -> Outcome:
         if reply.status in {HTTPStatus.OK, HTTPStatus.GONE}:
             # Either way APNs knows or knew the device: environment and topic are the right ones.
             self._proven = True
@@ -78,3 +81,6 @@ class ApnsProvider(HttpProvider):
             push_type=message.appearance.push_type,
             proven=self._proven,
         )
+
+    def _is_refused(self, reply: Reply, outcome: Outcome) -> bool:  # noqa: ARG002 - the reason decides
+        return not isinstance(outcome, Sent) and outcome.code == "ExpiredProviderToken"

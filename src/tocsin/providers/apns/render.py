@@ -5,6 +5,8 @@ from typing import Any
 
 from tocsin.domain.delivery.message import Message
 from tocsin.domain.delivery.outcome import Rejected
+from tocsin.providers.http.h2.header_fields import field
+from tocsin.providers.http.h2.hpack_blocks import encode_name, encode_string
 from tocsin.providers.rendering import apple_alert, collapse_id, encode_within, given, links
 
 PAYLOAD_BYTES = 4_096
@@ -13,6 +15,9 @@ VOIP_BYTES = 5_120
 # It becomes a part of a path. Apple promises no length, and documents no alphabet beyond hexadecimal. A URL
 # that is too long cannot be requested.
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,4096}")
+_ID, _COLLAPSE_ID, _EXPIRATION = (
+    encode_name(name, sensitive=False) for name in (b"apns-id", b"apns-collapse-id", b"apns-expiration")
+)
 
 
 def token_fault(token: str) -> str | None:
@@ -36,16 +41,23 @@ def render(message: Message) -> bytes | Rejected:
     return encode_within(payload, most, "APNs")
 
 
-def headers(message: Message, topic: str) -> dict[str, str]:
-    """Render the headers of a request, but for its authorization."""
-    push_type, delivery_id = message.appearance.push_type, str(message.delivery_id)
-    rendered = {
+def type_headers(push_type: str, topic: str) -> dict[str, str]:
+    """Return the headers that all pushes of a type have, but for their authorization."""
+    return {
         "apns-topic": f"{topic}.voip" if push_type == "voip" else topic,
         "apns-push-type": push_type,
         "apns-priority": "5" if push_type == "background" else "10",
-        "apns-id": delivery_id,
-        "apns-collapse-id": collapse_id(message.collapse_key or delivery_id),
     }
+
+
+def message_fields(message: Message) -> bytes:
+    """Encode the header fields that each push has for itself."""
+    delivery_id = encode_string(str(message.delivery_id).encode())
+    fields = _ID + delivery_id
+    if message.collapse_key:
+        fields += field("apns-collapse-id", collapse_id(message.collapse_key))
+    else:
+        fields += _COLLAPSE_ID + delivery_id
     if message.expires_at is not None:
-        rendered["apns-expiration"] = str(int(message.expires_at.timestamp()))
-    return rendered
+        fields += _EXPIRATION + encode_string(b"%d" % message.expires_at.timestamp())
+    return fields

@@ -15,8 +15,9 @@ from tocsin.providers.answers import Failure, decode
 from tocsin.providers.expo.answers import MessageStatus, Split, classify_message, classify_request
 from tocsin.providers.expo.render import LONGEST_TTL, PAYLOAD_BYTES, render
 from tocsin.providers.expo.settings import ExpoSettings
-from tocsin.providers.http.client import Connections, Reply
+from tocsin.providers.http.h2.client import Http2Client
 from tocsin.providers.http.provider import HttpProvider, http_fault
+from tocsin.providers.http.reply import Reply
 from tocsin.providers.isolation import internal_error
 
 SEND_PATH = "/--/api/v2/push/send"
@@ -54,15 +55,20 @@ class ExpoProvider(HttpProvider):
     def __init__(self, settings: ExpoSettings) -> None:
         settings.raise_faults()
         self._settings = settings
-        base_url = settings.base_url.rstrip("/")
-        self._send_url = base_url + SEND_PATH
-        self._receipts_url = base_url + RECEIPTS_PATH
         requests = -(-settings.max_concurrency // self.limits.batch)
-        super().__init__(settings, Connections(settings, requests=requests))
+        client = self._client = Http2Client(settings.base_url, settings, requests=requests)
+        super().__init__(settings, client)
+        self._send_path = client.path(SEND_PATH)
+        self._receipts_path = client.path(RECEIPTS_PATH)
+        headers = {"content-type": "application/json"}
+        if settings.access_token:
+            headers["authorization"] = f"Bearer {settings.access_token}"
+        self._head = client.head(headers)
+        self._gzip_head = client.head(headers | {"content-encoding": "gzip"})
 
     async def prepare(self) -> None:
         """Connect ahead of the first message, by a request for no receipts; faults show at the first send."""
-        await self._post(self._receipts_url, _encode({"ids": []}), self._deadline())
+        await self._post(self._receipts_path, _encode({"ids": []}), self._deadline())
 
     async def send(self, batch: Sequence[Message], *, now: datetime) -> Sequence[Outcome]:
         """Send the messages that fit in one request, and return the outcome of each."""
@@ -91,7 +97,7 @@ class ExpoProvider(HttpProvider):
         self, pushes: Sequence[_Push], now: datetime, deadline: float
     ) -> Sequence[Outcome]:
         body = b"[" + b",".join([push.rendered for push in pushes]) + b"]"
-        answer = await self._post(self._send_url, body, deadline)
+        answer = await self._post(self._send_path, body, deadline)
         if isinstance(answer, Retry):
             return [answer] * len(pushes)
         tickets = decode(answer.body, _Tickets) if answer.status == HTTPStatus.OK else None
@@ -112,7 +118,7 @@ class ExpoProvider(HttpProvider):
     async def _ask(
         self, message_ids: Sequence[str], now: datetime, deadline: float
     ) -> Sequence[ReceiptOutcome] | Outcome:
-        answer = await self._post(self._receipts_url, _encode({"ids": message_ids}), deadline)
+        answer = await self._post(self._receipts_path, _encode({"ids": message_ids}), deadline)
         if isinstance(answer, Retry):
             return answer
         if answer.status == HTTPStatus.OK and (receipts := decode(answer.body, _Receipts)):
@@ -130,19 +136,17 @@ class ExpoProvider(HttpProvider):
             return Retry(refusal.code, refusal.detail)
         return refusal
 
-    async def _post(self, url: str, body: bytes, deadline: float) -> Reply | Retry:
+    async def _post(self, path: bytes, body: bytes, deadline: float) -> Reply | Retry:
         left = deadline - asyncio.get_running_loop().time()
         if left <= 0:
             return Retry("timeout", "the parts sent before left no time")
-        headers = {"content-type": "application/json"}
-        if self._settings.access_token:
-            headers["authorization"] = f"Bearer {self._settings.access_token}"
+        head = self._head
         if len(body) > WORTH_COMPRESSING:
             body = zlib.compress(body, level=1, wbits=_GZIP)
-            headers["content-encoding"] = "gzip"
+            head = self._gzip_head
         try:
             async with asyncio.timeout(left):
-                return await self._connections.post(url, headers, body)
+                return await self._client.post(head, path, body)
         except Exception as error:
             if (fault := http_fault(error)) is None:
                 raise

@@ -13,7 +13,7 @@ from pyreqwest.client import SyncClient, SyncClientBuilder
 from pyreqwest.exceptions import PyreqwestError
 
 from tocsin.domain.errors import ProviderSetupError
-from tocsin.providers.http.client import read_ca_file
+from tocsin.providers.http.ca_file import read_ca_file
 
 RENEW_AHEAD = timedelta(minutes=5)
 """How long before its end a token is renewed; a short-lived one at half its life."""

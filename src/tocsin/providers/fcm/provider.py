@@ -1,7 +1,5 @@
 """Firebase Cloud Messaging, HTTP v1."""
 
-import time
-from collections.abc import Awaitable
 from contextlib import suppress
 from datetime import datetime
 from http import HTTPStatus
@@ -17,17 +15,25 @@ from tocsin.providers.fcm.answers import classify
 from tocsin.providers.fcm.google_auth import AccessTokens, TokenUnavailableError
 from tocsin.providers.fcm.render import BROADCASTS, LONGEST_TTL, PAYLOAD_BYTES, render
 from tocsin.providers.fcm.settings import FcmSettings
-from tocsin.providers.http.client import Connections, Reply
-from tocsin.providers.http.provider import HttpProvider
+from tocsin.providers.http.h2.client import Http2Client
+from tocsin.providers.http.h2.exchange import Exchange
+from tocsin.providers.http.h2.header_fields import RequestHead
+from tocsin.providers.http.http2_provider import Heads, Http2Provider
+from tocsin.providers.http.reply import Reply
 
 SCOPE = "https://www.googleapis.com/auth/firebase.messaging"
+
+_UNREADABLE = Retry("unreadable_answer", "FCM answered 200 with something else than its JSON", uncertain=True)
 
 
 class _Taken(msgspec.Struct):
     name: str
 
 
-class FcmProvider(HttpProvider):
+_taken = msgspec.json.Decoder(_Taken)
+
+
+class FcmProvider(Http2Provider):
     """Sends one message a request over a group of HTTP/2 connections."""
 
     name: ClassVar[str] = "fcm"
@@ -40,8 +46,10 @@ class FcmProvider(HttpProvider):
             raise ProviderSetupError(
                 "The service account names no project: set TOCSIN_FCM__PROJECT_ID to your Firebase project."
             )
-        self._url = f"{settings.base_url.rstrip('/')}/v1/projects/{project}/messages:send"
-        super().__init__(settings, Connections(settings))
+        client = Http2Client(settings.base_url, settings)
+        super().__init__(settings, client)
+        self._path = client.path(f"/v1/projects/{project}/messages:send")
+        self._heads = Heads(self._head)
 
     async def prepare(self) -> None:
         """Fetch the access token ahead of the first message; what goes wrong shows at the first send."""
@@ -53,44 +61,37 @@ class FcmProvider(HttpProvider):
         await super().aclose()
         self._tokens.close()
 
-    async def _send_one(self, message: Message, now: datetime) -> Outcome:
-        body = render(message, now)
-        if isinstance(body, Rejected):
-            return body
-        began = time.monotonic()
-        token = self._tokens.current
+    def _credentials(self) -> str | None:
+        return self._tokens.current
+
+    async def _fresh_credentials(self, refused: str | None) -> str | Outcome:
         try:
-            if token is not None:
-                reply = await self._post(body, token)
-                outcome = _outcome(reply, message, now)
-                if not _is_token_refused(reply, outcome):
-                    return outcome
-            async with self._rest_of_timeout(began):
-                renewed = await self._tokens.replace(token)
-                return _outcome(await self._post(body, renewed), message, now)
+            return await self._tokens.replace(refused)
         except TokenUnavailableError as error:
             if error.lasting:
                 return Defer("credentials_refused", ALARM_REST, str(error), alarm=True)
             return Retry("token_unavailable", str(error))
-        except msgspec.DecodeError:
-            return Retry(
-                "unreadable_answer", "FCM answered 200 with something else than its JSON", uncertain=True
-            )
 
-    def _post(self, body: bytes, token: str) -> Awaitable[Reply]:
-        headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
-        return self._connections.post(self._url, headers, body)
+    def _post(self, message: Message, credentials: str, now: datetime) -> Exchange | Outcome:
+        body = render(message, now)
+        if isinstance(body, Rejected):
+            return body
+        return self._client.post(self._heads.get(credentials), self._path, body)
 
+    def _head(self, token: str, _: str) -> RequestHead:
+        return self._client.head({"authorization": f"Bearer {token}", "content-type": "application/json"})
 
-def _is_token_refused(reply: Reply, outcome: Outcome) -> bool:
-    return reply.status == HTTPStatus.UNAUTHORIZED and isinstance(outcome, Defer) and outcome.pauses
+    def _read(self, message: Message, reply: Reply, now: datetime) -> Outcome:
+        body = reply.body
+        if reply.status == HTTPStatus.OK:
+            try:
+                return Sent(_taken.decode(body).name)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                return _UNREADABLE
+        if message.target_kind not in BROADCASTS:
+            # An answer may quote what it was asked; the token must not end up in logs.
+            body = body.replace(message.target.encode(), b"[token]")
+        return classify(reply.status, body, reply.retry_after(now))
 
-
-def _outcome(reply: Reply, message: Message, now: datetime) -> Outcome:
-    body = reply.body
-    if reply.status == HTTPStatus.OK:
-        return Sent(msgspec.json.decode(body, type=_Taken).name)
-    if message.target_kind not in BROADCASTS:
-        # An answer may quote what it was asked; the token must not end up in logs.
-        body = body.replace(message.target.encode(), b"[token]")
-    return classify(reply.status, body, reply.retry_after(now))
+    def _is_refused(self, reply: Reply, outcome: Outcome) -> bool:
+        return reply.status == HTTPStatus.UNAUTHORIZED and isinstance(outcome, Defer) and outcome.pauses

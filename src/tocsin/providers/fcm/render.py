@@ -20,7 +20,20 @@ _encoder = msgspec.json.Encoder()
 
 
 def render(message: Message, now: datetime) -> bytes | Rejected:
-    """Render a message as the body of a request to FCM.
+    """Render a message as the body of a request to FCM."""
+    content = {message.target_kind: message.target, **_content(message, now)}
+    most = BROADCAST_BYTES if message.target_kind in BROADCASTS else PAYLOAD_BYTES
+    return _within(_encoder.encode({"message": content}), content, message, most)
+
+
+def render_within_sns(message: Message, now: datetime) -> bytes | Rejected:
+    """Render a message as SNS passes it on to FCM; the endpoint has the token."""
+    content = _content(message, now)
+    return _within(_encoder.encode({"fcmV1Message": {"message": content}}), content, message, PAYLOAD_BYTES)
+
+
+def _content(message: Message, now: datetime) -> dict[str, Any]:
+    """Build a message without its target.
 
     A tag, unlike a collapse key, has no limit of four a device: a repeat replaces what
     the phone shows, and nothing that waits for an offline phone is lost.
@@ -34,7 +47,6 @@ def render(message: Message, now: datetime) -> bytes | Rejected:
         android["ttl"] = f"{seconds_left(message, now, LONGEST_TTL)}s"
         apns_headers["apns-expiration"] = str(int(message.expires_at.timestamp()))
     content: dict[str, Any] = {
-        message.target_kind: message.target,
         "notification": {"title": message.title, "body": message.body},
         "data": message.data,
         "android": android,
@@ -42,8 +54,11 @@ def render(message: Message, now: datetime) -> bytes | Rejected:
     }
     if message.appearance is not DEFAULT_APPEARANCE:
         _add_appearance(content, message.appearance)
-    body = _encoder.encode({"message": content})
-    most = BROADCAST_BYTES if message.target_kind in BROADCASTS else PAYLOAD_BYTES
+    return content
+
+
+def _within(body: bytes, content: dict[str, Any], message: Message, most: int) -> bytes | Rejected:
+    """Return the body unless its payload is larger than FCM takes."""
     # The payload is a part of the body, so a small body needs no measuring.
     if len(body) > most and (size := _payload_size(content, message.appearance)) > most:
         return Rejected("payload_too_large", f"{size} bytes; FCM takes {most} for a {message.target_kind}")

@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 from flatbuffers import Builder
 
 from tocsin.domain.errors import ProviderSetupError
+from tocsin.providers.gateway_stream.layout import FLOATS, FlatTable, find_slot
 from tocsin.providers.redis_streams.provider import EncodingError
 
 FIRST_BYTES = 256
 """The size that a buffer begins with; it grows."""
-_FLOATS = (float, int)
 
 
 class _Field(NamedTuple):
@@ -28,10 +28,11 @@ class _Field(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """How the fields of one event are put into their table."""
+    """How the fields of one event are put into their table; `flat` packs one of texts and numbers only."""
 
     new: Callable[[], Any]
     fields: tuple[_Field, ...]
+    flat: FlatTable | None
 
 
 class Tables:
@@ -44,16 +45,16 @@ class Tables:
     def encode(self, table: str, fields: tuple[str, ...], payload: Mapping[str, Any]) -> bytes:
         """Return the table with these fields of a payload as bytes, or raise EncodingError."""
         form = self._forms.get((table, fields)) or self._form(table, fields)
-        row = form.new()
-        for name, attribute, takes in form.fields:
+        values = []
+        for name, _, takes in form.fields:
             value = payload.get(name)
-            if takes is not _FLOATS:
+            if takes is not FLOATS and type(value) is not str:
                 value = _integral(value)
             if type(value) not in takes:
                 raise EncodingError(_mismatch(table, name, value))
-            setattr(row, attribute, value)
+            values.append(value)
         try:
-            return _bytes(row)
+            return form.flat.pack(values) if form.flat else _bytes(_row(form, values))
         except Exception as error:
             raise EncodingError(_fault(table, form, payload)) from error
 
@@ -75,7 +76,14 @@ class Tables:
         if new is None:
             raise EncodingError(f"the code of {table} was generated without --gen-object-api")
         reader, empty = getattr(module, class_name), vars(new())
-        form = _Form(new, tuple(_field(table, name, reader, empty) for name in fields))
+        found = tuple(_field(table, name, reader, empty) for name in fields)
+        slots = [find_slot(new(), field.attribute) for field in found]
+        known = [slot for slot in slots if slot is not None]
+        if len(known) < len(slots):
+            form = _Form(new, found, None)
+        else:
+            taking = (field._replace(takes=slot.takes) for field, slot in zip(found, known, strict=True))
+            form = _Form(new, tuple(taking), FlatTable(known))
         self._forms[table, fields] = form
         return form
 
@@ -150,7 +158,7 @@ def _scalars(default: Any) -> tuple[type, ...]:
         case int():
             return (int,)
         case float():
-            return _FLOATS
+            return FLOATS
         case _:
             # A text, or a number that may be left out: the library checks which.
             return (str, int, float, bool)
@@ -165,6 +173,13 @@ def _integral(value: Any) -> Any:
             return [_integral(each) for each in value]
         case _:
             return value
+
+
+def _row(form: _Form, values: Sequence[Any]) -> Any:
+    row = form.new()
+    for field, value in zip(form.fields, values, strict=True):
+        setattr(row, field.attribute, value)
+    return row
 
 
 def _bytes(row: Any) -> bytes:

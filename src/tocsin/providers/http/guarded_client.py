@@ -10,7 +10,9 @@ from pyreqwest.exceptions import ConnectError, ConnectTimeoutError
 from pyreqwest.http import Url
 from pyreqwest.response import Response
 
-from tocsin.providers.http.client import Connections, Reply, post_request, read_ca_file
+from tocsin.providers.http.ca_file import read_ca_file
+from tocsin.providers.http.pinned_clients import PinnedClients, post_request
+from tocsin.providers.http.reply import Reply
 from tocsin.providers.http.ssrf_guard import Guard, HostRefusedError, HostUnknownError
 from tocsin.providers.settings import HttpProviderSettings, ManyHostsSettings
 
@@ -22,8 +24,8 @@ ANSWER_BYTES = 4_096
 class _Pinned:
     """The connections to one host, all to one of its addresses."""
 
-    def __init__(self, connections: Connections, address: str) -> None:
-        self.connections = connections
+    def __init__(self, clients: PinnedClients, address: str) -> None:
+        self.clients = clients
         self.address = address
         self.fresh_until = 0.0
         self.failed = False
@@ -76,7 +78,7 @@ class GuardedConnections:
                 pinning = self._pinning[host] = asyncio.create_task(self._pin(host))
                 pinning.add_done_callback(lambda done: self._pinned(host, done))
             pinned = await asyncio.shield(pinning)
-        return pinned.connections.next()
+        return pinned.clients.next()
 
     def connection_failed(self, url: str) -> None:
         """Record that no connection came about: another address of the host is tried next."""
@@ -89,7 +91,7 @@ class GuardedConnections:
         for pinning in list(self._pinning.values()):
             pinning.cancel()
         for pinned in self._hosts.values():
-            await pinned.connections.aclose()
+            await pinned.clients.aclose()
         self._hosts.clear()
 
     def _fresh(self, host: str) -> _Pinned | None:
@@ -121,14 +123,15 @@ class GuardedConnections:
             last = present.address if present else None
             address = next((address for address in addresses if address != last), addresses[0])
             # Building a client reads every trusted certificate, which takes milliseconds.
-            connections = await asyncio.to_thread(
-                Connections,
+            clients = await asyncio.to_thread(
+                PinnedClients,
                 self._settings,
+                host,
+                address,
                 requests=self._per_host,
-                pin=(host, address),
                 certificates=self._certificates,
             )
-            pinned = _Pinned(connections, address)
+            pinned = _Pinned(clients, address)
         pinned.failed = False
         pinned.fresh_until = time.monotonic() + ADDRESS_SECONDS
         self._hosts[host] = pinned

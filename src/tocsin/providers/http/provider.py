@@ -1,20 +1,24 @@
 """What providers that are called over HTTP have in common."""
 
-import asyncio
-import time
 from collections.abc import Coroutine, Sequence
 from datetime import datetime
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from pyreqwest.exceptions import ConnectError, PyreqwestError
 
 from tocsin.domain.delivery.message import Limits, Message
 from tocsin.domain.delivery.outcome import Outcome, Retry
-from tocsin.providers.http.client import Connections
-from tocsin.providers.http.guarded_client import GuardedConnections
+from tocsin.providers.http.h2.errors import RequestFailedError
 from tocsin.providers.http.ssrf_guard import HostUnknownError
 from tocsin.providers.isolation import send_each
 from tocsin.providers.settings import HttpProviderSettings
+
+
+class Connections(Protocol):
+    """What a provider sends by, and closes in the end."""
+
+    async def aclose(self) -> None:
+        """Close every connection."""
 
 
 class HttpProvider:
@@ -26,10 +30,10 @@ class HttpProvider:
     name: ClassVar[str]
     limits: ClassVar[Limits]
 
-    def __init__(self, settings: HttpProviderSettings, connections: Connections | GuardedConnections) -> None:
+    def __init__(self, settings: HttpProviderSettings, connections: Connections) -> None:
         self.concurrency = settings.max_concurrency
         self._timeout = settings.timeout
-        self._connections = connections
+        self._to_close = connections
 
     async def prepare(self) -> None:
         """Do nothing ahead of the first message."""
@@ -38,13 +42,9 @@ class HttpProvider:
         """Send each message of the batch, all at once."""
         return send_each(self.name, batch, lambda message: self._send_one(message, now), http_fault)
 
-    def _rest_of_timeout(self, began: float) -> asyncio.Timeout:
-        """Limit what a message needs besides its one request: leases are sized by the timeout of both."""
-        return asyncio.timeout(self._timeout - (time.monotonic() - began))
-
     async def aclose(self) -> None:
         """Close every connection."""
-        await self._connections.aclose()
+        await self._to_close.aclose()
 
     async def _send_one(self, message: Message, now: datetime) -> Outcome:
         raise NotImplementedError
@@ -55,6 +55,9 @@ def http_fault(error: Exception) -> Retry | None:
     match error:
         case HostUnknownError():
             return Retry("network_error", str(error))
+        case RequestFailedError():
+            code = "timeout" if isinstance(error, TimeoutError) else "network_error"
+            return Retry(code, str(error), uncertain=error.may_be_processed)
         case TimeoutError():
             # Its type does not show whether the request was sent: the client also says so of answers.
             return Retry("timeout", type(error).__name__, uncertain=True)

@@ -14,7 +14,6 @@ from aiosmtplib import (
     SMTPException,
     SMTPNotSupported,
     SMTPRecipientRefused,
-    SMTPRecipientsRefused,
     SMTPResponseException,
     SMTPSenderRefused,
 )
@@ -23,14 +22,14 @@ from tocsin.domain.delivery.message import Limits, Message
 from tocsin.domain.delivery.outcome import Defer, Outcome, Rejected, Retry, Sent
 from tocsin.domain.errors import ProviderSetupError
 from tocsin.providers.answers import ALARM_REST
-from tocsin.providers.http.client import read_ca_file
+from tocsin.providers.http.ca_file import read_ca_file
 from tocsin.providers.isolation import send_each
 from tocsin.providers.smtp.answers import Stage, classify, read_answer, redact
-from tocsin.providers.smtp.pool import SmtpConnection, SmtpPool, SmtpPoolSettings
-from tocsin.providers.smtp.render import Envelope, Mailbox, read_mailbox, render
+from tocsin.providers.smtp.pool import SmtpPool, SmtpPoolSettings
+from tocsin.providers.smtp.render import Mailbox, read_mailbox, render
+from tocsin.providers.smtp.session import UNREADABLE, SmtpConnection, SmtpSession, open_session
 from tocsin.providers.smtp.settings import SmtpSettings
 
-_UNREADABLE = -1
 _STAGES: Mapping[type[SMTPResponseException], Stage] = {
     SMTPAuthenticationError: "login",
     SMTPSenderRefused: "sender",
@@ -56,7 +55,7 @@ class SmtpProvider:
         self._sender = _mailbox(settings.required("sender"))
         self._reply_to = _mailbox(settings.reply_to) if settings.reply_to else None
         self._context = None if settings.security == "none" else _context(settings.ca_file)
-        self._pool = SmtpPool(self._connection, settings.connections, pool)
+        self._pool = SmtpPool(self._open_session, settings.connections, pool)
 
     async def prepare(self) -> None:
         """Do nothing: connections are opened for the first messages."""
@@ -81,9 +80,12 @@ class SmtpProvider:
             return mail
         connected = False
         try:
-            async with asyncio.timeout(self._settings.timeout), self._pool.connection() as connection:
+            async with asyncio.timeout(self._settings.timeout), self._pool.session() as session:
                 connected = True
-                await self._send_mail(connection, mail)
+                recipient = mail.recipient
+                await session.send_mail(
+                    self._sender.address, recipient.address, mail.content, utf8=recipient.needs_utf8
+                )
         except SMTPNotSupported:
             return Rejected("smtputf8_unsupported", "the server takes no addresses beyond ASCII")
         except SMTPResponseException as error:
@@ -99,17 +101,8 @@ class SmtpProvider:
             return Defer("server_unfit", ALARM_REST, detail, alarm=True)
         return Sent(mail.message_id)
 
-    async def _send_mail(self, connection: SmtpConnection, mail: Envelope) -> None:
-        options = ["SMTPUTF8"] if mail.recipient.needs_utf8 else []
-        try:
-            await connection.sendmail(
-                self._sender.address, [mail.recipient.address], mail.content, mail_options=options
-            )
-        except SMTPRecipientsRefused as error:
-            raise error.recipients[0] from None
-
     def _refused(self, error: SMTPResponseException, *addresses: str) -> Outcome:
-        if error.code == _UNREADABLE:
+        if error.code == UNREADABLE:
             return Retry(
                 "unreadable_answer", "the server answered with something else than SMTP", uncertain=True
             )
@@ -117,9 +110,9 @@ class SmtpProvider:
         detail = redact(answer.text, addresses=addresses, secrets=_secrets(self._settings))
         return classify(answer._replace(text=detail), _STAGES.get(type(error), "hello"))
 
-    def _connection(self) -> SmtpConnection:
+    async def _open_session(self) -> SmtpSession:
         settings = self._settings
-        return SmtpConnection(
+        connection = SmtpConnection(
             hostname=settings.host,
             port=settings.port,
             use_tls=settings.security == "tls",
@@ -130,6 +123,7 @@ class SmtpProvider:
             local_hostname=self._sender.domain,
             timeout=None,
         )
+        return await open_session(connection)
 
 
 def _mailbox(text: str) -> Mailbox:

@@ -3,9 +3,10 @@
 import re
 from base64 import b64encode, encodebytes
 from binascii import b2a_qp
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from email.utils import format_datetime, quote, unquote
+from functools import lru_cache
 
 import idna
 import msgspec
@@ -24,8 +25,12 @@ _HOST = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)(\.(?!-)[a-z0-9-]{1,63}(?<!-))*",
 _HEADER_NAME = re.compile(r"[!-9;-~]+")
 _PLAIN_TEXT = re.compile(r"[!-~]+( [!-~]+)*")
 _HEADER_VALUE = re.compile(r"[ -~]*")
+_CONTROL = re.compile(r"[\x00-\x1f]+")
 _ATOMS = re.compile(r"[\w!#$%&'*+/=?^`{|}~ -]+", re.ASCII)
 _WORD_BYTES = 45
+_CHARACTER_BYTES = 4
+# The upper bits of every byte of a UTF-8 character but its first.
+_CONTINUATION_MASK, _CONTINUATION = 0b1100_0000, 0b1000_0000
 _SHORT_TEXT = 60
 _LONGEST_ID = 900
 _READABLE_SHARE = 6
@@ -78,7 +83,7 @@ class Envelope(msgspec.Struct, frozen=True):
 
 def read_mailbox(text: str) -> Mailbox | None:
     """Parse `Name <address>` or a bare address; the domain is converted to its IDNA form."""
-    if any(not character.isprintable() for character in text):
+    if not text.isprintable():
         return None
     name, address = _named(text.strip())
     local, _, domain = address.rpartition("@")
@@ -97,28 +102,43 @@ def render(
     if recipient is None or recipient.name:
         return Rejected("invalid_address", "the target is not a mail address")
     texts = (message.title, message.body, message.html or "", *message.headers, *message.headers.values())
-    size = sum(len(text.encode(errors="replace")) for text in texts)
-    if size > limit:
+    size = _bytes_beyond(limit, texts)
+    if size:
         return Rejected("payload_too_large", f"{size} bytes; a mail may have {limit}")
     unfit = [name for name, value in message.headers.items() if not _fits(name, value)]
     if unfit:
         return Rejected("invalid_header", f"header {unfit[0][:100]!r} cannot be written")
-    message_id = f"<{message.delivery_id}@{sender.domain}>"
-    headers = {
-        "From": str(sender),
-        "To": recipient.address,
-        **({"Reply-To": str(reply_to)} if reply_to else {}),
-        "Subject": _text(message.title),
-        "Date": format_datetime(now),
-        "Message-ID": message_id,
-        "MIME-Version": "1.0",
-        "Auto-Submitted": "auto-generated",
-        "X-Tocsin-Delivery-Id": str(message.delivery_id),
-        **({"X-Delivery-Id": _id(message.reference)} if message.reference else {}),
-        **message.headers,
-    }
-    head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    delivery_id = str(message.delivery_id)
+    message_id = f"<{delivery_id}@{sender.domain}>"
+    reference = f"X-Delivery-Id: {_id(message.reference)}\r\n" if message.reference else ""
+    others = "".join([f"{name}: {value}\r\n" for name, value in message.headers.items()])
+    head = (
+        f"{_constant_headers(sender, reply_to)}To: {recipient.address}\r\nSubject: {_text(message.title)}\r\n"
+        f"Date: {_date(now.replace(microsecond=0))}\r\nMessage-ID: {message_id}\r\n"
+        f"X-Tocsin-Delivery-Id: {delivery_id}\r\n{reference}{others}"
+    )
     return Envelope(recipient, message_id, head.encode() + _body(message))
+
+
+@lru_cache(maxsize=8)
+def _constant_headers(sender: Mailbox, reply_to: Mailbox | None) -> str:
+    """Render the headers that all mails of a provider share."""
+    replies = f"Reply-To: {reply_to}\r\n" if reply_to else ""
+    return f"From: {sender}\r\n{replies}MIME-Version: 1.0\r\nAuto-Submitted: auto-generated\r\n"
+
+
+@lru_cache(maxsize=8)
+def _date(now: datetime) -> str:
+    """Render a time in whole seconds: mails of one second share it."""
+    return format_datetime(now)
+
+
+def _bytes_beyond(limit: int, texts: Sequence[str]) -> int:
+    """Return the bytes of the texts if they are more than the limit, else 0."""
+    if sum(map(len, texts)) * _CHARACTER_BYTES <= limit:
+        return 0
+    size = sum(len(text.encode(errors="replace")) for text in texts)
+    return size if size > limit else 0
 
 
 def _named(text: str) -> tuple[str, str]:
@@ -142,10 +162,11 @@ def _body(message: Message) -> bytes:
 
 def _part(subtype: str, text: str) -> bytes:
     """Encode a text in ASCII, for any server: quoted-printable if most of it is ASCII, else base64."""
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
-    joined = "\r\n".join([*lines, ""])
-    content = joined.encode(errors="replace")
-    if len(content) - len(joined) > len(joined) // _READABLE_SHARE:
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    lines = text.removesuffix("\n").replace("\n", "\r\n") + "\r\n"
+    content = lines.encode(errors="replace")
+    if len(content) - len(lines) > len(lines) // _READABLE_SHARE:
         encoding, encoded = "base64", encodebytes(content).replace(b"\n", b"\r\n")
     else:
         encoding, encoded = "quoted-printable", b2a_qp(content)
@@ -162,7 +183,12 @@ def _fits(name: str, value: str) -> bool:
 
 
 def _text(text: str) -> str:
-    """Encode free text for a header: as it is if it is short and plain, else in encoded words (RFC 2047)."""
+    """Encode free text for a header: as it is if it is short and plain, else in encoded words (RFC 2047).
+
+    Line breaks and other control characters become spaces: whoever decodes the words and writes the text into
+    a header again would write another header.
+    """
+    text = _CONTROL.sub(" ", text)
     if len(text) <= _SHORT_TEXT and _PLAIN_TEXT.fullmatch(text) and "=?" not in text:
         return text
     return "\r\n ".join(f"=?utf-8?b?{b64encode(chunk).decode()}?=" for chunk in _chunks(text))
@@ -186,14 +212,15 @@ def _phrase(name: str) -> str:
 
 def _chunks(text: str) -> Iterator[bytes]:
     """Split text into pieces that an encoded word can hold, never within a character."""
-    chunk = b""
-    for character in text:
-        encoded = character.encode(errors="replace")
-        if len(chunk) + len(encoded) > _WORD_BYTES:
-            yield chunk
-            chunk = b""
-        chunk += encoded
-    yield chunk
+    content = text.encode(errors="replace")
+    start = 0
+    while len(content) - start > _WORD_BYTES:
+        end = start + _WORD_BYTES
+        while content[end] & _CONTINUATION_MASK == _CONTINUATION:
+            end -= 1
+        yield content[start:end]
+        start = end
+    yield content[start:]
 
 
 def _host(domain: str) -> str | None:

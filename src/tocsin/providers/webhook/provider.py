@@ -26,7 +26,8 @@ class WebhookProvider(HttpProvider):
         self._user_agent = settings.user_agent
         self._guard = Guard(allow_private=settings.allow_private_addresses)
         self.concurrency_per_host = settings.per_host
-        super().__init__(settings, GuardedConnections(self._guard, settings))
+        self._connections = GuardedConnections(self._guard, settings)
+        super().__init__(settings, self._connections)
 
     def host_of(self, target: str) -> str:
         """Return the host of an endpoint; empty if it cannot be called."""

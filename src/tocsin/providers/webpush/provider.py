@@ -12,12 +12,13 @@ from pyreqwest.http import Url
 from tocsin.domain.delivery.message import Limits, Message
 from tocsin.domain.delivery.outcome import Gone, Outcome, Rejected, Retry, Sent
 from tocsin.domain.people.push_subscription import SubscriptionFaultError, endpoint_of, read_subscription
-from tocsin.providers.http.client import Reply
 from tocsin.providers.http.guarded_client import GuardedConnections
 from tocsin.providers.http.provider import HttpProvider
+from tocsin.providers.http.reply import Reply
 from tocsin.providers.http.ssrf_guard import Guard, HostRefusedError
 from tocsin.providers.webpush.answers import KEY_MISMATCH, TAKEN, classify
 from tocsin.providers.webpush.crypto import PLAINTEXT_BYTES, Vapid, VapidKeys, encrypt, read_point
+from tocsin.providers.webpush.endpoint_guard import EndpointGuard
 from tocsin.providers.webpush.render import LONGEST_TTL, headers, render
 from tocsin.providers.webpush.settings import WebPushSettings
 
@@ -43,9 +44,10 @@ class WebPushProvider(HttpProvider):
 
     def __init__(self, settings: WebPushSettings, private_key_pem: str) -> None:
         self._vapid = VapidKeys([private_key_pem], settings.required("subject"))
-        self._guard = Guard(allow_private=settings.allow_private_addresses)
+        self._guard = EndpointGuard(allow_private=settings.allow_private_addresses)
         self.concurrency_per_host = settings.per_host
-        super().__init__(settings, GuardedConnections(self._guard, settings))
+        self._connections = GuardedConnections(self._guard, settings)
+        super().__init__(settings, self._connections)
 
     def use_keys(self, private_keys: Sequence[str]) -> None:
         """Replace the keys that sign, newest first."""
@@ -82,9 +84,8 @@ class WebPushProvider(HttpProvider):
         plaintext = render(message)
         if isinstance(plaintext, Rejected):
             return plaintext
-        return _Prepared(
-            message, endpoint, Url(endpoint).origin_ascii, encrypt(plaintext, key, subscription.auth)
-        )
+        body = encrypt(plaintext, key, subscription.auth, browser_point=subscription.p256dh)
+        return _Prepared(message, endpoint, Url(endpoint).origin_ascii, body)
 
     async def _post(self, prepared: _Prepared, vapid: Vapid, now: datetime) -> Outcome:
         rendered = headers(prepared.message, now)

@@ -43,6 +43,8 @@ class Smtp(StandIn):
         """How often a client checked its connection with NOOP."""
         self.offers_utf8 = True
         """Whether new connections accept addresses beyond ASCII."""
+        self.offers_pipelining = True
+        """Whether new connections take commands together."""
         self.sessions: set[SmtpPeer] = set()
         """The open connections."""
         self._settings = context.settings
@@ -85,6 +87,13 @@ class Smtp(StandIn):
         return AuthResult(success=refused is None, handled=False, message=refused, auth_data=given)
 
     # aiosmtpd looks for hooks by these names; MISSING leaves a well-formed command to its own answer.
+
+    async def handle_EHLO(  # noqa: N802
+        self, _: "SmtpPeer", state: State, __: Envelope, hostname: str, extensions: list[str]
+    ) -> list[str]:
+        """List the extensions."""
+        state.host_name = hostname
+        return [*extensions[:-1], *(["250-PIPELINING"] if self.offers_pipelining else []), extensions[-1]]
 
     async def handle_MAIL(self, session: "SmtpPeer", _: State, __: Envelope, sender: str, *___: Any) -> Any:  # noqa: N802
         """Start a mail."""
@@ -210,6 +219,8 @@ class SmtpPeer(SMTP):
         self.server = server
         self._mode = mode
         self._has_mail = False
+        self._ended = asyncio.Event()
+        self._held = b""
         self.recipients: list[tuple[str, Fault]] = []
         super().__init__(
             server,
@@ -231,13 +242,32 @@ class SmtpPeer(SMTP):
         """Count the connection as closed, and end its mail."""
         self.end_mail()
         self.server.remove_session(self)
+        self._ended.set()
         super().connection_lost(error)
 
     async def push(self, status: AnyStr) -> None:
-        """Send a reply; 421 also closes the connection."""
-        await super().push(status)
-        if status[:3] == "421" and self.transport is not None:
+        """Send a reply; 421 also closes the connection.
+
+        A plain 250 waits for the replies to commands that came together with its own (RFC 2920, 3.2).
+        """
+        line = cast("str | bytes", status)
+        if isinstance(line, str):
+            line = line.encode()
+        if not self._held:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._held += line + b"\r\n"
+        if line.startswith(b"250 "):
+            return
+        self._flush()
+        if line.startswith(b"421") and self.transport is not None:
             self.transport.close()
+            # What the client sent together with it is not read any more.
+            await self._ended.wait()
+
+    def _flush(self) -> None:
+        if self._held and self.transport is not None:
+            cast("asyncio.WriteTransport", self.transport).write(self._held)
+        self._held = b""
 
     def start_mail(self) -> None:
         """Count a new mail."""

@@ -49,6 +49,8 @@ class NewReplay(msgspec.Struct, frozen=True, kw_only=True):
 
 _COLUMNS = ", ".join(ReplayRow.__struct_fields__[:-1])
 _ROW = f"{_COLUMNS}, extract(epoch from next_at - clock_timestamp())::float8 as wait"
+# A replay is of the organisation that its filter has: that one decides what it sends. There are few replays.
+_IS_OF_ORG = "(${0}::text is null or filter ->> 'org_id' = ${0})"
 
 CREATE = f"""
 insert into replays (
@@ -68,13 +70,13 @@ where idempotency_key = $1
 GET = f"""
 select {_ROW}
 from replays
-where id = $1
+where id = $1 and {_IS_OF_ORG.format(2)}
 """  # noqa: S608 - made of constants
 
 LIST = f"""
 select {_ROW}
 from replays
-where id < $1
+where id < $1 and {_IS_OF_ORG.format(3)}
 order by id desc
 limit $2
 """  # noqa: S608 - made of constants
@@ -104,7 +106,7 @@ where id = $1
 STOP = f"""
 update replays
 set state = 'stopped', finished_at = clock_timestamp(), stopped_by = $2
-where id = $1 and state = 'running'
+where id = $1 and state = 'running' and {_IS_OF_ORG.format(3)}
 returning {_ROW}
 """  # noqa: S608 - made of constants
 
@@ -119,14 +121,16 @@ async def by_key(connection: Connection, idempotency_key: str) -> ReplayRow | No
     return await fetch_one(connection, ReplayRow, BY_KEY, idempotency_key)
 
 
-async def get(connection: Connection, replay_id: UUID) -> ReplayRow | None:
-    """Read one replay."""
-    return await fetch_one(connection, ReplayRow, GET, replay_id)
+async def get(connection: Connection, replay_id: UUID, org_id: str | None = None) -> ReplayRow | None:
+    """Read one replay, of an organisation or of anybody."""
+    return await fetch_one(connection, ReplayRow, GET, replay_id, org_id)
 
 
-async def page(connection: Connection, before: UUID, limit: int) -> list[ReplayRow]:
-    """List replays before an id, newest first."""
-    return await fetch_all(connection, ReplayRow, LIST, before, limit)
+async def page(
+    connection: Connection, before: UUID, limit: int, org_id: str | None = None
+) -> list[ReplayRow]:
+    """List replays before an id, newest first, of an organisation or all."""
+    return await fetch_all(connection, ReplayRow, LIST, before, limit, org_id)
 
 
 async def take(connection: Connection) -> ReplayRow | None:
@@ -148,6 +152,8 @@ async def advance(
     await connection.execute(ADVANCE, replay_id, position, replayed, counts, finished)
 
 
-async def stop(connection: Connection, replay_id: UUID, by: str) -> ReplayRow | None:
-    """Stop a running replay; what it replayed stays replayed."""
-    return await fetch_one(connection, ReplayRow, STOP, replay_id, by)
+async def stop(
+    connection: Connection, replay_id: UUID, by: str, org_id: str | None = None
+) -> ReplayRow | None:
+    """Stop a running replay, of an organisation or of anybody; what it replayed stays replayed."""
+    return await fetch_one(connection, ReplayRow, STOP, replay_id, by, org_id)

@@ -23,6 +23,7 @@ _OF_NOTIFICATIONS = {
     "type": "notifications.type = $0",
     "producer": "notifications.producer = $0",
     "key_prefix": "starts_with(notifications.idempotency_key, $0)",
+    "org_id": "notifications.org_id = $0",
     "since": "notifications.accepted_at >= $0",
     "until": "notifications.accepted_at < $0",
 }

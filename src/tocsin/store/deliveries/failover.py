@@ -1,4 +1,4 @@
-"""Cancels deliveries by a channel that failed once the fallback for it was sent."""
+"""Ends what waits and is not needed once another was sent: its fallback, or a newer one that replaces it."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -72,6 +72,40 @@ SUPERSEDE_LATE = _SUPERSEDE.format(
 )
 
 
+# A message that was sent replaces older ones with its collapse key that still wait.
+COLLAPSE_OLDER = """
+update deliveries
+set state = 'skipped',
+    reason = 'collapsed',
+    settled_at = $2,
+    held_by = null,
+    decisions = coalesce(decisions, '[]') || jsonb_build_array(
+        jsonb_build_object(
+            'rule', 'collapse_key', 'result', 'skip',
+            'detail', 'a newer one with the same collapse key was sent', 'at', $2::timestamptz
+        )
+    )
+where id in (
+    select older.id
+    from unnest($1::uuid[]) as given (id)
+    join deliveries as sent on sent.id = given.id
+    cross join lateral (
+        select deliveries.id
+        from deliveries
+        where deliveries.collapse_key = sent.collapse_key
+            and deliveries.accept_order < sent.accept_order
+            and deliveries.user_id is not distinct from sent.user_id
+            and deliveries.address is not distinct from sent.address
+            and state in ('scheduled', 'pending', 'retrying')
+            and (leased_until is null or leased_until <= $2)
+        order by deliveries.accept_order
+        limit 1000
+        for update skip locked
+    ) as older
+)
+"""
+
+
 async def supersede(connection: Connection, fallbacks: Sequence[UUID], now: datetime) -> list[str]:
     """Cancel what waits by the channel that sent fallbacks stand in for; return ordering keys to release."""
     return _keys(await connection.fetch(SUPERSEDE, fallbacks, now, WAITING))
@@ -84,3 +118,8 @@ async def supersede_late(connection: Connection, failed: Sequence[UUID], now: da
 
 def _keys(rows: Sequence[Any]) -> list[str]:
     return [row["ordering_key"] for row in rows if row["ordering_key"] is not None]
+
+
+async def collapse_older(connection: Connection, sent: Sequence[UUID], now: datetime) -> None:
+    """Skip waiting deliveries that a newer one with the same collapse key has replaced."""
+    await connection.execute(COLLAPSE_OLDER, sent, now)

@@ -3,7 +3,7 @@
 Each field that an index of deliveries begins with can lead the search. How far back the next entries of its
 index reach shows how selective it is: the one that reaches furthest leads, and the search is complete down to
 there. Without such a field the deliveries are walked in the order of their notifications, or, if no field is
-one of deliveries, the notifications.
+one of deliveries, the notifications, those of an organisation by an index of their own.
 """
 
 from collections.abc import Sequence
@@ -113,6 +113,27 @@ order by notifications.id desc
 limit $3
 """
 
+# The subquery reads its own index alone: its limit keeps other conditions, for which the planner may choose
+# another index, out of it.
+_FIND_OF_ORG = """
+select own.id
+from (
+    select notifications.id
+    from notifications
+    where notifications.id < $1 and notifications.id >= $2 and notifications.org_id = $4
+    order by notifications.id desc
+    limit 1000000
+) as own
+cross join lateral (
+    select
+    from notifications
+    where notifications.id = own.id and {others}
+    limit 1
+) as matching
+order by own.id desc
+limit $3
+"""
+
 # In the order of the index: it reads no more of a notification than it takes to find those.
 _MATCHING = """
 select matching.*
@@ -142,21 +163,31 @@ cross join lateral (
 
 
 # The newest first; what carries a digest is left out, as its members count.
-OUTCOMES_OF_USER = """
+_OUTCOMES = """
 select
     state,
     coalesce(reason, case when state not in ('sent', 'delivered') then last_error_code end) as cause,
     count(*) as count
 from (
-    select state, reason, last_error_code
+    select state, reason, last_error_code, notification_id
     from deliveries
     where user_id = $1 and notification_id is not null
     order by user_id, notification_id desc
     limit $2
 ) as newest
-group by 1, 2
+{within}group by 1, 2
 order by 3 desc, 1, 2
 """
+OUTCOMES_OF_USER = _OUTCOMES.format(within="")
+OUTCOMES_WITHIN = _OUTCOMES.format(
+    within="""cross join lateral (
+    select
+    from notifications
+    where notifications.id = newest.notification_id and notifications.org_id = $3
+    limit 1
+) as own
+"""
+)
 
 
 async def find(connection: Connection, given: DeliveryFilter, span: Span, window: int, limit: int) -> Window:
@@ -188,9 +219,13 @@ async def matching(
     return found
 
 
-async def outcomes_of_user(connection: Connection, user_id: str, most: int) -> list[OutcomeCount]:
-    """Count the newest deliveries to a person by state and cause."""
-    return await fetch_all(connection, OutcomeCount, OUTCOMES_OF_USER, user_id, most)
+async def outcomes_of_user(
+    connection: Connection, user_id: str, most: int, org_id: str | None = None
+) -> list[OutcomeCount]:
+    """Count the newest deliveries to a person by state and cause, of an organisation or all."""
+    if org_id is None:
+        return await fetch_all(connection, OutcomeCount, OUTCOMES_OF_USER, user_id, most)
+    return await fetch_all(connection, OutcomeCount, OUTCOMES_WITHIN, user_id, most, org_id)
 
 
 def leads(given: DeliveryFilter) -> list[Lead]:
@@ -208,7 +243,11 @@ def leads(given: DeliveryFilter) -> list[Lead]:
     if found:
         return found
     # A window of notifications may have a thousand times as many deliveries to look at.
-    return [Lead(*(by_notification if on_deliveries(given).sql == "true" else by_delivery), ("true",))]
+    if on_deliveries(given).sql != "true":
+        return [Lead(*by_delivery, ("true",))]
+    if given.org_id is not None:
+        return [Lead(*by_notification, ("notifications.org_id = $4",), given.org_id)]
+    return [Lead(*by_notification, ("true",))]
 
 
 def floor_statements(lead: Lead) -> list[str]:
@@ -230,6 +269,9 @@ def find_statement(given: DeliveryFilter, lead: Lead) -> tuple[str, tuple[Any, .
 def _find_statement(given: DeliveryFilter, lead: Lead) -> tuple[str, tuple[Any, ...]]:
     own = on_deliveries(given, first=4)
     others = on_notifications(given, first=4 + len(own.arguments))
+    if lead.table == "notifications" and lead.argument is not None:
+        others = on_notifications(msgspec.structs.replace(given, org_id=None), first=5)
+        return _FIND_OF_ORG.format(others=others.sql), (lead.argument, *others.arguments)
     if lead.table == "notifications":
         statement = _FIND_BY_NOTIFICATIONS
     else:

@@ -8,6 +8,7 @@ from uuid import UUID
 import msgspec
 
 from tocsin.domain.decide import Step
+from tocsin.domain.delivery.decision_sets import Decided
 from tocsin.domain.delivery.states import CLAIMED, State
 from tocsin.domain.ids import LeaseId
 from tocsin.store.pool import Connection
@@ -19,8 +20,8 @@ _encoder = msgspec.json.Encoder()
 class SentDelivery(msgspec.Struct, frozen=True, kw_only=True):
     """A delivery that its provider took; `ask_at` is when to ask for its receipt, where there is one.
 
-    One that is `plain` has no collapse key, no digest and is no fallback: that it was sent leads to no other
-    write.
+    Decisions that other deliveries have too are `decided`, any other are `decisions`. One that is `plain` has
+    no collapse key, no digest and is no fallback: that it was sent leads to no other write.
     """
 
     id: UUID
@@ -30,6 +31,7 @@ class SentDelivery(msgspec.Struct, frozen=True, kw_only=True):
     device_id: UUID | None = None
     decisions: str | None = None
     ask_at: datetime | None = None
+    decided: Decided | None = None
     digest_id: UUID | None = None
     plain: bool = False
 
@@ -128,8 +130,17 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
 # The states come as an argument, and no condition asks whether a device is active: either would let
 # the planner read the whole of a partial index instead of looking rows up by their ids, and it does
 # so while the tables are new.
+# Sets of decisions come with every batch: a worker need not know which of them the database has. They are
+# inserted in the order of their ids too: two workers may make the same ones at the same time.
 SETTLE_SENT = """
-with settled as (
+with sets as (
+    insert into decision_sets (id, steps)
+    select id, steps
+    from unnest($12::uuid[], $13::jsonb[]) as given (id, steps)
+    order by id
+    on conflict (id) do nothing
+),
+settled as (
     update deliveries as d
     set state = 'sent',
         reason = null,
@@ -140,20 +151,36 @@ with settled as (
         provider = given.provider,
         provider_message_id = given.message_id,
         device_id = coalesce(d.device_id, given.device_id),
-        decisions = coalesce(merge_decisions(d.decisions, given.decisions), given.decisions, d.decisions),
-        settled_at = $8
-    from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::uuid[], $6::jsonb[], $7::timestamptz[])
-        as given (id, lease, provider, message_id, device_id, decisions, ask_at)
+        decisions = case
+            when given.decision_set is null
+            then coalesce(merge_decisions(d.decisions, given.decisions), given.decisions, d.decisions)
+            when d.decisions is not null
+            then merge_decisions(
+                d.decisions,
+                (
+                    select steps_at(own.steps, given.decided_at)
+                    from unnest($12::uuid[], $13::jsonb[]) as own (id, steps)
+                    where own.id = given.decision_set
+                )
+            )
+        end,
+        decision_set = case when d.decisions is null then given.decision_set end,
+        decided_at = case when d.decisions is null then given.decided_at end,
+        settled_at = $10
+    from unnest(
+        $1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::uuid[], $6::jsonb[], $7::timestamptz[],
+        $8::uuid[], $9::timestamptz[]
+    ) as given (id, lease, provider, message_id, device_id, decisions, ask_at, decision_set, decided_at)
     where d.id = given.id
-        and (d.lease = given.lease or d.leased_until is null or d.leased_until <= $8)
-        and d.state = any($9::text[])
+        and (d.lease = given.lease or d.leased_until is null or d.leased_until <= $10)
+        and d.state = any($11::text[])
     returning
         d.id, d.device_id, d.ordering_key, d.collapse_key, d.fallback_for, d.provider, d.provider_message_id,
         given.ask_at
 ),
 ticketed as (
     insert into tickets (delivery_id, provider, message_id, sent_at, ask_at)
-    select id, provider, provider_message_id, $8, ask_at
+    select id, provider, provider_message_id, $10, ask_at
     from settled
     where ask_at is not null and provider_message_id is not null
     on conflict (delivery_id) do update
@@ -162,7 +189,7 @@ ticketed as (
 ),
 counted as (
     update devices
-    set notification_count = devices.notification_count + reached.deliveries, last_sent_at = $8
+    set notification_count = devices.notification_count + reached.deliveries, last_sent_at = $10
     from (
         select device_id, count(*) as deliveries
         from settled
@@ -263,39 +290,6 @@ select
 from settled
 """
 
-# A message that was sent replaces older ones with its collapse key that still wait.
-COLLAPSE_OLDER = """
-update deliveries
-set state = 'skipped',
-    reason = 'collapsed',
-    settled_at = $2,
-    held_by = null,
-    decisions = coalesce(decisions, '[]') || jsonb_build_array(
-        jsonb_build_object(
-            'rule', 'collapse_key', 'result', 'skip',
-            'detail', 'a newer one with the same collapse key was sent', 'at', $2::timestamptz
-        )
-    )
-where id in (
-    select older.id
-    from unnest($1::uuid[]) as given (id)
-    join deliveries as sent on sent.id = given.id
-    cross join lateral (
-        select deliveries.id
-        from deliveries
-        where deliveries.collapse_key = sent.collapse_key
-            and deliveries.accept_order < sent.accept_order
-            and deliveries.user_id is not distinct from sent.user_id
-            and deliveries.address is not distinct from sent.address
-            and state in ('scheduled', 'pending', 'retrying')
-            and (leased_until is null or leased_until <= $2)
-        order by deliveries.accept_order
-        limit 1000
-        for update skip locked
-    ) as older
-)
-"""
-
 DELIVERY_COLUMNS = """
     deliveries.id, deliveries.notification_id, deliveries.channel, deliveries.user_id, deliveries.address,
     deliveries.device_id, deliveries.state, deliveries.reason, deliveries.attempts,
@@ -306,7 +300,9 @@ DELIVERY_COLUMNS = """
         case when deliveries.recovering then 'recovery' end
     ) as held_by,
     deliveries.lane,
-    deliveries.digest_id, deliveries.decisions, deliveries.leased_until, deliveries.provider,
+    deliveries.digest_id,
+    decisions_of(deliveries.decisions, deliveries.decision_set, deliveries.decided_at) as decisions,
+    deliveries.leased_until, deliveries.provider,
     deliveries.provider_message_id, deliveries.last_error_code, deliveries.last_error, deliveries.created_at,
     deliveries.settled_at
 """
@@ -343,7 +339,19 @@ def encode_steps(steps: Sequence[Step]) -> str | None:
 async def settle_sent(connection: Connection, sent: Sequence[SentDelivery], now: datetime) -> Settled:
     """Settle deliveries that their provider took, unless another worker has the lease meanwhile."""
     columns = [[getattr(delivery, name) for delivery in sent] for name in _SENT_COLUMNS]
-    row = await connection.fetchrow(SETTLE_SENT, *columns, now, CLAIMED)
+    decided = [delivery.decided for delivery in sent]
+    # In the order of their ids, to avoid deadlocks.
+    sets = sorted({each.set for each in decided if each})
+    row = await connection.fetchrow(
+        SETTLE_SENT,
+        *columns,
+        [each.set.id if each else None for each in decided],
+        [each.at if each else None for each in decided],
+        now,
+        CLAIMED,
+        [each.id for each in sets],
+        [each.steps for each in sets],
+    )
     return Settled(
         row["ids"] or [], row["ordering_keys"] or [], row["collapsing"] or [], row["fallbacks"] or []
     )
@@ -354,11 +362,6 @@ async def settle_unsent(connection: Connection, unsent: Sequence[UnsentDelivery]
     columns = [[getattr(delivery, name) for delivery in unsent] for name in _UNSENT_COLUMNS]
     row = await connection.fetchrow(SETTLE_UNSENT, *columns, now, CLAIMED)
     return Settled(row["ids"] or [], row["ordering_keys"] or [])
-
-
-async def collapse_older(connection: Connection, sent: Sequence[UUID], now: datetime) -> None:
-    """Skip waiting deliveries that a newer one with the same collapse key has replaced."""
-    await connection.execute(COLLAPSE_OLDER, sent, now)
 
 
 async def of_notification(connection: Connection, notification_id: UUID, limit: int) -> list[DeliveryRow]:
@@ -377,5 +380,5 @@ async def attempts_of(connection: Connection, delivery_ids: Sequence[UUID], limi
     return [AttemptRow(**row) for row in await connection.fetch(ATTEMPTS_OF, delivery_ids, limit)]
 
 
-_SENT_COLUMNS = SentDelivery.__struct_fields__[:-2]
+_SENT_COLUMNS = SentDelivery.__struct_fields__[:-3]
 _UNSENT_COLUMNS = UnsentDelivery.__struct_fields__[:-2]

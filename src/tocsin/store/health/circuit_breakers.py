@@ -125,32 +125,65 @@ select count(*)
 from closed
 """
 
-# Slots follow each other without a gap, by the clock of the database, which all workers share. After a
-# rest the rate grows from a tenth to the whole within the ramp; a tenth is the least also where the
+# Slots follow each other by the clock of the database, which all workers share: each takes the time of its
+# messages, and begins only when no window would have more than the rate. The first rule alone is not enough:
+# a slot's messages leave together at its beginning, so slots of several sizes can begin with more within a
+# second. Slots in the same hundredth of a window are listed as one, at the later time: the list stays short.
+# After a rest the rate grows from a tenth to the whole within the ramp; a tenth is the least also where the
 # worker that closed the circuit is ahead of the database. A slot need not outlive a crash of the server:
 # waiting for the disk would only make the answer come late.
 GRANT = """
 with paced as (
     select
-        $2::double precision / (
+        $4::double precision * interval '1 second' as whole,
+        $2::integer * $4 / (
             $3::double precision * case
-                when c.ramp_from is null or $4::double precision = 0 then 1
+                when c.ramp_from is null or $5::double precision = 0 then 1
                 else least(
                     1,
                     0.1 + 0.9 * greatest(
-                        0, extract(epoch from clock_timestamp() - c.ramp_from)::double precision / $4
+                        0, extract(epoch from clock_timestamp() - c.ramp_from)::double precision / $5
                     )
                 )
             end
-        ) * interval '1 second' as takes
+        ) * interval '1 second' as takes,
+        clock_timestamp() as now
     from (select max(ramp_from) as ramp_from from circuits where name = $1) as c
 )
-insert into circuits as c (name, provider, changed_at, free_at)
-select $1, $1, clock_timestamp(), clock_timestamp() + paced.takes
+insert into circuits as c (name, provider, changed_at, free_at, slots_at, slot_sizes)
+select $1, $1, paced.now, paced.now + paced.takes, array[paced.now], array[$2]
 from paced
 cross join (select set_config('synchronous_commit', 'off', true)) as unhurried
 on conflict (name) do update
-set free_at = greatest(c.free_at, clock_timestamp()) + (excluded.free_at - excluded.changed_at)
+set (free_at, slots_at, slot_sizes) = (
+    select
+        slot.begins + (excluded.free_at - excluded.changed_at),
+        array_agg(earlier.at order by earlier.at) filter (where earlier.is_apart) || slot.begins,
+        array_agg(earlier.size order by earlier.at) filter (where earlier.is_apart)
+            || (coalesce(sum(earlier.size) filter (where not earlier.is_apart), 0)::integer + $2)
+    from paced
+    cross join lateral (
+        select
+            greatest(
+                c.free_at,
+                clock_timestamp(),
+                max(listed.at) filter (where listed.since + $2 > greatest($3, $2)) + paced.whole
+            ) as begins
+        from (
+            select given.at, sum(given.size) over (order by given.at desc, given.size) as since
+            from unnest(c.slots_at, c.slot_sizes) as given (at, size)
+        ) as listed
+    ) as slot
+    left join lateral (
+        select
+            given.at,
+            given.size,
+            given.at < date_bin(paced.whole / 100, slot.begins, 'epoch') as is_apart
+        from unnest(c.slots_at, c.slot_sizes) as given (at, size)
+        where given.at > slot.begins - paced.whole
+    ) as earlier on true
+    group by slot.begins
+)
 returning
     extract(epoch from free_at - (select takes from paced))::double precision,
     extract(epoch from clock_timestamp())::double precision
@@ -198,9 +231,17 @@ async def close_circuit(connection: Connection, name: str, now: datetime) -> boo
     return bool(await connection.fetchval(CLOSE, name, now))
 
 
-async def grant(connection: Connection, provider: str, count: int, rate: float, ramp_seconds: float) -> Slot:
-    """Reserve the next slot for some messages."""
-    return Slot(*await connection.fetchrow(GRANT, provider, float(count), rate, ramp_seconds))
+async def grant(
+    connection: Connection,
+    provider: str,
+    count: int,
+    most: float,
+    ramp_seconds: float,
+    *,
+    within: float = 1.0,
+) -> Slot:
+    """Reserve the next slot for some messages: at most `most` of them begin `within` any so many seconds."""
+    return Slot(*await connection.fetchrow(GRANT, provider, count, most, within, ramp_seconds))
 
 
 async def forget_circuits(connection: Connection, before: datetime) -> None:

@@ -12,6 +12,12 @@ import msgspec
 from tocsin.domain.ids import DeviceId, new_device_id
 from tocsin.domain.people.device_tokens import USUAL_KIND, TokenKind
 from tocsin.domain.people.devices import DeviceSettings, Policy, RetiredReason, token_hash
+from tocsin.store.people.platform_endpoints import (
+    UsedEndpoint,
+    request_deletion,
+    retire_same_token,
+    use_endpoint,
+)
 from tocsin.store.people.token_refresh import SUCCESSORS, take_over_token
 from tocsin.store.pool import Connection, Pool
 from tocsin.store.rows import fetch_all, fetch_one
@@ -22,7 +28,10 @@ LONGEST_LIST = 200
 
 
 class DeviceRegistration(msgspec.Struct, frozen=True, kw_only=True):
-    """What an app sends to register a device."""
+    """What an app sends to register a device.
+
+    The token of a device of SNS is the ARN of its `endpoint`.
+    """
 
     user_id: str
     token: str
@@ -35,6 +44,7 @@ class DeviceRegistration(msgspec.Struct, frozen=True, kw_only=True):
     device_model: str | None = None
     replaces_token: str | None = None
     sender_key: str | None = None
+    endpoint: UsedEndpoint | None = None
 
     def __repr__(self) -> str:
         """Show the owner and the provider, not the tokens."""
@@ -81,6 +91,13 @@ class NoDevice(msgspec.Struct, frozen=True):
     """The token belongs to a webhook endpoint and cannot be registered as a device."""
 
 
+class BeingDeleted(msgspec.Struct, frozen=True):
+    """The endpoint is being deleted at this moment; the app can register again shortly."""
+
+
+RegistrationResult = Registered | RateLimited | NoDevice | BeingDeleted
+
+
 _COLUMNS = ", ".join(DeviceRow.__struct_fields__)
 
 # Serializes the registrations of one person, so that the policy counts all of them.
@@ -103,13 +120,16 @@ returning window_started_at, registrations
 """
 
 # Lock every row that this transaction may change, in id order as a settlement does, to avoid deadlocks: those
-# of the tokens, the owner's active devices, and the one to which the successors of a replaced token lead.
+# of the tokens, the owner's active devices, and the one to which the successors of a replaced token lead. SNS
+# has the tokens of its devices, of which there is a hash.
 LOCK_DEVICES = f"""
 with recursive {SUCCESSORS}
 select id
 from devices
 where id in (
     select id from devices where token_hash = any($3::bytea[])
+    union
+    select id from devices where push_token_hash = any($3::bytea[])
     union
     select id from devices where user_id = $1 and retired_at is null
     union
@@ -124,15 +144,16 @@ for update
 REGISTER = """
 insert into devices as device (
     id, token_hash, registered_at, last_seen_at, user_id, token, platform, provider, token_kind, locale,
-    timezone, app_version, device_model, sender_key
+    timezone, app_version, device_model, sender_key, push_token_hash
 )
-values ($1, $2, $3, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+values ($1, $2, $3, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 on conflict (token_hash) do update
 set user_id = excluded.user_id,
     provider = excluded.provider,
     platform = excluded.platform,
     token = excluded.token,
     token_kind = excluded.token_kind,
+    push_token_hash = excluded.push_token_hash,
     locale = case when device.user_id = excluded.user_id
         then coalesce(excluded.locale, device.locale) else excluded.locale end,
     timezone = case when device.user_id = excluded.user_id
@@ -160,7 +181,8 @@ returning id
 """
 
 # In the order of the parameters of REGISTER.
-_REGISTERED = [name for name in DeviceRegistration.__struct_fields__ if name != "replaces_token"]
+_APART = {"replaces_token", "endpoint"}
+_REGISTERED = [name for name in DeviceRegistration.__struct_fields__ if name not in _APART]
 
 FIND_ID = """
 select id
@@ -209,12 +231,19 @@ limit $2
 
 ACTIVE_OF_USER = OF_USER.replace("where", "where retired_at is null and")
 
+# The app of a device of SNS knows its own token, the ARN of the endpoint, or both.
 UNREGISTER = """
-update devices
-set retired_at = coalesce(retired_at, $4), retired_reason = coalesce(retired_reason, $5)
-where user_id = $1 and (token_hash = $2 or id = $3) and provider <> 'webhook'
-returning {columns}
-""".replace("{columns}", _COLUMNS)
+with retired as (
+    update devices
+    set retired_at = coalesce(retired_at, $4), retired_reason = coalesce(retired_reason, $5)
+    where user_id = $1
+        and (token_hash = $2 or push_token_hash = $2 or id = $3)
+        and provider <> 'webhook'
+    returning {columns}, token, push_token_hash
+), deletions as ({deletions})
+select {columns}
+from retired
+""".replace("{columns}", _COLUMNS).replace("{deletions}", request_deletion("retired", "$4"))
 
 # `retired_at is null` would make the index of last_seen_at eligible: a plan made on an empty table used
 # it and read all active devices for one.
@@ -232,24 +261,30 @@ async def register(
     settings: DeviceSettings,
     now: datetime,
     keys: DataKeys = NO_KEYS,
-) -> Registered | RateLimited | NoDevice:
+    *,
+    is_counted: bool = False,
+) -> RegistrationResult:
     """Register a device; move a known token to this owner and retire the devices that the policy excludes.
 
-    A device whose token is replaced keeps its row.
+    A device whose token is replaced keeps its row. `is_counted` if the registration was counted before.
     """
     user_id = registration.user_id
     digest = token_hash(registration.token)
     replaced = token_hash(registration.replaces_token) if registration.replaces_token else None
+    endpoint = registration.endpoint
+    former = token_hash(endpoint.former) if endpoint and endpoint.former else None
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute(LOCK_OWNER, user_id)
-        limited = await _count_registration(connection, user_id, settings.registrations_per_hour, now)
-        if limited:
+        if not is_counted and (limited := await count_registration(connection, user_id, settings, now)):
             return limited
-        tokens = [digest, replaced] if replaced else [digest]
+        push_token_hash = endpoint.push_token_hash if endpoint else None
+        tokens = [each for each in (digest, replaced, former, push_token_hash) if each]
         await connection.execute(LOCK_TOKENS, tokens)
         await connection.execute(LOCK_DEVICES, user_id, replaced, tokens)
         if await connection.fetchval(IS_ENDPOINT, digest):
             return NoDevice()
+        if endpoint and not await use_endpoint(connection, user_id, digest, endpoint, now):
+            return BeingDeleted()
         retired = []
         if replaced:
             retired += await take_over_token(
@@ -266,7 +301,10 @@ async def register(
         row_id = known or new_device_id()
         sealed = msgspec.structs.replace(registration, token=keys.seal(registration.token, row_id, "token"))
         registered = [getattr(sealed, name) for name in _REGISTERED]
-        device_id = await connection.fetchval(REGISTER, row_id, digest, now, *registered)
+        device_id = await connection.fetchval(REGISTER, row_id, digest, now, *registered, push_token_hash)
+        retired += await retire_same_token(
+            connection, device_id, push_token_hash or digest, now, RetiredReason.REPLACED
+        )
         retired += await _apply_policy(connection, registration, device_id, settings, now)
         row = await connection.fetchrow(GET, device_id)
     return Registered(DeviceRow(**row), tuple(retired))
@@ -299,11 +337,12 @@ async def set_consent(
     return await fetch_one(connection, DeviceRow, SET_CONSENT, user_id, device_id, push_enabled)
 
 
-async def _count_registration(
-    connection: Connection, user_id: str, most: int, now: datetime
+async def count_registration(
+    connection: Connection | Pool, user_id: str, settings: DeviceSettings, now: datetime
 ) -> RateLimited | None:
+    """Count a registration; return RateLimited if the person registered devices too often."""
     rate = await connection.fetchrow(COUNT_REGISTRATION, user_id, now, now - RATE_WINDOW)
-    if rate["registrations"] <= most:
+    if rate["registrations"] <= settings.registrations_per_hour:
         return None
     return RateLimited(rate["window_started_at"] + RATE_WINDOW)
 

@@ -3,6 +3,7 @@
 The person's own rows go in one transaction, together with the record of the erasure. Their deliveries follow
 in batches: each loses what names the person and keeps its type, channel, state and times. What is being sent
 at that moment keeps its recipient until it is settled; the erasure is unfinished until then and is continued.
+One for an organisation leaves deliveries and refused intents of others, and of none, as they are.
 """
 
 import hashlib
@@ -17,9 +18,10 @@ from tocsin.domain.ids import uuid7
 from tocsin.domain.intent import normal_address
 from tocsin.domain.limits import device_key
 from tocsin.store.people.devices import LOCK_OWNER
+from tocsin.store.people.platform_endpoints import request_deletion
 from tocsin.store.people.suppressions import hash_address
 from tocsin.store.pool import Connection
-from tocsin.store.rows import fetch_all, fetch_one
+from tocsin.store.rows import fetch_one
 
 BATCH = 1_000
 
@@ -27,7 +29,7 @@ BATCH = 1_000
 class ErasureRow(msgspec.Struct, frozen=True, kw_only=True):
     """An erasure; `user_id` and `email` are those of the person until it is finished.
 
-    Refused intents up to the id `refused_until` were read.
+    Refused intents up to the id `refused_until` were read. With an `org_id`, it is for that organisation.
     """
 
     id: UUID
@@ -37,18 +39,21 @@ class ErasureRow(msgspec.Struct, frozen=True, kw_only=True):
     requested_at: datetime
     finished_at: datetime | None
     refused_until: UUID | None
+    org_id: str | None = None
 
 
 _COLUMNS = ", ".join(ErasureRow.__struct_fields__)
 
 # A second request continues the first. The address is the newest that is known: refused intents may have it.
+# It is the word of whoever asks, so it never joins an erasure for another organisation, or for all.
 BEGIN = """
-insert into erasures as unfinished (id, user_id, email, user_hash, requested_at, leased_until)
-values ($1, $2, (select email from users where user_id = $2), $3, $4, $5)
+insert into erasures as unfinished (id, user_id, email, user_hash, requested_at, leased_until, org_id)
+values ($1, $2, (select email from users where user_id = $2), $3, $4, $5, $6)
 on conflict (user_id) where finished_at is null do update
 set email = coalesce(excluded.email, unfinished.email),
     leased_until = excluded.leased_until,
     refused_until = null
+where unfinished.org_id is not distinct from excluded.org_id
 returning {columns}
 """.replace("{columns}", _COLUMNS)
 
@@ -61,7 +66,15 @@ order by id
 for update
 """
 
-DELETE_DEVICES = "delete from devices where id = any($1::uuid[])"
+# SNS knows whose an endpoint is: it is deleted there too.
+DELETE_DEVICES = """
+with erased as (
+    delete from devices
+    where id = any($1::uuid[])
+    returning id, provider, token, token_hash, push_token_hash
+)
+{deletions}
+""".replace("{deletions}", request_deletion("erased", "$2"))
 DELETE_USER = "delete from users where user_id = $1"
 DELETE_PREFERENCES = "delete from preferences where user_id = $1"
 DELETE_REGISTRATIONS = "delete from registration_rates where user_id = $1"
@@ -74,21 +87,45 @@ set filter = jsonb_set(filter, '{user}', '"erased"'),
     state = case when state = 'running' then 'stopped' else state end,
     stopped_by = case when state = 'running' then 'erasure' else stopped_by end,
     finished_at = coalesce(finished_at, $2)
-where filter ->> 'user' = $1
+where filter ->> 'user' = $1 and ($3::text is null or filter ->> 'org_id' = $3)
 """
 
 ERASE_AUDIT = """
 update audit
 set details = jsonb_set(details, '{filter,user}', '"erased"')
 where details -> 'filter' ->> 'user' = $1
+    and ($2::text is null or details -> 'filter' ->> 'org_id' = $2)
 """
+
+# A digest may have members of several organisations. Scalar sub-selects are look-ups; `exists` may be hashed.
+ONLY_OF_ORG = """(
+            select true
+            from deliveries as member
+            where member.digest_id = {digest}
+                and member.notification_id is not null
+                and (select n.org_id from notifications as n where n.id = member.notification_id)
+                    is distinct from {org_id}
+            limit 1
+        ) is null"""
+_OF_ORG = """
+        and case
+            when deliveries.notification_id is null then {only}
+            else (select n.org_id from notifications as n where n.id = deliveries.notification_id) = {org_id}
+        end"""
+
+
+def _of_org(org_id: str) -> str:
+    return _OF_ORG.format(
+        only=ONLY_OF_ORG.format(digest="deliveries.digest_id", org_id=org_id), org_id=org_id
+    )
+
 
 # What waits is cancelled. What is under lease is left until it is settled: its outcome counts.
 _ERASE_DELIVERIES = """
 with own as materialized (
     select id, state = any($3::text[]) as waits
     from deliveries
-    where {whose}
+    where {whose}{within}
         and (leased_until is null or leased_until <= $2 or state <> all($3::text[]))
     order by {column}, notification_id
     limit $4
@@ -101,6 +138,8 @@ set user_id = null,
     provider_message_id = null,
     last_error = null,
     decisions = null,
+    decision_set = null,
+    decided_at = null,
     ordering_key = null,
     collapse_key = null,
     held_by = null,
@@ -113,14 +152,20 @@ from own
 where deliveries.id = own.id
 returning deliveries.id, deliveries.notification_id, deliveries.digest_id, own.waits
 """
-ERASE_DELIVERIES = _ERASE_DELIVERIES.format(whose="user_id = $1", column="user_id")
-ERASE_MAIL = _ERASE_DELIVERIES.format(
-    whose="address is not null and address <> 'erased' and address = $1 and user_id is null", column="address"
-)
+_OF_USER = {"whose": "user_id = $1", "column": "user_id"}
+_OF_ADDRESS = {
+    "whose": "address is not null and address <> 'erased' and address = $1 and user_id is null",
+    "column": "address",
+}
+ERASE_DELIVERIES = _ERASE_DELIVERIES.format(**_OF_USER, within="")
+ERASE_DELIVERIES_WITHIN = _ERASE_DELIVERIES.format(**_OF_USER, within=_of_org("$5"))
+ERASE_MAIL = _ERASE_DELIVERIES.format(**_OF_ADDRESS, within="")
+ERASE_MAIL_WITHIN = _ERASE_DELIVERIES.format(**_OF_ADDRESS, within=_of_org("$5"))
 
 ERASE_ATTEMPTS = "update attempts set detail = '' where delivery_id = any($1::uuid[])"
 DELETE_TICKETS = "delete from tickets where delivery_id = any($1::uuid[])"
 ERASE_DIGESTS = "update digests set state = 'ended', key = 'erased:' || id where id = any($1::uuid[])"
+ERASE_DIGESTS_WITHIN = f"{ERASE_DIGESTS} and {ONLY_OF_ORG.format(digest='digests.id', org_id='$2')}"
 
 # A payload that others got too is about them as well: it stays, without the person in its audience. The mark
 # of cancelling keeps what is being sent from being tried again. The limit keeps it a look-up.
@@ -177,36 +222,15 @@ where n.id = touched.id
 returning touched.shared
 """
 
-IS_BEING_SENT = """
-select exists (select from deliveries where user_id = $1)
+_IS_BEING_SENT = """
+select exists (select from deliveries where user_id = $1{within})
     or exists (
         select from deliveries
-        where address is not null and address <> 'erased' and address = $2 and user_id is null
+        where address is not null and address <> 'erased' and address = $2 and user_id is null{within}
     )
 """
-
-REFUSED = """
-select
-    page.id, page.code, page.type, page.refused_at,
-    case when page.named then page.faults end as faults,
-    case when page.named then page.content end as content
-from (
-    select
-        id, code, type, refused_at, faults, content,
-        strpos(content, $2) > 0 or coalesce(strpos(lower(content), lower($3)) > 0, false) as named
-    from refused_intents
-    where id > $1
-    order by id
-    limit $4
-) as page
-order by page.id
-"""
-
-ERASE_REFUSED = """
-update refused_intents
-set content = '', faults = '[]', idempotency_key = null
-where id = any($1::uuid[])
-"""
+IS_BEING_SENT = _IS_BEING_SENT.format(within="")
+IS_BEING_SENT_WITHIN = _IS_BEING_SENT.format(within=_of_org("$3"))
 
 FINISH = """
 update erasures
@@ -249,24 +273,38 @@ def user_hash(user_id: str) -> bytes:
 
 
 async def begin(
-    connection: Connection, user_id: str, counters: Sequence[str], now: datetime, until: datetime
-) -> tuple[ErasureRow, int]:
+    connection: Connection,
+    user_id: str,
+    counters: Sequence[str],
+    now: datetime,
+    until: datetime,
+    org_id: str | None = None,
+) -> tuple[ErasureRow, int] | None:
     """Record an erasure, under lease, and delete the person's own rows; return how many devices there were.
 
-    Runs in a transaction. A registration at the same moment comes before it or after it as a whole.
+    Return None if one of that user id for another organisation, or for all, is unfinished. Runs in a
+    transaction. A registration at the same moment comes before it or after it as a whole.
     """
     await connection.execute(LOCK_OWNER, user_id)
-    erasure = ErasureRow(**await connection.fetchrow(BEGIN, uuid7(), user_id, user_hash(user_id), now, until))
+    given = (uuid7(), user_id, user_hash(user_id), now, until, org_id)
+    erasure = await fetch_one(connection, ErasureRow, BEGIN, *given)
+    if erasure is None:
+        return None
     devices = [row["id"] for row in await connection.fetch(LOCK_DEVICES, user_id)]
-    await connection.execute(DELETE_DEVICES, devices)
+    await connection.execute(DELETE_DEVICES, devices, now)
     for statement in (DELETE_USER, DELETE_PREFERENCES, DELETE_REGISTRATIONS):
         await connection.execute(statement, user_id)
-    await connection.execute(ERASE_REPLAYS, user_id, now)
-    await connection.execute(ERASE_AUDIT, user_id)
+    await connection.execute(ERASE_REPLAYS, user_id, now, org_id)
+    await connection.execute(ERASE_AUDIT, user_id, org_id)
     await delete_counters(connection, [*counters, *map(device_key, devices)])
-    if erasure.email:
-        await hash_address(connection, erasure.email)
+    await hash_suppression(connection, erasure)
     return erasure, len(devices)
+
+
+async def hash_suppression(connection: Connection, erasure: ErasureRow) -> None:
+    """Replace the person's address by its hash if it is suppressed, which concerns all organisations."""
+    if erasure.email and erasure.org_id is None:
+        await hash_address(connection, erasure.email)
 
 
 async def delete_counters(connection: Connection, keys: Sequence[str]) -> None:
@@ -278,13 +316,19 @@ async def erase_deliveries(connection: Connection, erasure: ErasureRow, now: dat
     """Erase the person from a batch of deliveries that are not being sent; runs in a transaction."""
     waiting = sorted(WAITING)
     address = normal_address(erasure.email) if erasure.email else None
-    rows = await connection.fetch(ERASE_DELIVERIES, erasure.user_id, now, waiting, BATCH)
+    if erasure.org_id is None:
+        own, mail, digests, within = ERASE_DELIVERIES, ERASE_MAIL, ERASE_DIGESTS, []
+    else:
+        own, mail, digests = ERASE_DELIVERIES_WITHIN, ERASE_MAIL_WITHIN, ERASE_DIGESTS_WITHIN
+        within = [erasure.org_id]
+    rows = await connection.fetch(own, erasure.user_id, now, waiting, BATCH, *within)
     if not rows and address:
-        rows = await connection.fetch(ERASE_MAIL, address, now, waiting, BATCH)
+        rows = await connection.fetch(mail, address, now, waiting, BATCH, *within)
     ids = [row["id"] for row in rows]
     await connection.execute(ERASE_ATTEMPTS, ids)
     await connection.execute(DELETE_TICKETS, ids)
-    await connection.execute(ERASE_DIGESTS, sorted({row["digest_id"] for row in rows if row["digest_id"]}))
+    digest_ids = sorted({row["digest_id"] for row in rows if row["digest_id"]})
+    await connection.execute(digests, digest_ids, *within)
     touched = await connection.fetch(
         ERASE_NOTIFICATIONS,
         sorted({row["notification_id"] for row in rows if row["notification_id"]}),
@@ -303,30 +347,10 @@ async def erase_deliveries(connection: Connection, erasure: ErasureRow, now: dat
 async def is_being_sent(connection: Connection, erasure: ErasureRow) -> bool:
     """Return whether a delivery to the person is left, because it is under lease."""
     address = normal_address(erasure.email) if erasure.email else None
-    return bool(await connection.fetchval(IS_BEING_SENT, erasure.user_id, address))
-
-
-class RefusedContent(msgspec.Struct, frozen=True):
-    """A refused intent; its faults and content if that contains the id or the address of a person."""
-
-    id: UUID
-    code: str
-    type: str | None
-    refused_at: datetime
-    faults: str | None
-    content: str | None
-
-
-async def list_refused(
-    connection: Connection, user_id: str, email: str | None, after: UUID
-) -> list[RefusedContent]:
-    """List refused intents after an id, oldest first."""
-    return await fetch_all(connection, RefusedContent, REFUSED, after, user_id, email, BATCH)
-
-
-async def erase_refused(connection: Connection, ids: Sequence[UUID]) -> None:
-    """Erase the content of refused intents."""
-    await connection.execute(ERASE_REFUSED, ids)
+    if erasure.org_id is None:
+        return bool(await connection.fetchval(IS_BEING_SENT, erasure.user_id, address))
+    within = (erasure.user_id, address, erasure.org_id)
+    return bool(await connection.fetchval(IS_BEING_SENT_WITHIN, *within))
 
 
 async def finish(connection: Connection, erasure: ErasureRow, now: datetime) -> None:

@@ -11,6 +11,7 @@ from tocsin.store.people.devices import OF_USER as DEVICES_OF_USER
 from tocsin.store.people.devices import DeviceRow
 from tocsin.store.people.endpoints import OF_USER as ENDPOINTS_OF_USER
 from tocsin.store.people.endpoints import EndpointRow
+from tocsin.store.people.erasure import ONLY_OF_ORG
 from tocsin.store.pool import Connection
 from tocsin.store.rows import fetch_all
 
@@ -49,7 +50,7 @@ limit $4
 NOTIFICATIONS = """
 select
     id, producer, idempotency_key, type, version, payload::text as payload, collapse_key, request_id,
-    trace_id, reference, locale, occurred_at, send_at, expires_at, accepted_at, cancelled_at
+    trace_id, reference, locale, org_id, occurred_at, send_at, expires_at, accepted_at, cancelled_at
 from notifications
 where id = any($1::uuid[])
 order by id
@@ -58,7 +59,8 @@ order by id
 _DELIVERY = """
     id, notification_id, digest_id, channel, address, device_id, state, reason, attempts,
     nullif(due_at, 'infinity') as due_at, provider, provider_message_id, last_error_code, last_error,
-    coalesce(decisions, '[]')::text as decisions, created_at, settled_at
+    coalesce(decisions_of(decisions, decision_set, decided_at), '[]')::text as decisions,
+    created_at, settled_at
 """
 
 DELIVERIES = f"""
@@ -83,6 +85,10 @@ where id > $2
 order by id
 limit $3
 """  # noqa: S608 - made of constants
+
+CARRIERS_WITHIN = CARRIERS.replace(
+    "where id > $2", f"where id > $2 and {ONLY_OF_ORG.format(digest='carriers.digest_id', org_id='$4')}"
+)
 
 ATTEMPTS = """
 select delivery_id, outcome, code, detail, at
@@ -126,6 +132,7 @@ class ExportedNotification(msgspec.Struct, frozen=True, kw_only=True):
     trace_id: str | None
     reference: str | None
     locale: str | None
+    org_id: str | None
     occurred_at: datetime | None
     send_at: datetime | None
     expires_at: datetime | None
@@ -186,9 +193,13 @@ async def deliveries(
     return _deliveries(await connection.fetch(DELIVERIES, ids, user_id, address))
 
 
-async def carriers(connection: Connection, user_id: str, after: UUID) -> list[ExportedDelivery]:
-    """Read the deliveries that carried digests to the person, after an id."""
-    return _deliveries(await connection.fetch(CARRIERS, user_id, after, PAGE_SIZE))
+async def carriers(
+    connection: Connection, user_id: str, after: UUID, org_id: str | None = None
+) -> list[ExportedDelivery]:
+    """Read the deliveries that carried digests to the person, after an id, of an organisation or all."""
+    if org_id is None:
+        return _deliveries(await connection.fetch(CARRIERS, user_id, after, PAGE_SIZE))
+    return _deliveries(await connection.fetch(CARRIERS_WITHIN, user_id, after, PAGE_SIZE, org_id))
 
 
 async def attempts(connection: Connection, ids: Sequence[UUID]) -> list[ExportedAttempt]:

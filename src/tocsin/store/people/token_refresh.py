@@ -75,6 +75,7 @@ set user_id = excluded.user_id,
     notification_count = 0,
     last_sent_at = null,
     sender_key = excluded.sender_key,
+    push_token_hash = null,
     retired_at = excluded.retired_at,
     retired_reason = excluded.retired_reason,
     successor = excluded.successor

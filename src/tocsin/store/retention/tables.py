@@ -66,6 +66,8 @@ RULES = (
     TimeRule(table="limit_counters", column="window_ends_at", kept=timedelta(days=2)),
     TimeRule(table="registration_rates", column="window_started_at", kept=timedelta(days=1)),
     TimeRule(table="provider_counts", column="minute", kept=timedelta(days=7)),
+    # A row of an outbox is retried every day; one that was deleted there is not, and is never taken again.
+    TimeRule(table="publications", column="updated_at", kept=timedelta(days=30)),
     TimeRule(table="audit", column="id", kept="audit"),
     TimeRule(table="replays", column="id", kept="audit", condition="state <> 'running'"),
     TimeRule(table="erasures", column="id", kept="audit", condition="finished_at is not null"),
@@ -93,6 +95,7 @@ PRUNED_OTHERWISE: Mapping[str, str] = {
     "digests": "when neither they nor their members wait, `retention.days` after the last was settled",
     "circuits": "a day after their last use",
     "processes": "a day after the process was last seen",
+    "endpoint_deletions": "when Amazon SNS has deleted the endpoint",
 }
 
 KEPT: Mapping[str, str] = {
@@ -105,6 +108,7 @@ KEPT: Mapping[str, str] = {
     "api_keys": "one row for each key, revoked ones included: old records name them",
     "kept_secrets": "one row for each secret",
     "stream_offsets": "one row for each stream",
+    "decision_sets": "one row for what many deliveries have in common; a worker makes at most 1,000",
 }
 
 

@@ -34,10 +34,17 @@ where devices.id = given.id
 """
 
 # $1 is the prefix of what is as it should be; with $2 it is the prefix of what is not.
+# Endpoints that are to be deleted are stored as they were with their devices, and soon gone.
 COUNT_LEFT = """
-select count(*)
-from devices
-where (provider <> 'webhook' and starts_with(token, $1) = $2) or starts_with(secret, $1) = $2
+select (
+    select count(*)
+    from devices
+    where (provider <> 'webhook' and starts_with(token, $1) = $2) or starts_with(secret, $1) = $2
+) + (
+    select count(*)
+    from endpoint_deletions
+    where starts_with(endpoint, $1) = $2
+)
 """
 
 RECORDED = """

@@ -145,7 +145,7 @@ async def test_an_export_shows_no_refused_intent_that_is_for_others_too(edge: Ed
     assert '"refused"' in posted["content"]
     assert '"own"' in own["content"]
     assert own["faults"] == [{"field": "x"}]
-    shown = {"code": "invalid", "type": "offer", "refused_at": "2026-03-01T12:00:00Z"}
+    shown = {"code": "invalid", "type": "offer", "refused_at": "2026-03-01T12:00:00Z", "org_id": None}
     assert [each | {"id": ""} for each in shared] == [shown | {"id": ""}] * 6
 
 

@@ -9,8 +9,8 @@ from tests.edges.edge import Edge, faults
 from tocsin.api.auth.roles import Role
 from tocsin.domain.timing.schedule import Schedule
 from tocsin.engine.clock import utc_now
-from tocsin.store import progress
-from tocsin.store.progress import Scheduled
+from tocsin.store.sources import progress
+from tocsin.store.sources.progress import Scheduled
 
 PATH = "/v1/admin/progress"
 

@@ -164,7 +164,6 @@ async def test_tokens_that_differ_are_two_devices(edge: Edge, provider: str, tok
         ("apns", "00fc13adff785122"),
         ("expo", "ExponentPushToken[abc]"),
         ("webpush", SUBSCRIPTION),
-        ("sns", "arn:aws:sns:eu-west-1:1:endpoint/GCM/app/1"),
     ],
 )
 async def test_a_device_may_be_reached_by_another_provider(edge: Edge, provider: str, token: str) -> None:

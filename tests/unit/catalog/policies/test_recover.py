@@ -12,7 +12,7 @@ from tocsin.domain.catalog import CHANNELS, DEFAULT_ATTEMPTS, DEFAULT_BACKOFF, P
 from tocsin.domain.delivery.backoff import Ladder
 from tocsin.domain.delivery.settings import DeliverySettings
 from tocsin.domain.errors import SettingsError
-from tocsin.settings import load_settings
+from tocsin.settings.load import load_settings
 
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)

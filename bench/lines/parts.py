@@ -1,0 +1,88 @@
+"""Which part of Tocsin a message costs what, and how long it takes at shares of the highest rate."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Sequence
+
+import asyncpg
+
+from bench.broker import drained
+from bench.contract import Arena, Batch, Reading
+from bench.meter import cpu_seconds
+from bench.process import Conversation, conversing
+from bench.tocsin_server import SCHEMA, Server, tocsin_server
+from tocsin.store.pool import connection_settings
+
+WORKERS, CONCURRENCY = 2, 300
+WARM_UP = 5_000
+MESSAGES = 30_000
+LOADS = (0.05, 0.7)
+SECONDS = 10.0
+STEP_SECONDS = 0.02
+STEPS = 10_000
+WAITING = "select count(*) from deliveries where state <> 'sent'"
+LATENCY = """
+select percentile_cont(array[0.5, 0.99]) within group (
+    order by extract(epoch from deliveries.settled_at - notifications.accepted_at)
+)
+from deliveries join notifications on notifications.id = deliveries.notification_id
+where notifications.idempotency_key like $1
+"""
+
+
+class Parts:
+    name = "parts"
+    title = "What each part costs"
+
+    async def measure(self, arena: Arena) -> Sequence[Reading]:
+        """Deliver a batch at the highest rate, and then messages at shares of it."""
+        async with tocsin_server(arena, workers=WORKERS, concurrency=CONCURRENCY) as server:
+            environment = {"BENCH_API": server.api_url, "BENCH_KEY": server.key}
+            argv = [sys.executable, "-m", "bench.programs.tocsin_producer"]
+            async with conversing(argv, environment, arena.workdir / "producer.log") as producer:
+                books = await asyncpg.connect(
+                    server.database_url, server_settings=connection_settings(SCHEMA)
+                )
+
+                async def left() -> int:
+                    return int(await books.fetchval(WAITING))
+
+                count = min(MESSAGES, arena.numbers)
+                await producer.ask(Batch(serial=0, count=min(WARM_UP, arena.numbers)))
+                await drained(left)
+                before, began = _spent(server), time.perf_counter()
+                await producer.ask(Batch(serial=1, count=count))
+                await drained(left)
+                rate = count / (time.perf_counter() - began)
+                costs = {name: 1e6 * (_spent(server)[name] - spent) / count for name, spent in before.items()}
+                readings = [
+                    Reading(
+                        "messages at the highest rate", rate, "/s", note=f"{WORKERS} workers of {CONCURRENCY}"
+                    ),
+                    *(Reading(f"CPU a message: {name}", cost, "µs") for name, cost in costs.items()),
+                ]
+                for serial, load in enumerate(LOADS, 2):
+                    await _send(producer, serial * STEPS, load * rate)
+                    await drained(left)
+                    median, slowest = await books.fetchval(LATENCY, f"{serial}____-%")
+                    name = f"accepted to sent at {100 * load:.0f} % of it"
+                    readings += [
+                        Reading(f"{name}, median", 1e3 * median, "ms"),
+                        Reading(f"{name}, p99", 1e3 * slowest, "ms"),
+                    ]
+                await books.close()
+        return readings
+
+
+async def _send(producer: Conversation, serial: int, rate: float) -> None:
+    """Send messages at a rate, a request every so often."""
+    began = time.perf_counter()
+    for step in range(round(SECONDS / STEP_SECONDS)):
+        await producer.ask(Batch(serial=serial + step, count=round(rate * STEP_SECONDS)))
+        await asyncio.sleep(max(0.0, began + (step + 1) * STEP_SECONDS - time.perf_counter()))
+
+
+def _spent(server: Server) -> dict[str, float]:
+    parts = {"API": (server.api_pid,), "workers": server.worker_pids, "Postgres": (server.postmaster_pid,)}
+    return {name: cpu_seconds(pids) for name, pids in parts.items()}

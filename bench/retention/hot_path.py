@@ -1,0 +1,109 @@
+"""What accepting, claiming and settling cost."""
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import asyncpg
+import msgspec
+import psutil
+
+from tocsin.domain.delivery.states import State
+from tocsin.domain.ids import new_delivery_id, new_lease_id, new_notification_id
+from tocsin.domain.plan import PlannedDelivery
+from tocsin.engine.clock import utc_now
+from tocsin.store.deliveries.claim import START, claim
+from tocsin.store.deliveries.settle import SentDelivery, settle_sent
+from tocsin.store.notifications import NewNotification, accept
+
+BATCH = 100
+
+
+class Cost(msgspec.Struct):
+    """Processor and wall time of some rows."""
+
+    rows: int = 0
+    cpu: float = 0.0
+    wall: float = 0.0
+
+    def __str__(self) -> str:
+        """Format it per row."""
+        rows = max(self.rows, 1)
+        return f"{self.cpu / rows * 1e6:.1f} µs of CPU a row, {self.wall / rows * 1e6:.1f} µs of time"
+
+
+class Hot:
+    """Accepts, claims and settles on a connection of its own, as an API and a worker do."""
+
+    def __init__(self, connection: asyncpg.Connection, backend: psutil.Process) -> None:
+        self._connection = connection
+        self._backend = backend
+
+    async def measure(self, until: Callable[[int], bool]) -> dict[str, Cost]:
+        """Take turns until told to stop; return the cost of each step."""
+        costs = {"accept": Cost(), "claim": Cost(), "settle": Cost()}
+        turn = 0
+        while not until(turn):
+            await self._turn(costs)
+            turn += 1
+        return costs
+
+    async def _turn(self, costs: dict[str, Cost]) -> None:
+        now, lease = utc_now(), new_lease_id()
+        new = [_notification(now) for _ in range(BATCH)]
+        await self._counted(costs["accept"], accept(self._connection, new, ["fcm"], now))
+        claimed = await self._counted(
+            costs["claim"],
+            claim(
+                self._connection,
+                "fcm",
+                lease=lease,
+                now=utc_now(),
+                until=now + timedelta(minutes=5),
+                after=START,
+                limit=BATCH,
+            ),
+        )
+        sent = [SentDelivery(id=each.id, lease=lease, provider="fcm", message_id="m") for each in claimed]
+        await self._counted(costs["settle"], settle_sent(self._connection, sent, utc_now()))
+
+    async def _counted(self, cost: Cost, work: Awaitable[Any]) -> Any:
+        cpu, wall = busy([self._backend]), time.perf_counter()
+        result = await work
+        cost.cpu += busy([self._backend]) - cpu
+        cost.wall += time.perf_counter() - wall
+        cost.rows += BATCH
+        return result
+
+
+def _notification(now: datetime) -> NewNotification:
+    notification_id = new_notification_id()
+    delivery = PlannedDelivery(
+        id=new_delivery_id(), channel="push", user_id="user-1", lane="fcm", state=State.PENDING, due_at=now
+    )
+    return NewNotification(
+        id=notification_id,
+        producer="bench",
+        idempotency_key=str(notification_id),
+        type="new_customer",
+        version=2,
+        collapse_key=None,
+        request_id=None,
+        trace_id=None,
+        occurred_at=None,
+        send_at=None,
+        send_at_local=None,
+        expires_at=None,
+        accepted_at=now,
+        fingerprint=b"f",
+        audience=b'{"users": ["user-1"]}',
+        payload=b'{"customer_name": "Ali Veli"}',
+        deliveries=[delivery],
+    )
+
+
+def busy(backends: Sequence[psutil.Process]) -> float:
+    """Sum the processor time of some backends."""
+    times = [each.cpu_times() for each in backends]
+    return float(sum(each.user + each.system for each in times))

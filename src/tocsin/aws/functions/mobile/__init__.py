@@ -1,0 +1,1 @@
+"""Delivery to phones by the endpoints that SNS has for them."""

@@ -1,0 +1,1 @@
+"""Packages of functions: a zip with what a handler imports, for Lambda to unpack."""

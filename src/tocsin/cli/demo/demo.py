@@ -1,0 +1,49 @@
+"""`tocsin demo`: everything at once, and a first notification from end to end."""
+
+import asyncio
+import os
+import shutil
+import tempfile
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tocsin.cli.run.process import run_until_stopped
+from tocsin.logs import LogSettings, configure_logs
+from tocsin.settings.load import load_settings
+from tocsin.store.embedded import EmbeddedPostgres
+
+PREFIX = "tocsin-demo-"
+
+
+def demo(
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Keep the data here; a temporary folder if left out.")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="End after the first notification.")] = False,
+) -> None:
+    """Start a database, a sandbox, the API and a worker, and send a first notification."""
+    from tocsin.cli.demo.first_notification import run_demo  # noqa: PLC0415 - a production install has no sandbox
+
+    settings = load_settings()
+    configure_logs(LogSettings(level="warning", format="console"))
+
+    async def main(stop: asyncio.Event) -> None:
+        await asyncio.to_thread(_clear_abandoned)
+        async with AsyncExitStack() as exits:
+            folder = data_dir or Path(exits.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX)))
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(0o755)
+            await run_demo(settings, folder, exits, stop, once=once)
+
+    run_until_stopped(main, owner=True)
+
+
+def _clear_abandoned() -> None:
+    """Stop the databases of demos that were killed, and remove their folders."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with suppress(PermissionError):
+            if folder.stat().st_uid == os.geteuid() and EmbeddedPostgres(folder).stop_abandoned():
+                shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,68 @@
+"""Builds the HTTP application."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from tocsin.engine.accept.acceptor import Acceptor
+from tocsin.engine.toggles.toggles import ToggleWatch
+from tocsin.providers.registry import device_rules
+from tocsin.providers.webhook.settings import WebhookSettings
+from tocsin.settings.tree import Settings
+
+if TYPE_CHECKING:
+    from litestar import Litestar
+from tocsin.compose.duties import catalog_watch, database_clock, duties_running
+from tocsin.compose.parts import (
+    checked_data_keys,
+    checked_pool,
+    explainer,
+    kept_secrets,
+    known_toggles,
+    open_webpush_keys,
+    planner,
+    provider_summaries,
+    read_catalog,
+)
+from tocsin.compose.platform_endpoints import open_platform_endpoints
+
+
+@asynccontextmanager
+async def open_api(settings: Settings, url: str) -> AsyncIterator["Litestar"]:
+    """Build the HTTP application on a migrated database."""
+    # Of all processes the API alone needs the web framework, which is slow to import.
+    from tocsin.api.app import create_app  # noqa: PLC0415
+    from tocsin.api.services import Services  # noqa: PLC0415
+
+    catalog = read_catalog(settings)
+    async with (
+        checked_pool(settings, url) as pool,
+        known_toggles(settings, pool) as toggles,
+        AsyncExitStack() as exits,
+    ):
+        webpush_keys = await open_webpush_keys(settings, pool, await kept_secrets(settings, pool))
+        clock, keys = await database_clock(pool), await checked_data_keys(settings, pool)
+        endpoints = await exits.enter_async_context(open_platform_endpoints(settings, pool, clock, keys))
+        services = Services(
+            pool=pool,
+            acceptor=Acceptor(pool, planner(settings, catalog, toggles), clock),
+            explainer=explainer(settings, catalog, toggles),
+            clock=clock,
+            schema=settings.schema,
+            providers=provider_summaries(settings),
+            auth=settings.auth,
+            devices=settings.devices,
+            http=settings.http,
+            unsubscribe=settings.unsubscribe,
+            webhook=settings.provider(WebhookSettings),
+            device_rules=device_rules(settings.registry),
+            webpush_keys=webpush_keys,
+            platform_endpoints=endpoints,
+            data_keys=keys,
+            slow_seconds=settings.log.slow_seconds,
+        )
+        watch = ToggleWatch(toggles, url, settings.schema, settings.pool)
+        reloads = catalog_watch(settings, catalog, pool, "api", clock)
+        optional = [duty for duty in (webpush_keys, endpoints) if duty is not None]
+        async with duties_running(watch, clock, reloads, *optional):
+            yield create_app(services, catalog)

@@ -1,0 +1,60 @@
+"""A client for one origin: a provider has one, and sends many small requests to it."""
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+
+from tocsin.providers.http.ca_file import read_ca_file
+from tocsin.providers.http.h2.dial import dial, parse_origin, proxy_for, tls_context
+from tocsin.providers.http.h2.exchange import Exchange
+from tocsin.providers.http.h2.header_fields import RequestHead, content_length, field, request_head
+from tocsin.providers.http.h2.pool import STREAMS_PER_CONNECTION, Pool
+from tocsin.providers.settings import HttpProviderSettings
+
+
+class Http2Client:
+    """Sends POST requests to one origin over HTTP/2.
+
+    `requests` is how many are under way at most, `max_concurrency` unless given. The CA file is read once; it
+    may change or go while the process runs.
+    """
+
+    def __init__(self, base_url: str, settings: HttpProviderSettings, *, requests: int | None = None) -> None:
+        origin = self._origin = parse_origin(base_url)
+        tls = tls_context(read_ca_file(settings.ca_file)) if origin.secure else None
+        self._timeout = settings.timeout
+        self._pool = Pool(
+            partial(dial, origin, tls, proxy_for(origin)),
+            most=-(-(requests or settings.max_concurrency) // STREAMS_PER_CONNECTION),
+            timeout=settings.timeout,
+            connect_timeout=settings.connect_timeout,
+        )
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return self._pool.connections
+
+    def head(self, headers: Mapping[str, str]) -> RequestHead:
+        """Encode what requests with these headers have in common, for `post`."""
+        origin = self._origin
+        return request_head(secure=origin.secure, authority=origin.authority, headers=headers)
+
+    def path(self, path: str) -> bytes:
+        """Encode a path below the base URL, for `post`."""
+        return field(":path", self._origin.base_path + path)
+
+    def post(self, head: RequestHead, path: bytes, body: bytes, fields: bytes = b"") -> Exchange:
+        """Send a request and return the future of its answer, which raises RequestFailedError.
+
+        `fields` are further header fields of this request, each encoded by `field`.
+        """
+        loop = asyncio.get_running_loop()
+        block = head.before_path + path + head.after_path + content_length(len(body)) + fields
+        exchange = Exchange(self._pool, block, body, loop.time() + self._timeout, loop)
+        self._pool.send(exchange)
+        return exchange
+
+    async def aclose(self) -> None:
+        """Close every connection and fail what has no answer yet."""
+        await self._pool.aclose()

@@ -1,0 +1,1 @@
+"""The settings from `tocsin.toml` and `TOCSIN_*`."""

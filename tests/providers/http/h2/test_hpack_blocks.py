@@ -1,0 +1,83 @@
+"""Header blocks, compared with those of the package hpack."""
+
+from typing import Any
+
+import hpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tocsin.providers.http.h2.errors import ConnectionFault, ErrorCode, StreamFault
+from tocsin.providers.http.h2.exchange import Exchange
+from tocsin.providers.http.h2.flow_control import CONNECTION_WINDOW, ReceiveWindow, take_stream
+from tocsin.providers.http.h2.header_fields import ResponseHeads, field
+from tocsin.providers.http.h2.hpack_blocks import decode_block, encode_field
+
+NAMES = st.sampled_from([b":status", b"content-type", b"apns-id", b"x-" + b"long" * 40]) | st.binary(
+    min_size=1, max_size=40
+)
+FIELDS = st.lists(st.tuples(NAMES, st.binary(max_size=300)), max_size=12)
+
+
+def stateless_decoder() -> hpack.Decoder:
+    decoder = hpack.Decoder()
+    decoder.header_table_size = decoder.max_allowed_table_size = 0
+    return decoder
+
+
+@given(FIELDS, st.booleans())
+def test_hpack_decodes_what_is_encoded(fields: list[tuple[bytes, bytes]], sensitive: Any) -> None:
+    block = b"".join(encode_field(name, value, sensitive=sensitive) for name, value in fields)
+
+    assert [(bytes(name), bytes(value)) for name, value in hpack.Decoder().decode(block, raw=True)] == fields
+
+
+@given(st.lists(FIELDS, max_size=4), st.booleans())
+def test_what_hpack_encodes_is_decoded(blocks: list[list[tuple[bytes, bytes]]], huffman: Any) -> None:
+    encoder = hpack.Encoder()
+    encoder.header_table_size = 0
+
+    for fields in blocks:
+        assert decode_block(encoder.encode(fields, huffman=huffman)) == fields
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_decoded_as_hpack_does(block: bytes) -> None:
+    try:
+        expected = [
+            (bytes(name), bytes(value)) for name, value in stateless_decoder().decode(block, raw=True)
+        ]
+    except hpack.HPACKError:
+        with pytest.raises(ConnectionFault) as fault:
+            decode_block(block)
+        assert fault.value.code == ErrorCode.COMPRESSION_ERROR
+    else:
+        assert decode_block(block) == expected
+
+
+def test_the_authorization_is_never_indexed_and_an_origin_has_short_fields() -> None:
+    assert field("authorization", "a")[0] & 0xF0 == 0x10
+    assert field("x-a", "a")[0] == 0
+    assert (field(":method", "POST"), field(":scheme", "https")) == (b"\x83", b"\x87")
+
+
+def test_heads_that_repeat_are_decoded_once() -> None:
+    heads = ResponseHeads()
+    block = b"\x88" + field("server", "x")
+
+    assert heads.decode(block) is heads.decode(bytes(bytearray(block)))
+    for number in range(2_000):
+        assert heads.decode(b"\x88" + field("apns-id", str(number))).headers == {"apns-id": str(number)}
+    assert len(heads._known) <= 512
+
+
+async def test_windows_that_were_exceeded_are_an_error() -> None:
+    window = ReceiveWindow()
+    with pytest.raises(ConnectionFault) as ended:
+        window.take(CONNECTION_WINDOW + 1)
+    assert ended.value.code == ErrorCode.FLOW_CONTROL_ERROR
+
+    exchange: Any = Exchange.__new__(Exchange)
+    with pytest.raises(StreamFault) as reset:
+        take_stream(exchange, 65_536, end_stream=False)
+    assert reset.value.code == ErrorCode.FLOW_CONTROL_ERROR
