@@ -16,7 +16,7 @@ from bench import broker
 from bench.contestants import CONTESTANTS
 from bench.contract import Chart, Contestant, Line, Reading
 from bench.goals import SUBJECT
-from bench.lines import OUTAGE_SECONDS, lines
+from bench.lines import GROWTH_ROWS, OUTAGE_SECONDS, lines
 from bench.process import ROOT, ProgramFailedError
 from bench.progress import tell
 from bench.race import machine
@@ -37,6 +37,7 @@ class Options(msgspec.Struct, frozen=True):
     rounds: int
     seconds: float
     outage_seconds: float
+    growth_rows: int
     only: tuple[str, ...]
     json: bool
     keep_logs: Path | None
@@ -59,6 +60,13 @@ def parse(arguments: Sequence[str]) -> Options:
         help="how long a provider is down in the line `outage` (default: %(default)s)",
     )
     parser.add_argument(
+        "--growth-rows",
+        type=_positive,
+        default=GROWTH_ROWS,
+        help="most rows that wait in the line `growth`, beside three times as many settled ones "
+        "(default: %(default)s; 10000000 takes an hour and 60 GB)",
+    )
+    parser.add_argument(
         "--rounds", type=_positive, default=3, help="rounds for each contestant (default: %(default)s)"
     )
     parser.add_argument(
@@ -79,7 +87,11 @@ def parse(arguments: Sequence[str]) -> Options:
 async def run(options: Options, command: str, workdir: Path) -> Outcome:
     """Run the contestants and the lines that were asked for."""
     chosen = [each for each in CONTESTANTS if not options.only or each.name in options.only]
-    asked = [each for each in lines(options.outage_seconds) if not options.only or each.name in options.only]
+    asked = [
+        each
+        for each in lines(options.outage_seconds, options.growth_rows)
+        if not options.only or each.name in options.only
+    ]
     able, left_out = _able(chosen)
     for absent in left_out:
         tell(f"Left out: {absent.title}: {absent.reason}")

@@ -4,6 +4,7 @@ from bench.contract import Line
 from bench.lines.accept import Accept
 from bench.lines.archive import Archiving
 from bench.lines.claim import ClaimCost
+from bench.lines.growth import Growth
 from bench.lines.latency import LatencyAgainstLoad
 from bench.lines.metrics import MetricsCost
 from bench.lines.outage import ProviderDown
@@ -18,13 +19,15 @@ from bench.lines.serve import OutOfTheBox
 from bench.lines.streams import Streams
 
 OUTAGE_SECONDS = 60.0
+GROWTH_ROWS = 1_000_000
 
 
-def lines(outage_seconds: float = OUTAGE_SECONDS) -> tuple[Line, ...]:
+def lines(outage_seconds: float = OUTAGE_SECONDS, growth_rows: int = GROWTH_ROWS) -> tuple[Line, ...]:
     """Give every line, in the order in which they run."""
     return (
         Accept(),
         ClaimCost(),
+        Growth(growth_rows),
         Planning(),
         Parts(),
         LatencyAgainstLoad(),

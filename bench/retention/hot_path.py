@@ -13,7 +13,7 @@ from tocsin.domain.delivery.states import State
 from tocsin.domain.ids import new_delivery_id, new_lease_id, new_notification_id
 from tocsin.domain.plan import PlannedDelivery
 from tocsin.engine.clock import utc_now
-from tocsin.store.deliveries.claim import START, claim
+from tocsin.store.deliveries.claim import START, Position, claim
 from tocsin.store.deliveries.settle import SentDelivery, settle_sent
 from tocsin.store.notifications import NewNotification, accept
 
@@ -39,17 +39,19 @@ class Hot:
     def __init__(self, connection: asyncpg.Connection, backend: psutil.Process) -> None:
         self._connection = connection
         self._backend = backend
+        self._after: Position = START
 
     async def measure(self, until: Callable[[int], bool]) -> dict[str, Cost]:
         """Take turns until told to stop; return the cost of each step."""
         costs = {"accept": Cost(), "claim": Cost(), "settle": Cost()}
         turn = 0
         while not until(turn):
-            await self._turn(costs)
+            await self.turn(costs)
             turn += 1
         return costs
 
-    async def _turn(self, costs: dict[str, Cost]) -> None:
+    async def turn(self, costs: dict[str, Cost]) -> None:
+        """Accept, claim and settle one batch, and add what each step cost."""
         now, lease = utc_now(), new_lease_id()
         new = [_notification(now) for _ in range(BATCH)]
         await self._counted(costs["accept"], accept(self._connection, new, ["fcm"], now))
@@ -61,10 +63,12 @@ class Hot:
                 lease=lease,
                 now=utc_now(),
                 until=now + timedelta(minutes=5),
-                after=START,
+                after=self._after,
                 limit=BATCH,
             ),
         )
+        # As a worker does: the next claim continues where this one ended.
+        self._after = Position(claimed[-1].due_at, claimed[-1].id)
         sent = [SentDelivery(id=each.id, lease=lease, provider="fcm", message_id="m") for each in claimed]
         await self._counted(costs["settle"], settle_sent(self._connection, sent, utc_now()))
 
