@@ -3,8 +3,11 @@ import pkgutil
 import re
 
 import asyncpg
+import pytest
 
 import tocsin.store
+from tocsin.store.deliveries.claim import CLAIM, DELIVERY_COLUMNS, PROFILE_COLUMNS, TAKE_OVER
+from tocsin.store.people.profiles import PROFILES
 from tocsin.store.pool import Pool
 
 STATEMENT = re.compile(r"\s*(select|with|insert|update|delete|explain)\b")
@@ -48,3 +51,13 @@ async def test_every_statement_can_be_prepared(pool: Pool) -> None:
                 faults[name] = str(error)
 
     assert faults == {}
+
+
+@pytest.mark.parametrize("statement", [CLAIM, TAKE_OVER, PROFILES])
+async def test_the_columns_that_are_read_by_position_stand_there(pool: Pool, statement: str) -> None:
+    async with pool.acquire() as connection:
+        names = tuple(each.name for each in (await connection.prepare(statement)).get_attributes())
+
+    assert names[-len(PROFILE_COLUMNS) :] == PROFILE_COLUMNS
+    if statement is not PROFILES:
+        assert names[: len(DELIVERY_COLUMNS)] == DELIVERY_COLUMNS

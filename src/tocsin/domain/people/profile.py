@@ -39,13 +39,13 @@ class RecipientProfile(msgspec.Struct, frozen=True):
     where the devices themselves were not read. `attributes` are JSON, decoded by those who read them.
     """
 
+    mailbox: str | None = None
+    suppressed: bool = False
+    device_timezone: str | None = None
     timezone: str | None = None
     gmt_offset_seconds: int | None = None
     allowed_window: str | None = None
     locale: str | None = None
-    mailbox: str | None = None
-    suppressed: bool = False
-    device_timezone: str | None = None
     attributes: str | None = None
     choices: StoredChoices | None = None
     devices: tuple[Destination, ...] = ()

@@ -237,10 +237,17 @@ order by lane, due_at, id
 limit 1
 """
 
-_fields = itemgetter(*ClaimedDelivery.__struct_fields__[: ClaimedDelivery.__struct_fields__.index("profile")])
+# A slice of a row costs a fifth of reading its columns by name: statements begin with the fields of a claimed
+# delivery, and end with these columns. A test compares both with the statements.
+DELIVERY_COLUMNS = ClaimedDelivery.__struct_fields__[: ClaimedDelivery.__struct_fields__.index("profile")]
+PROFILE_COLUMNS = (
+    *RecipientProfile.__struct_fields__[:-1],
+    *(f"destination_{field}" for field in Destination._fields),
+)
+_DELIVERY = slice(len(DELIVERY_COLUMNS))
+_PROFILE = slice(-len(PROFILE_COLUMNS), -len(Destination._fields) - 1)
+_DESTINATION = slice(-len(Destination._fields), None)
 _delivery_id = itemgetter("id")
-_profile = itemgetter(*RecipientProfile.__struct_fields__[:-2])
-_destination = itemgetter(*(f"destination_{field}" for field in Destination._fields))
 _choices = msgspec.json.Decoder()
 
 
@@ -289,9 +296,9 @@ def read_profile(rows: Sequence[Any]) -> RecipientProfile:
     """Build a profile from rows that differ only in the device."""
     choices = rows[0]["choices"]
     return RecipientProfile(  # type: ignore[call-arg]
-        *_profile(rows[0]),
+        *rows[0][_PROFILE],
         _choices.decode(choices) if choices else None,
-        tuple(Destination._make(_destination(each)) for each in rows if each["destination_id"]),
+        tuple(Destination._make(each[_DESTINATION]) for each in rows if each["destination_id"]),
     )
 
 
@@ -299,12 +306,12 @@ def _claimed(rows: Sequence[Any], context: Any | None) -> ClaimedDelivery:
     try:
         return _decoded(rows, context)
     except Exception as error:  # noqa: BLE001 - a row that cannot be decoded is its own fault, the others go on
-        delivery = ClaimedDelivery(*_fields(rows[0]), UNKNOWN_RECIPIENT)  # type: ignore[call-arg]
+        delivery = ClaimedDelivery(*rows[0][_DELIVERY], UNKNOWN_RECIPIENT)  # type: ignore[call-arg]
         return msgspec.structs.replace(delivery, fault=error)
 
 
 def _decoded(rows: Sequence[Any], context: Any | None) -> ClaimedDelivery:
-    delivery = ClaimedDelivery(*_fields(rows[0]), read_profile(rows))  # type: ignore[call-arg]
+    delivery = ClaimedDelivery(*rows[0][_DELIVERY], read_profile(rows))  # type: ignore[call-arg]
     if context is None:
         return delivery
     return msgspec.structs.replace(
