@@ -121,6 +121,7 @@ async def _run(
         migrated = await installation.processes.run(
             "migrate", environment={**installation.environment, **new}
         )
+        assert await migrated.end() == 0, migrated.log
         _say(f"migrated while they run: {migrated.output[-1]}")
         await asyncio.sleep(seconds / 4)
         after = [await installation.start("api", **new), *await installation.start_workers(new, new)]
