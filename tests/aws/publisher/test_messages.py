@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tests.aws.publisher.office import FIFO, envelope
 from tocsin.aws.publisher.batches import batches
 from tocsin.aws.publisher.form import publish_form
-from tocsin.aws.publisher.messages import LARGEST_MESSAGE, deduplication_id, groups, largest_size, message
+from tocsin.aws.publisher.messages import LARGEST_MESSAGE, groups, largest_size, message
 from tocsin.wire.fisa.envelope import FisaEnvelope, decode_envelope
+from tocsin.wire.fisa.ids import message_key
 
 EVENT = "0190b5d2-7c4e-7a11-9c0e-3f6a5b2d1e40"
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=200)
@@ -34,7 +35,7 @@ def made(*recipients: str, **changes: Any) -> FisaEnvelope:
     ],
 )
 def test_a_plain_id_is_written_as_it_is(event: str, user: str | None, written: str) -> None:
-    assert deduplication_id(event, user) == written
+    assert message_key(event, user) == written
 
 
 @pytest.mark.parametrize(
@@ -42,15 +43,15 @@ def test_a_plain_id_is_written_as_it_is(event: str, user: str | None, written: s
     [("a-b", "c"), ("e" * 120, "ada-lovelace"), ("é", "ada"), ("e", "a b"), ("evt-1", None)],
 )
 def test_another_is_hashed(event: str, user: str | None) -> None:
-    made_of = deduplication_id(event, user)
+    made_of = message_key(event, user)
 
     assert len(made_of) == 64
-    assert made_of == deduplication_id(event, user)
+    assert made_of == message_key(event, user)
 
 
 @given(st.lists(st.tuples(ids, ids | st.none()), min_size=2, unique=True))
 def test_no_two_messages_have_the_same_id(pairs: list[tuple[str, str | None]]) -> None:
-    written = [deduplication_id(event, user) for event, user in pairs]
+    written = [message_key(event, user) for event, user in pairs]
 
     assert len(set(written)) == len(pairs)
     assert all(1 <= len(each) <= 128 and each.isascii() and each.isprintable() for each in written)

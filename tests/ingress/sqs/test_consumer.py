@@ -88,12 +88,22 @@ async def test_envelopes_of_fisa_are_intents(queue: Queue) -> None:
     """A topic has a message for each recipient of an event; an event that comes again is a duplicate."""
     queue.send(envelope("e-1", "ada", "bob"))
     for user in ("ada", "bob", "ada"):
-        queue.send(envelope("e-2", user))
+        queue.send(envelope("e2", user))
     async with queue.consuming(**FISA):
         await queue.empties()
 
-    assert sorted(await queue.keys()) == ["e-1", "e-2-ada", "e-2-bob"]
+    assert sorted(await queue.keys()) == ["e-1", "e2-ada", "e2-bob"]
     assert await queue.pool.fetchval("select distinct trace_id from notifications") == "trace-1"
+    assert not await queue.refused()
+
+
+async def test_events_and_people_whose_ids_have_dashes_are_told_apart(queue: Queue) -> None:
+    for event_id, user in (("order", "1-2"), ("order-1", "2"), ("order-1", "2")):
+        queue.send(envelope(event_id, user))
+    async with queue.consuming(**FISA, refused="delete"):
+        await queue.empties()
+
+    assert len(set(await queue.keys())) == 2
     assert not await queue.refused()
 
 
@@ -101,17 +111,17 @@ async def test_a_queue_of_an_organisation_reaches_its_people_alone(queue: Queue)
     statement = "insert into users (user_id, org_id, updated_at) values ($1, $2, now())"
     for user, org in (("ada", "acme"), ("eve", "other")):
         await queue.pool.execute(statement, user, org)
-    queue.send(envelope("e-1", "ada", org_id="acme"))
-    queue.send(envelope("e-2", "ada"))
-    for event_id, user, org in (("e-3", "eve", "acme"), ("e-4", "eve", "other")):
+    queue.send(envelope("e1", "ada", org_id="acme"))
+    queue.send(envelope("e2", "ada"))
+    for event_id, user, org in (("e3", "eve", "acme"), ("e4", "eve", "other")):
         queue.send(envelope(event_id, user, org_id=org))
     async with queue.consuming(**FISA, org_id="acme", refused="delete"):
         await queue.empties()
 
-    assert sorted(await queue.keys()) == ["e-1-ada", "e-2-ada"]
+    assert sorted(await queue.keys()) == ["e1-ada", "e2-ada"]
     assert await queue.pool.fetchval("select array_agg(distinct org_id) from notifications") == ["acme"]
     refused = {row["idempotency_key"]: row["faults"][0]["code"] for row in await queue.refused()}
-    assert refused == {"e-3-eve": "not_your_organisation", "e-4-eve": "not_your_organisation"}
+    assert refused == {"e3-eve": "not_your_organisation", "e4-eve": "not_your_organisation"}
     assert {row["org_id"] for row in await queue.refused()} == {"acme"}
 
 
@@ -220,6 +230,22 @@ async def test_a_queue_without_redrive_policy_is_warned_of(queue: Queue) -> None
 
 def test_a_refused_message_comes_again_soon_and_then_later() -> None:
     assert [pause_of(receives) for receives in (1, 2, 3, 4, 10, 11, 10**12)] == [1, 2, 4, 8, 512, 900, 900]
+
+
+async def test_poison_that_was_received_often_does_not_block_its_group(fifo: Queue) -> None:
+    """While a message of a group is invisible, a FIFO queue hands out none that come later in the group."""
+    for number in range(12):
+        body = intent(str(number)) if number else "poison"
+        fifo.send(body, MessageGroupId="user-1", MessageDeduplicationId=str(number))
+    for _ in range(9):
+        [received] = fifo.sqs.receive_message(QueueUrl=fifo.url, MaxNumberOfMessages=1)["Messages"]
+        fifo.sqs.change_message_visibility(
+            QueueUrl=fifo.url, ReceiptHandle=received["ReceiptHandle"], VisibilityTimeout=0
+        )
+    async with fifo.consuming():
+        await fifo.reaches(11)
+
+    assert await fifo.keys() == [str(number) for number in range(1, 12)]
 
 
 @pytest.mark.usefixtures("odd_key_fails")

@@ -1,7 +1,6 @@
 """The messages of an envelope as SNS takes them: ids, attributes and sizes."""
 
 import hashlib
-import re
 from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
@@ -9,15 +8,13 @@ from uuid import UUID
 import msgspec
 
 from tocsin.wire.fisa.envelope import FisaEnvelope, encode_envelope
+from tocsin.wire.fisa.ids import PLAIN_ID, hashed, message_key
 
 LARGEST_MESSAGE = 262_144
 """Bytes of one message, and of all messages of one batch: the body and its attributes."""
-LONGEST_ID = 128
 BROADCAST = "broadcast"
 
 _STRING = "String"
-_ID = re.compile(r"[!-~]{1,128}")
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 # Characters that XML, which SNS answers in, does not have.
 _NO_XML = dict.fromkeys((0xFFFE, 0xFFFF), "\ufffd")
 
@@ -56,18 +53,6 @@ def groups(envelope: FisaEnvelope) -> list[Group]:
     return [_user_group(user) for user in envelope.users]
 
 
-def deduplication_id(event_id: str, user: str | None) -> str:
-    """Return `{event_id}-{user}`, or `{event_id}` for everybody, if SNS takes that and it means nothing else.
-
-    An id that is too long, has other than ASCII letters, digits and punctuation, or has dashes and is no UUID
-    is hashed: event `a-b` for user `c` must not be taken for event `a` for user `b-c`.
-    """
-    written = event_id if user is None else f"{event_id}-{user}"
-    if _ID.fullmatch(written) and ("-" not in event_id or _UUID.fullmatch(event_id)):
-        return written
-    return _hashed(f"{len(event_id)} {written}")
-
-
 def attributes(envelope: FisaEnvelope) -> dict[str, str]:
     """Return the attributes by which subscriptions filter."""
     given = {"event_type": envelope.event_type, "org_id": envelope.org_id, "severity": envelope.severity}
@@ -85,16 +70,12 @@ def message(envelope: FisaEnvelope, group: Group, *, fifo: bool) -> Message:
     body, described = _body(envelope, group.user), attributes(envelope)
     if not fifo:
         return Message(body, described)
-    return Message(body, described, group.name, deduplication_id(envelope.event_id, group.user))
+    return Message(body, described, group.name, message_key(envelope.event_id, group.user))
 
 
 def _user_group(user: str) -> Group:
     name = f"user-{user}"
-    return Group(user, name if _ID.fullmatch(name) else f"user-{_hashed(user)}", digest(name))
-
-
-def _hashed(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    return Group(user, name if PLAIN_ID.fullmatch(name) else f"user-{hashed(user)}", digest(name))
 
 
 def _body(envelope: FisaEnvelope, user: str | None) -> bytes:

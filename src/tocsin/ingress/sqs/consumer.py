@@ -31,6 +31,8 @@ STOP_SECONDS = 10.0
 """How long messages under way may take to be accepted after a stop."""
 LONGEST_PAUSE = 900
 """Seconds for which a refused message is invisible at most, until it is handed out again."""
+LONGEST_GROUP_PAUSE = 2
+"""The same in a FIFO queue, which hands out nothing of a group while a message of it is invisible."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -157,16 +159,17 @@ class QueueConsumer:
             done, refused = list(messages), []
         if done:
             await self._queue.delete([message.receipt for message in done])
+        longest = LONGEST_GROUP_PAUSE if self._queue.is_fifo else LONGEST_PAUSE
         for message in refused:
-            await self._queue.change_visibility([message.receipt], pause_of(message.receives))
+            await self._queue.change_visibility([message.receipt], pause_of(message.receives, longest))
 
 
-def pause_of(receives: int) -> int:
-    """Return for how many seconds a refused message is invisible: few at first.
+def pause_of(receives: int, longest: int = LONGEST_PAUSE) -> int:
+    """Return for how many seconds a refused message is invisible: few at first, at most `longest`.
 
     A redrive policy moves it after some receives; without one it must not keep its readers busy.
     """
-    return min(1 << min(receives - 1, 20), LONGEST_PAUSE)
+    return min(1 << min(receives - 1, 20), longest)
 
 
 def _faults(sourced: Sourced) -> Sequence[Fault]:

@@ -1,6 +1,5 @@
 """The messages of a queue, decoded as intents."""
 
-import hashlib
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -10,7 +9,7 @@ import msgspec
 
 from tocsin.catalog.catalog import Catalog
 from tocsin.domain.faults import Fault
-from tocsin.domain.intent import LONGEST_KEY, Intent
+from tocsin.domain.intent import Intent
 from tocsin.engine.accept.answers import Unreadable
 from tocsin.engine.accept.organisations import bind
 from tocsin.engine.accept.write import Sourced
@@ -19,6 +18,7 @@ from tocsin.ingress.sqs.queue import Received
 from tocsin.ingress.sqs.settings import QueueSettings
 from tocsin.store.sources.refused import LONGEST_CONTENT
 from tocsin.wire.fisa.envelope import FisaEnvelope, decode_envelope, to_intent
+from tocsin.wire.fisa.ids import message_key
 from tocsin.wire.sns_message import SnsMessage, unwrap
 
 LARGEST_MESSAGE = 1_048_576
@@ -84,10 +84,7 @@ def key_of(envelope: FisaEnvelope) -> str:
     A topic has a message for each recipient of an event, and these are different intents.
     """
     users = envelope.users
-    if len(users) != 1:
-        return envelope.event_id
-    key = f"{envelope.event_id}-{users[0]}"
-    return key if len(key) <= LONGEST_KEY else hashlib.sha256(key.encode(errors="replace")).hexdigest()
+    return message_key(envelope.event_id, users[0]) if len(users) == 1 else envelope.event_id
 
 
 def _read(
