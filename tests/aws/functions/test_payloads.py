@@ -85,6 +85,12 @@ def test_names_that_google_keeps_for_itself_are_changed_and_own_names_win() -> N
     assert "none" not in data
 
 
+def test_extras_stand_where_the_envelope_has_nothing() -> None:
+    whole = parts_of(deep_link=None, extras={"deep_link": "fisa://ticket/9"})
+
+    assert whole["GCM"]["fcmV1Message"]["message"]["data"]["deep_link"] == "fisa://ticket/9"
+
+
 def test_an_envelope_with_a_title_alone_has_no_empty_body() -> None:
     whole = parts_of(body=None)
 

@@ -84,13 +84,13 @@ def _google(envelope: FisaEnvelope, body: str) -> dict[str, Any]:
     shows, and nothing that waits for an offline phone is lost.
     """
     extras = {_data_name(name): _text(value) for name, value in (envelope.extras or {}).items()}
-    data = extras | {
-        "deep_link": envelope.deep_link,
-        "icon": envelope.icon,
-        "severity": envelope.severity,
-        "event_id": envelope.event_id,
-        "event_type": envelope.event_type,
-    }
+    data = extras | _given(
+        deep_link=envelope.deep_link,
+        icon=envelope.icon,
+        severity=envelope.severity,
+        event_id=envelope.event_id,
+        event_type=envelope.event_type,
+    )
     tag = collapse_id(envelope.event_id)
     return {
         "fcmV1Message": {
