@@ -10,6 +10,7 @@ from tests.aws.archive.conftest import Topic, decode, envelope
 from tests.aws_servers import REGION, AwsServer
 from tests.waiting import found, until
 from tocsin.aws.archive import archive as module
+from tocsin.aws.archive import destination as destinations
 from tocsin.aws.archive.archive import ArchiveFailedError
 from tocsin.aws.archive.destination import BucketDestination, FolderDestination, WriteFailedError
 from tocsin.domain.delivery.backoff import parse_backoff
@@ -239,6 +240,29 @@ class TestBucket:
 
         (failed, *_) = [log for log in logs if log["event"] == "duty failed"]
         assert failed["error"] == "WriteFailedError('S3 answered with NoSuchBucket')"
+
+
+async def test_a_bucket_that_never_asks_for_the_content_is_a_write_that_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The client sends the head of a request, and the content once S3 has answered that."""
+    monkeypatch.setattr(destinations, "WRITE_SECONDS", 0.2)
+    asked = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    settings = AwsSettings(endpoint_url=url, region=REGION, access_key_id="id", secret_access_key="key")
+    async with server, AwsClients(settings) as clients:
+        with pytest.raises(WriteFailedError, match="TimeoutError"):
+            async with asyncio.timeout(10):
+                await BucketDestination(clients, "archive", "").write("file.ndjson.zst", b"content" * 1_000_000)
+    assert asked.is_set()
 
 
 async def test_two_archives_share_a_queue(topic: Topic) -> None:

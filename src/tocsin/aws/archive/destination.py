@@ -21,6 +21,8 @@ from tocsin.providers.aws.errors import AWS_FAULTS, are_credentials_expired
 UNFINISHED = ".unfinished"
 ABANDONED_SECONDS = 86_400.0
 CONTENT_TYPE = "application/zstd"
+WRITE_SECONDS = 120.0
+"""How long an object may take: `aws.timeout` does not count until S3 has asked for the content."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -99,14 +101,15 @@ class BucketDestination:
         """Write an object, or raise WriteFailedError."""
         digest = await asyncio.to_thread(hashlib.sha256, content)
         try:
-            s3 = await self._clients.client("s3")
-            await s3.put_object(
-                Bucket=self._bucket,
-                Key=f"{self._prefix}{name}",
-                Body=content,
-                ContentType=CONTENT_TYPE,
-                ChecksumSHA256=b64encode(digest.digest()).decode(),
-            )
+            async with asyncio.timeout(WRITE_SECONDS):
+                s3 = await self._clients.client("s3")
+                await s3.put_object(
+                    Bucket=self._bucket,
+                    Key=f"{self._prefix}{name}",
+                    Body=content,
+                    ContentType=CONTENT_TYPE,
+                    ChecksumSHA256=b64encode(digest.digest()).decode(),
+                )
         except ClientError as error:
             raise WriteFailedError(f"S3 answered with {error.response['Error']['Code']}") from error
         except (*AWS_FAULTS, RuntimeError) as error:
