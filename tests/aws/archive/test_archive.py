@@ -261,7 +261,9 @@ async def test_a_bucket_that_never_asks_for_the_content_is_a_write_that_failed(
     async with server, AwsClients(settings) as clients:
         with pytest.raises(WriteFailedError, match="TimeoutError"):
             async with asyncio.timeout(10):
-                await BucketDestination(clients, "archive", "").write("file.ndjson.zst", b"content" * 1_000_000)
+                await BucketDestination(clients, "archive", "").write(
+                    "file.ndjson.zst", b"content" * 1_000_000
+                )
     assert asked.is_set()
 
 

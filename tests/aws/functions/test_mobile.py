@@ -292,8 +292,9 @@ async def test_after_a_cold_start_a_repeat_has_the_same_tag(
         "[" * 100_000,
         '"\ud800"',
         json.dumps(envelope("ada", title="", body="")),
+        json.dumps(envelope("ada", extras={"deep": None})).replace("null", "[" * 70 + "]" * 70),
     ],
-    ids=["text", "incomplete", "deep", "surrogate", "empty"],
+    ids=["text", "incomplete", "deep", "surrogate", "empty", "deep extras"],
 )
 async def test_what_is_no_envelope_is_left_to_the_redrive_policy_and_holds_up_nobody(
     mobile: Function, pool: Pool, aws_server: AwsServer, poison: str

@@ -86,9 +86,11 @@ class StandInTopic:
     def _answer(self, body: str) -> tuple[int, str]:
         entries = _entries(body)
         envelopes = [msgspec.json.decode(entry["Message"]) for entry in entries]
-        if code := self.refuse_call(envelopes):
+        if refusal := self.refuse_call(envelopes):
+            code, _, text = refusal.partition(": ")
+            error = f"<Error><Code>{code}</Code><Message>{text}</Message></Error>"
             status = 500 if code == "InternalFailure" else 400
-            return status, f"<ErrorResponse><Error><Code>{code}</Code></Error></ErrorResponse>"
+            return status, f"<ErrorResponse>{error}</ErrorResponse>"
         self.calls.append([entry["MessageGroupId"] for entry in entries if "MessageGroupId" in entry])
         assert len(entries) <= 10
         assert len({entry["Id"] for entry in entries}) == len(entries)

@@ -29,13 +29,21 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "code", ["Throttling", "AuthorizationError", "NotFound", "InternalFailure", "ExpiredToken"]
+    ("code", "text"),
+    [
+        ("Throttling", ""),
+        ("AuthorizationError", ""),
+        ("NotFound", ""),
+        ("InternalFailure", ""),
+        ("ExpiredToken", ""),
+        ("InvalidParameter", "Invalid parameter: TopicArn Reason: no such topic here"),
+    ],
 )
 async def test_a_topic_that_refuses_every_call_costs_no_attempt_and_raises_an_alarm(
-    office: Office, publishing: Publishing, topic: StandInTopic, code: str
+    office: Office, publishing: Publishing, topic: StandInTopic, code: str, text: str
 ) -> None:
     events = await office.write(envelope("ada"), envelope("ada"))
-    topic.refuse_call = lambda _: code
+    topic.refuse_call = lambda _: f"{code}: {text}"
     async with publishing.running():
         alarm = await found(lambda: publishing.pool.fetchrow("select provider, code, detail from alarms"))
         assert (alarm["provider"], alarm["code"]) == ("outbox:office", "topic_unavailable")

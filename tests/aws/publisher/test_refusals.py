@@ -115,6 +115,36 @@ async def test_a_row_that_is_no_envelope_stops_no_other(
         await found(lambda: _has(topic, "user-ada", good))
 
 
+async def test_a_row_that_is_nested_too_deep_stops_no_other(
+    office: Office, publishing: Publishing, topic: StandInTopic
+) -> None:
+    """Decoded with little on the stack, it could not be encoded later with more on it."""
+    extras: dict[str, Any] = {}
+    for _ in range(70):
+        extras = {"deeper": extras}
+    _, good = await office.write(envelope("ada", extras=extras), envelope("ada"))
+    deep, _ = await office.ids()
+    async with publishing.running():
+        assert "deeper than 64 levels" in (await office.failed(deep, 1, TABLE))["last_error"]
+        await found(lambda: _has(topic, "user-ada", good))
+
+
+@pytest.mark.parametrize(("before", "after"), [(-7, 1), (2**31 - 1, 32_767)])
+async def test_whatever_the_application_counts_a_refused_row_stops_no_other(
+    office: Office, publishing: Publishing, topic: StandInTopic, before: int, after: int
+) -> None:
+    _, good = await office.write(envelope("ada", title="", body=""), envelope("ada"))
+    bad, _ = await office.ids()
+    await office.connection.execute(
+        f"update {TABLE} set failed_attempts = $1 where id = $2",  # noqa: S608 - a table of this test
+        before,
+        bad,
+    )
+    async with publishing.running():
+        await office.failed(bad, after, TABLE)
+        await found(lambda: _has(topic, "user-ada", good))
+
+
 async def test_one_entry_that_spoils_a_call_spoils_no_other(
     office: Office, publishing: Publishing, topic: StandInTopic
 ) -> None:

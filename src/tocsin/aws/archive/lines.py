@@ -6,15 +6,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tocsin.ingress.sqs.queue import Received
+from tocsin.wire.nesting import is_too_deep
 from tocsin.wire.sns_message import SnsMessage, unwrap
 
 OLDEST = timedelta(days=30)
 """SNS delivers for 23 days at most and SQS keeps a message for 14."""
 NEWEST = timedelta(hours=1)
 """How far clocks may differ."""
-
-DEEPEST = 64
-"""Levels of an envelope: readers of JSON have limits, DuckDB's is 128."""
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _ID_LENGTH = 100
@@ -118,28 +116,13 @@ def _envelope(text: str) -> msgspec.Raw | None:
         decoded = _object.decode(text)
     except (msgspec.MsgspecError, RecursionError):
         return None
-    # Counting is far cheaper, and enough for almost every message.
-    if text.count("[") + text.count("{") > DEEPEST and _depth(decoded) > DEEPEST:
+    if is_too_deep(text, decoded):
         return None
     raw = text.encode()
     if b"\n" in raw or b"\r" in raw:
         # Within JSON these two stand between values only.
         raw = raw.replace(b"\n", b" ").replace(b"\r", b" ")
     return msgspec.Raw(raw)
-
-
-def _depth(value: Any) -> int:
-    """Return how deep a value is nested, level by level: a message may be as deep as the stack allows."""
-    depth, level = 0, [value]
-    while level:
-        depth += 1
-        level = [
-            below
-            for each in level
-            for below in (each.values() if isinstance(each, dict) else each)
-            if isinstance(below, dict | list)
-        ]
-    return depth
 
 
 def _is_near(time: datetime, reference: datetime) -> bool:

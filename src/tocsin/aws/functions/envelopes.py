@@ -6,6 +6,7 @@ from tocsin.aws.functions.logs import FunctionLog, add_log_fields
 from tocsin.aws.functions.records import Record
 from tocsin.aws.functions.results import NeverDeliveredError
 from tocsin.wire.fisa.envelope import FisaEnvelope, decode_envelope
+from tocsin.wire.nesting import is_too_deep
 
 RECIPIENT = "recipient"
 """The message attribute with the one person that a message is for."""
@@ -49,9 +50,13 @@ def _decode(record: Record) -> FisaEnvelope:
     """Decode the envelope of a record, or raise NeverDeliveredError."""
     if record.message is None:
         raise NeverDeliveredError("no_message")
+    text = record.message.message
     try:
-        return decode_envelope(record.message.message)
+        envelope = decode_envelope(text)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         # The message of a decoder has the path of the fault, not the value.
         detail = str(error) if isinstance(error, msgspec.ValidationError) else type(error).__name__
         raise NeverDeliveredError("no_envelope", detail) from None
+    if is_too_deep(text, {"extras": envelope.extras}):
+        raise NeverDeliveredError("too_deep")
+    return envelope

@@ -38,6 +38,9 @@ CONTENT_CODES = frozenset(
     }
 )
 
+# As in: Invalid parameter: TopicArn Reason: An ARN must have at least 6 elements.
+_ABOUT_TOPIC = "TopicArn"
+
 Refusal: TypeAlias = str
 """The code by which SNS refused a message."""
 
@@ -70,8 +73,9 @@ class Topic:
         except ParamValidationError as error:
             raise ContentRefusedError("ParamValidationError") from error
         except ClientError as error:
-            code = str(error.response.get("Error", {}).get("Code", "Unknown"))[:LONGEST_CODE]
-            if code in CONTENT_CODES:
+            told = error.response.get("Error", {})
+            code = str(told.get("Code", "Unknown"))[:LONGEST_CODE]
+            if code in CONTENT_CODES and _ABOUT_TOPIC not in str(told.get("Message", "")):
                 raise ContentRefusedError(code) from error
             raise TopicUnavailableError(f"SNS refuses calls to the topic ({code})") from error
         except NoCredentialsError as error:

@@ -14,6 +14,7 @@ from tocsin.ingress.outbox.envelopes import decoded, read_intent
 from tocsin.ingress.outbox.rows import Row
 from tocsin.ingress.outbox.settings import OutboxSettings
 from tocsin.wire.fisa.envelope import FisaEnvelope, decode_row, from_intent
+from tocsin.wire.nesting import DEEPEST, is_too_deep
 
 EnvelopeReader: TypeAlias = Callable[[Row], FisaEnvelope | Fault]
 
@@ -43,7 +44,12 @@ def envelope_reader(outbox: str, settings: OutboxSettings, catalog: Catalog) -> 
 
     def read(row: Row) -> FisaEnvelope | Fault:
         found = _bound(decoded(row, decode), settings.org_id)
-        if isinstance(found, Fault) or len(row.payload) <= SURELY_FITS:
+        if isinstance(found, Fault):
+            return found
+        if is_too_deep(row.payload, {"extras": found.extras}):
+            # It could be decoded here, and then not be encoded, or not be decoded by its readers.
+            return Fault(field="extras", code="too_deep", message=f"is nested deeper than {DEEPEST} levels")
+        if len(row.payload) <= SURELY_FITS:
             return found
         if largest_size(found) > LARGEST_MESSAGE:
             message = f"is more than the {LARGEST_MESSAGE} bytes that SNS takes, with its attributes"

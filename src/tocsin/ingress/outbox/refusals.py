@@ -14,6 +14,8 @@ from tocsin.store.pool import Pool
 
 BACKOFF = parse_backoff("ladder(1m, 5m, 15m, 1h, 6h, 1d)")
 ALARM_AFTER = 5
+MOST_ATTEMPTS = 32_767
+"""As many as the smallest column of numbers has."""
 LONGEST_ERROR = 1_000
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -21,7 +23,8 @@ _log = structlog.stdlib.get_logger(__name__)
 
 def refused(row: Row, error: str, now: datetime) -> Failed:
     """Build the result of a row that failed once more."""
-    attempts = row.failed_attempts + 1
+    # The column is the application's, and so is what it holds.
+    attempts = min(max(row.failed_attempts, 0) + 1, MOST_ATTEMPTS)
     return Failed(
         id=row.id,
         attempts=attempts,
