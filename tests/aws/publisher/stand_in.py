@@ -87,9 +87,9 @@ class StandInTopic:
         entries = _entries(body)
         envelopes = [msgspec.json.decode(entry["Message"]) for entry in entries]
         if refusal := self.refuse_call(envelopes):
-            code, _, text = refusal.partition(": ")
-            error = f"<Error><Code>{code}</Code><Message>{text}</Message></Error>"
-            status = 500 if code == "InternalFailure" else 400
+            kind, _, text = refusal.partition(": ")
+            error = f"<Error><Code>{kind}</Code><Message>{text}</Message></Error>"
+            status = 500 if kind == "InternalFailure" else 400
             return status, f"<ErrorResponse>{error}</ErrorResponse>"
         self.calls.append([entry["MessageGroupId"] for entry in entries if "MessageGroupId" in entry])
         assert len(entries) <= 10
