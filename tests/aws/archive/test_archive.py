@@ -259,6 +259,8 @@ async def test_a_bucket_that_never_asks_for_the_content_is_a_write_that_failed(
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     settings = AwsSettings(endpoint_url=url, region=REGION, access_key_id="id", secret_access_key="key")
     async with server, AwsClients(settings) as clients:
+        # To open it takes longer.
+        await clients.client("s3")
         with pytest.raises(WriteFailedError, match="TimeoutError"):
             async with asyncio.timeout(10):
                 await BucketDestination(clients, "archive", "").write(
