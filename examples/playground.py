@@ -27,7 +27,7 @@ from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
 from tocsin.cli.demo.stand_ins import settings_for
 from tocsin.client import AsyncPerson, AsyncTocsin
-from tocsin.compose.parts import checked_pool
+from tocsin.compose.database import checked_pool
 from tocsin.engine.clock import utc_now
 from tocsin.ingress.outbox.install import install_sql
 from tocsin.sandbox import Sandbox, SandboxSettings

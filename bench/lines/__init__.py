@@ -16,6 +16,7 @@ from bench.lines.publisher import Publishing
 from bench.lines.relay import Relaying
 from bench.lines.search import Search
 from bench.lines.serve import OutOfTheBox
+from bench.lines.startup import StartUp
 from bench.lines.streams import Streams
 
 OUTAGE_SECONDS = 60.0
@@ -29,6 +30,7 @@ def lines(outage_seconds: float = OUTAGE_SECONDS, growth_rows: int = GROWTH_ROWS
         ClaimCost(),
         Growth(growth_rows),
         Planning(),
+        StartUp(),
         Parts(),
         LatencyAgainstLoad(),
         Providers(),

@@ -21,8 +21,8 @@ from tocsin.engine.accept.acceptor import Acceptor
 from tocsin.engine.accept.answers import Accepted
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.clock import Clock
-from tocsin.engine.dispatch.lane import DispatchSettings
 from tocsin.engine.dispatch.rules import DeliveryRules
+from tocsin.engine.dispatch.settings import DispatchSettings
 from tocsin.engine.toggles.toggles import Toggles, ToggleWatch
 from tocsin.engine.wake import Wake
 from tocsin.engine.worker import Worker, WorkerSettings

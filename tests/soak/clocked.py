@@ -17,9 +17,9 @@ def main() -> None:
 
     clock.utc_now = utc_now
     from tocsin.cli import main as run
-    from tocsin.compose import parts, worker
+    from tocsin.compose import providers, worker
 
-    assert vars(parts)["utc_now"] is vars(worker)["utc_now"] is utc_now
+    assert vars(providers)["utc_now"] is vars(worker)["utc_now"] is utc_now
     run()
 
 

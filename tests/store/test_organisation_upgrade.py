@@ -10,8 +10,7 @@ from pogo_core.util import migrate as pogo
 from tests.databases import SCHEMA
 from tests.rows import NOW, add_notification, add_user
 from tests.store.earlier_version import earlier_database
-from tocsin.api.http.queries import LAST
-from tocsin.domain.ids import uuid7
+from tocsin.domain.ids import LAST, uuid7
 from tocsin.store import keys, notifications
 from tocsin.store.deliveries.search import Span, find
 from tocsin.store.keys import KeyRow

@@ -12,13 +12,20 @@ from tocsin.catalog.attributes import attribute_violations
 from tocsin.catalog.policies import each_version, parse_policies, policy_violations
 from tocsin.catalog.schema import KeyPath, Schema, SchemaViolation, part_of, schema_violations
 from tocsin.catalog.source import YamlSource
-from tocsin.domain.catalog import NO_POLICIES, Channel, Event, NotificationType, Policies, Upgrade
+from tocsin.domain.catalog import (
+    DEFAULT_LOCALE,
+    NO_POLICIES,
+    Channel,
+    Event,
+    NotificationType,
+    Policies,
+    Upgrade,
+)
 from tocsin.domain.faults import Fault
 from tocsin.domain.people.locale import normalize
 
 _FILE = Schema(json.loads(resources.files(__package__).joinpath("type.schema.json").read_text("utf-8")))
 
-DEFAULT_LOCALE = "en"
 
 # Tocsin sets the first two itself; FCM refuses the others.
 _RESERVED_DATA = frozenset({"delivery_id", "notification_id", "from", "message_type"})

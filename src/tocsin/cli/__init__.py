@@ -8,7 +8,7 @@ from contextlib import contextmanager
 def main() -> None:
     """Run `tocsin`."""
     with named_packages():
-        from tocsin.cli.commands import run  # noqa: PLC0415 - without the server's packages, say so
+        from tocsin.cli.commands import run
     run()
 
 

@@ -5,48 +5,31 @@ import os
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from functools import cache
-from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 import typer
 import uvloop
 
 from tocsin.cli.output import fail, print_server
-from tocsin.cli.server import Database, Remote, Target, find_server
+from tocsin.cli.server import Database, Remote, find_server
+from tocsin.cli.target import chosen_server
 from tocsin.client.errors import NotFoundError
-from tocsin.compose.parts import checked_pool
 from tocsin.domain.toggles import LONGEST_NOTE, Note
 from tocsin.engine.clock import utc_now
 from tocsin.logs import LogSettings, configure_logs
-from tocsin.settings.tree import Settings
 from tocsin.store.pool import Connection, Pool
 from tocsin.wire.filters import ServerTime
+
+if TYPE_CHECKING:
+    from tocsin.settings.tree import Settings
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
-_target = Target()
 
 By = Annotated[str | None, typer.Option(help="Who does it; the system's user unless given.")]
 Reason = Annotated[str, typer.Option(help="Why; the next person will want to know.")]
-
-
-def choose_server(url: str | None, key: str | None) -> None:
-    """Remember the server that the options or variables of the command line name."""
-    global _target  # noqa: PLW0603 - one command, one server
-    _target = Target(url, key)
-
-
-def refuse_server(context: typer.Context, command: str) -> None:
-    """Fail if a server is given on the command line to a command that talks to none."""
-    sources = {name: context.find_root().get_parameter_source(name) for name in ("server", "key")}
-    given = [f"--{name}" for name, source in sources.items() if source and source.name == "COMMANDLINE"]
-    if given:
-        fail(
-            f"`{command}` runs on this machine, with the settings of this folder, and talks to no server: "
-            f"leave {' and '.join(given)} out.",
-            code=2,
-        )
 
 
 def over_http() -> Remote | None:
@@ -55,7 +38,7 @@ def over_http() -> Remote | None:
     return found if isinstance(found, Remote) else None
 
 
-def with_pool(work: Callable[[Settings, Pool], Awaitable[Result]]) -> Result:
+def with_pool(work: Callable[["Settings", Pool], Awaitable[Result]]) -> Result:
     """Run `work` on the database of the server; it is neither created nor migrated."""
     found = _found()
     if isinstance(found, Remote):
@@ -64,6 +47,8 @@ def with_pool(work: Callable[[Settings, Pool], Awaitable[Result]]) -> Result:
             "TOCSIN_DATABASE_URL and without --server (TOCSIN_SERVER).",
             code=2,
         )
+
+    from tocsin.compose.database import checked_pool
 
     async def body() -> Result:
         async with checked_pool(found.settings, found.url) as pool:
@@ -76,7 +61,7 @@ def with_pool(work: Callable[[Settings, Pool], Awaitable[Result]]) -> Result:
 def _found() -> Remote | Database:
     """Find the server once, and print which one it is."""
     configure_logs(LogSettings(level="warning"))
-    found = find_server(_target)
+    found = find_server(chosen_server())
     print_server(found.label)
     return found
 
@@ -88,7 +73,7 @@ def with_connection(
 ) -> Result:
     """Call `work` with a connection to the database that the settings name, and with the arguments."""
 
-    async def body(_: Settings, pool: Pool) -> Result:
+    async def body(_: "Settings", pool: Pool) -> Result:
         async with pool.acquire() as connection:
             return await work(connection, *args, **kwargs)
 

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from importlib import import_module
-from importlib.metadata import version
 from itertools import islice
 from typing import Annotated, Any, NamedTuple, cast
 
@@ -27,22 +26,22 @@ class CommandSource(NamedTuple):
 
 COMMANDS = {
     "serve": CommandSource(
-        "run.serve",
+        "run.commands",
         "Run everything: database (unless one is set), API, workers, and a relay if it has sources.",
     ),
-    "api": CommandSource("run.api", "Run the HTTP API alone."),
-    "worker": CommandSource("run.serve", "Run one worker alone."),
-    "migrate": CommandSource("run.serve", "Bring the database schema up to date."),
+    "api": CommandSource("run.commands", "Run the HTTP API alone."),
+    "worker": CommandSource("run.commands", "Run one worker alone."),
+    "migrate": CommandSource("run.commands", "Bring the database schema up to date."),
     "relay": CommandSource(
-        "run.relay", "Relay the outboxes, streams and queues of applications into Tocsin."
+        "run.commands", "Relay the outboxes, streams and queues of applications into Tocsin."
     ),
     "gateway": CommandSource(
-        "run.gateway", "Send client events from a Redis stream to apps and browsers, live."
+        "run.commands", "Send client events from a Redis stream to apps and browsers, live."
     ),
     "mailer": CommandSource(
-        "run.mailer", "Send the mail that other services ask for by commands in a Redis stream."
+        "run.commands", "Send the mail that other services ask for by commands in a Redis stream."
     ),
-    "archive": CommandSource("run.archive", "Write the messages of an SQS queue to files, on disk or S3."),
+    "archive": CommandSource("run.commands", "Write the messages of an SQS queue to files, on disk or S3."),
     "send": CommandSource(
         "notifications.send",
         "Hand in one notification; if it waits, for quiet hours for example, tell until when.",
@@ -161,6 +160,8 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         typer.echo(f"tocsin {version('tocsin')}")
         raise typer.Exit
 
@@ -182,7 +183,7 @@ def _options(
 ) -> None:
     """Read settings from tocsin.toml in the current folder and from TOCSIN_* variables."""
     with named_packages():
-        from tocsin.cli.access import choose_server, refuse_server  # noqa: PLC0415 - not for `--help`
+        from tocsin.cli.target import choose_server, refuse_server
     choose_server(server, key)
     if context.invoked_subcommand in LOCAL:
         refuse_server(context, f"tocsin {context.invoked_subcommand}")

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeVar
 
-from tocsin.compose.parts import checked_pool
+from tocsin.compose.database import checked_pool
 from tocsin.domain.errors import DatabaseError, SchemaMissingError, SettingsError
 from tocsin.domain.faults import Fault
 from tocsin.settings.build import setting_name

@@ -6,25 +6,25 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 from urllib.parse import parse_qs, quote, urlsplit
 
 import msgspec
 import psutil
 
 from tocsin.api.settings import LARGEST_PAGE
+from tocsin.cli.target import Target
 from tocsin.client.address import checked_base_url, checked_secret
 from tocsin.client.blocking import Blocking
 from tocsin.client.errors import UnavailableError
 from tocsin.client.exchange import CallOptions, RetryPolicy
 from tocsin.client.replies import call
 from tocsin.client.transport import HttpTransport, ServerAddress
-from tocsin.compose.parts import data_dir
 from tocsin.domain.errors import TocsinError
 from tocsin.settings.build import PREFIX
-from tocsin.settings.load import load_settings
-from tocsin.settings.tree import Settings
-from tocsin.store.embedded import EmbeddedPostgres
+
+if TYPE_CHECKING:
+    from tocsin.settings.tree import Settings
 
 T = TypeVar("T")
 P = TypeVar("P", bound="Page")
@@ -55,21 +55,10 @@ class Page(Protocol):
         ...
 
 
-class Target(msgspec.Struct, frozen=True):
-    """The server that was asked for by options or variables."""
-
-    url: str | None = None
-    key: str | None = None
-
-    def __repr__(self) -> str:
-        """Hide the key."""
-        return f"Target({self.url!r}, …)"
-
-
 class Database(msgspec.Struct, frozen=True):
     """A server that is reached by its database, and how to describe it."""
 
-    settings: Settings
+    settings: "Settings"
     url: str
     label: str
 
@@ -81,8 +70,10 @@ class Instance(msgspec.Struct, frozen=True):
     folder: Path
     environment: Mapping[str, str]
 
-    def settings(self) -> Settings:
+    def settings(self) -> "Settings":
         """Load the settings that the server has: paths in them are relative to its folder."""
+        from tocsin.settings.load import load_settings
+
         os.chdir(self.folder)
         for name in [name for name in os.environ if name.startswith(PREFIX)]:
             del os.environ[name]
@@ -172,6 +163,8 @@ def find_server(target: Target) -> Remote | Database:
 
 def find_database() -> Database:
     """Return the database of the settings, or of a server that runs on this machine."""
+    from tocsin.settings.load import load_settings
+
     settings = load_settings()
     if found := configured_database(settings):
         return found
@@ -186,10 +179,13 @@ def find_database() -> Database:
     raise NoServerError(f"No server is set, and this user runs none on this machine. {_WHAT_TO_DO}")
 
 
-def configured_database(settings: Settings) -> Database | None:
+def configured_database(settings: "Settings") -> Database | None:
     """Return the database that the settings name, or the embedded one of their folder if it runs."""
     if settings.database_url:
         return Database(settings, settings.database_url, database_label(settings, settings.database_url))
+    from tocsin.compose.database import data_dir
+    from tocsin.store.embedded import EmbeddedPostgres
+
     folder = data_dir(settings)
     url = EmbeddedPostgres(folder).running_url()
     return Database(settings, url, f"embedded database in {folder}") if url else None
@@ -221,7 +217,7 @@ def _of_instance(instance: Instance) -> Database:
     return Database(settings, url, f"the server that runs on this machine, {database_label(settings, url)}")
 
 
-def database_label(settings: Settings, url: str) -> str:
+def database_label(settings: "Settings", url: str) -> str:
     """Describe a database without its password."""
     try:
         parts = urlsplit(url)

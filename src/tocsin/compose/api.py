@@ -12,19 +12,13 @@ from tocsin.settings.tree import Settings
 
 if TYPE_CHECKING:
     from litestar import Litestar
-from tocsin.compose.duties import catalog_watch, database_clock, duties_running
-from tocsin.compose.parts import (
-    checked_data_keys,
-    checked_pool,
-    explainer,
-    kept_secrets,
-    known_toggles,
-    open_webpush_keys,
-    planner,
-    provider_summaries,
-    read_catalog,
-)
+from tocsin.compose.catalog import read_catalog
+from tocsin.compose.database import checked_pool, database_clock
+from tocsin.compose.duties import catalog_watch, duties_running
+from tocsin.compose.parts import explainer, known_toggles, planner
 from tocsin.compose.platform_endpoints import open_platform_endpoints
+from tocsin.compose.providers import checked_data_keys, kept_secrets, open_webpush_keys
+from tocsin.compose.providers_in_use import provider_summaries
 
 
 @asynccontextmanager

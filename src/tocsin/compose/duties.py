@@ -7,26 +7,18 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from tocsin.catalog.catalog import Catalog
-from tocsin.compose.parts import catalog_folder
+from tocsin.compose.catalog import catalog_folder
 from tocsin.domain.delivery.backoff import Exponential
 from tocsin.engine.catalog_watch import CatalogWatch
-from tocsin.engine.clock import Clock, DatabaseClock
+from tocsin.engine.clock import Clock
 from tocsin.engine.duty import Duty, repeat
 from tocsin.settings.tree import Settings
-from tocsin.store.pool import Pool, first_connection
+from tocsin.store.pool import Pool
 
 RESTART = Exponential(timedelta(seconds=1), timedelta(minutes=1))
 
 
 """How long a duty that crashed waits until it is started again."""
-
-
-async def database_clock(pool: Pool) -> DatabaseClock:
-    """Measure the clock of the database, by which everything stored is compared."""
-    clock = DatabaseClock(pool)
-    async with first_connection(pool) as connection:
-        await clock.measure(connection)
-    return clock
 
 
 def catalog_watch(

@@ -6,8 +6,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import msgspec
 
 from tocsin.catalog.catalog import Catalog
-from tocsin.compose.duties import catalog_watch, database_clock, duties_running
-from tocsin.compose.parts import checked_pool, known_toggles, planner
+from tocsin.compose.database import checked_pool, database_clock
+from tocsin.compose.duties import catalog_watch, duties_running
+from tocsin.compose.parts import known_toggles, planner
 from tocsin.domain.errors import SettingsError
 from tocsin.domain.faults import Fault
 from tocsin.engine.accept.acceptor import Acceptor

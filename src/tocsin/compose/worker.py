@@ -7,18 +7,11 @@ from functools import partial
 
 from tocsin.catalog.catalog import Catalog
 from tocsin.catalog.events import check_events
-from tocsin.compose.duties import catalog_watch, database_clock
-from tocsin.compose.parts import (
-    checked_data_keys,
-    checked_pool,
-    delivery_rules,
-    kept_secrets,
-    known_toggles,
-    open_providers,
-    open_webpush_keys,
-    planner,
-)
+from tocsin.compose.database import checked_pool, database_clock
+from tocsin.compose.duties import catalog_watch
+from tocsin.compose.parts import delivery_rules, known_toggles, planner
 from tocsin.compose.platform_endpoints import open_platform_endpoints
+from tocsin.compose.providers import checked_data_keys, kept_secrets, open_providers, open_webpush_keys
 from tocsin.engine.clock import utc_now
 from tocsin.engine.periodic.load import load_sources
 from tocsin.engine.periodic.run import RunTools

@@ -17,6 +17,7 @@ LocaleMatch: TypeAlias = Literal["closest", "exact"]
 CHANNELS: tuple[Channel, ...] = get_args(Channel)
 
 DEFAULT_ATTEMPTS = 5
+DEFAULT_LOCALE = "en"
 MOST_RECOVERIES = 20_000
 DEFAULT_BACKOFF = Exponential(timedelta(seconds=1), timedelta(minutes=5), 2.0, 0.2)
 

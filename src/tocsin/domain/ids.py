@@ -17,6 +17,9 @@ DeviceId = NewType("DeviceId", uuid.UUID)
 LeaseId = NewType("LeaseId", uuid.UUID)
 AlarmId = NewType("AlarmId", uuid.UUID)
 
+LAST = uuid.UUID(int=(1 << 128) - 1)
+"""Greater than every id: the cursor of the first page, newest first."""
+
 _COUNTER_BITS = 12
 _MILLISECONDS_SHIFT = 80
 _VERSION = 7

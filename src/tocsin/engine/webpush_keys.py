@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 import msgspec
 
 from tocsin.engine.duty import repeat
-from tocsin.providers.webpush.crypto import SECRET_NAME, key_id_of, new_private_key_pem, public_key_of
+from tocsin.providers.webpush.crypto import key_id_of, new_private_key_pem, public_key_of
+from tocsin.providers.webpush.settings import SECRET_NAME
 from tocsin.store import audit
 from tocsin.store.pool import Connection, Pool
 from tocsin.store.secrets import kept_secrets

@@ -13,13 +13,15 @@ from tocsin.domain.plan import FAN_OUT
 from tocsin.domain.retention import RetentionSettings
 from tocsin.engine.clock import Clock
 from tocsin.engine.dispatch.digest import DigestPayloads
-from tocsin.engine.dispatch.lane import DispatchSettings, Lane, LaneTools
+from tocsin.engine.dispatch.lane import Lane, LaneTools
 from tocsin.engine.dispatch.render import Renderer
 from tocsin.engine.dispatch.rules import DeliveryRules
+from tocsin.engine.dispatch.settings import DispatchSettings
 from tocsin.engine.duty import Duty
-from tocsin.engine.health.circuit_breakers import CircuitBreakers, HealthSettings
+from tocsin.engine.health.circuit_breakers import CircuitBreakers
 from tocsin.engine.health.overdue_sweep import Sweep
-from tocsin.engine.health.rate_limits import RateLimit, RatesSettings
+from tocsin.engine.health.rate_limits import RateLimit
+from tocsin.engine.health.settings import HealthSettings, RatesSettings
 from tocsin.engine.retention.erase import Eraser
 from tocsin.engine.retention.prune import Pruner
 from tocsin.engine.settle.expiry import ExpirySweep

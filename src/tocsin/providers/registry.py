@@ -16,27 +16,16 @@ from tocsin.domain.delivery.message import Provider
 from tocsin.domain.errors import ProviderSetupError, SettingsError
 from tocsin.domain.faults import Fault
 from tocsin.domain.people.device_tokens import DeviceRules
-from tocsin.providers.apns.provider import ApnsProvider
-from tocsin.providers.apns.render import token_fault as apns_token_fault
 from tocsin.providers.apns.settings import ApnsSettings
-from tocsin.providers.expo.provider import ExpoProvider
-from tocsin.providers.expo.render import token_fault as expo_token_fault
 from tocsin.providers.expo.settings import ExpoSettings
-from tocsin.providers.fcm.provider import FcmProvider
 from tocsin.providers.fcm.settings import FcmSettings
 from tocsin.providers.gateway_stream.settings import GatewayStreamSettings
 from tocsin.providers.mail_stream.settings import MailStreamSettings
 from tocsin.providers.settings import ProviderSettings
-from tocsin.providers.smtp.provider import SmtpProvider
 from tocsin.providers.smtp.settings import SmtpSettings
-from tocsin.providers.sns.render import token_fault as sns_token_fault
 from tocsin.providers.sns.settings import SnsSettings
-from tocsin.providers.webhook.provider import WebhookProvider
 from tocsin.providers.webhook.settings import WebhookSettings
-from tocsin.providers.webpush.crypto import SECRET_NAME, new_private_key_pem
-from tocsin.providers.webpush.provider import WebPushProvider
-from tocsin.providers.webpush.provider import token_fault as webpush_token_fault
-from tocsin.providers.webpush.settings import WebPushSettings
+from tocsin.providers.webpush.settings import SECRET_NAME, WebPushSettings
 
 GROUP = "tocsin.providers"
 
@@ -83,11 +72,28 @@ class ProviderEntry(msgspec.Struct, frozen=True, kw_only=True):
 Registry = Mapping[str, ProviderEntry]
 
 
-class ExtraBuilder(msgspec.Struct, frozen=True):
-    """Builds a provider whose packages are an extra of their own: they are imported when it is used."""
+class Imported(msgspec.Struct, frozen=True):
+    """A function or class of a provider by its place below `tocsin.providers`, imported when it is called.
 
+    The settings of all providers are read by every command, most of which use no provider.
+    """
+
+    module: str
     name: str
-    class_name: str
+
+    def load(self) -> Callable[..., Any]:
+        """Import the function."""
+        function: Callable[..., Any] = getattr(import_module(f"tocsin.providers.{self.module}"), self.name)
+        return function
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        """Import the function and call it."""
+        return self.load()(*given, **named)
+
+
+class ExtraBuilder(Imported, frozen=True):
+    """Builds a provider whose packages are an extra of their own."""
+
     extra: str
     package: str
 
@@ -96,15 +102,14 @@ class ExtraBuilder(msgspec.Struct, frozen=True):
         """Whether the packages of the extra are there."""
         return find_spec(self.package) is not None
 
-    def __call__(self, settings: ProviderSettings, **sections: msgspec.Struct) -> Provider:
-        """Import the provider and build it, or raise ProviderSetupError."""
+    def load(self) -> Callable[..., Any]:
+        """Import the provider, or raise ProviderSetupError."""
         try:
-            module = import_module(f"tocsin.providers.{self.name}.provider")
+            return super().load()
         except ModuleNotFoundError as error:
-            message = f"The provider {self.name} needs more packages: pip install 'tocsin[{self.extra}]'"
+            name = self.module.partition(".")[0]
+            message = f"The provider {name} needs more packages: pip install 'tocsin[{self.extra}]'"
             raise ProviderSetupError(message) from error
-        provider: Provider = getattr(module, self.class_name)(settings, **sections)
-        return provider
 
 
 _SANDBOX_URL = {"base_url": "{https_url}", "ca_file": "{ca_file}"}
@@ -115,7 +120,7 @@ BUILT_IN = (
         title="FCM",
         channel="push",
         settings=FcmSettings,
-        build=FcmProvider,
+        build=Imported("fcm.provider", "FcmProvider"),
         devices=DeviceRules(token_kinds=("token", "fid")),
         sandbox=_SANDBOX_URL | {"credentials_file": "{service_account_file}"},
     ),
@@ -123,8 +128,8 @@ BUILT_IN = (
         title="APNs",
         channel="push",
         settings=ApnsSettings,
-        build=ApnsProvider,
-        devices=DeviceRules(token_fault=apns_token_fault),
+        build=Imported("apns.provider", "ApnsProvider"),
+        devices=DeviceRules(token_fault=Imported("apns.render", "token_fault")),
         sandbox=_SANDBOX_URL
         | {
             "key_file": "{apns_key_file}",
@@ -137,8 +142,8 @@ BUILT_IN = (
         title="Expo",
         channel="push",
         settings=ExpoSettings,
-        build=ExpoProvider,
-        devices=DeviceRules(token_fault=expo_token_fault),
+        build=Imported("expo.provider", "ExpoProvider"),
+        devices=DeviceRules(token_fault=Imported("expo.render", "token_fault")),
         rate=600.0,
         sandbox=_SANDBOX_URL | {"enabled": "true"},
     ),
@@ -146,17 +151,19 @@ BUILT_IN = (
         title="Web Push",
         channel="push",
         settings=WebPushSettings,
-        build=WebPushProvider,
-        devices=DeviceRules(token_fault=webpush_token_fault),
-        secret=KeptSecret(SECRET_NAME, new_private_key_pem, WebPushSettings.private_key),
+        build=Imported("webpush.provider", "WebPushProvider"),
+        devices=DeviceRules(token_fault=Imported("webpush.provider", "token_fault")),
+        secret=KeptSecret(
+            SECRET_NAME, Imported("webpush.crypto", "new_private_key_pem"), WebPushSettings.private_key
+        ),
         sandbox=_SANDBOX_HOSTS | {"subject": "mailto:ops@example.com"},
     ),
     ProviderEntry(
         title="Amazon SNS",
         channel="push",
         settings=SnsSettings,
-        build=ExtraBuilder("sns", "SnsProvider", "aws", "aiobotocore"),
-        devices=DeviceRules(token_fault=sns_token_fault),
+        build=ExtraBuilder("sns.provider", "SnsProvider", "aws", "aiobotocore"),
+        devices=DeviceRules(token_fault=Imported("sns.render", "token_fault")),
         sections=("aws",),
         sandbox=_SANDBOX_URL
         | {
@@ -170,7 +177,7 @@ BUILT_IN = (
         title="SMTP",
         channel="email",
         settings=SmtpSettings,
-        build=SmtpProvider,
+        build=Imported("smtp.provider", "SmtpProvider"),
         sandbox={
             "host": "{host}",
             "port": "{smtp_port}",
@@ -184,20 +191,20 @@ BUILT_IN = (
         title="Webhooks",
         channel="webhook",
         settings=WebhookSettings,
-        build=WebhookProvider,
+        build=Imported("webhook.provider", "WebhookProvider"),
         sandbox=_SANDBOX_HOSTS,
     ),
     ProviderEntry(
         title="Gateway stream",
         channel="push",
         settings=GatewayStreamSettings,
-        build=ExtraBuilder("gateway_stream", "GatewayStreamProvider", "redis", "redis"),
+        build=ExtraBuilder("gateway_stream.provider", "GatewayStreamProvider", "redis", "redis"),
     ),
     ProviderEntry(
         title="Mail stream",
         channel="email",
         settings=MailStreamSettings,
-        build=ExtraBuilder("mail_stream", "MailStreamProvider", "redis", "redis"),
+        build=ExtraBuilder("mail_stream.provider", "MailStreamProvider", "redis", "redis"),
     ),
 )
 

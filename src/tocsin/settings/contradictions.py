@@ -14,10 +14,10 @@ from tocsin.domain.people.unsubscribe import unsubscribe_settings_faults
 from tocsin.domain.plan import HAND_OFF
 from tocsin.domain.retention import retention_settings_faults
 from tocsin.domain.timing.quiet_hours import quiet_hours_faults
-from tocsin.engine.health.circuit_breakers import health_settings_faults
-from tocsin.engine.periodic.load import periodic_settings_faults
-from tocsin.engine.retention.prune import pruning_schedule_faults
-from tocsin.engine.toggles.flags import toggles_settings_faults
+from tocsin.engine.health.settings import health_settings_faults
+from tocsin.engine.periodic.settings import periodic_settings_faults
+from tocsin.engine.retention.schedule import pruning_schedule_faults
+from tocsin.engine.toggles.settings import toggles_settings_faults
 from tocsin.gateway.settings import gateway_settings_faults
 from tocsin.ingress.directory.settings import directory_settings_faults
 from tocsin.ingress.outbox.settings import outbox_settings_faults

@@ -18,11 +18,10 @@ from tocsin.domain.people.devices import DeviceSettings
 from tocsin.domain.people.unsubscribe import UnsubscribeSettings
 from tocsin.domain.retention import RetentionSettings
 from tocsin.domain.timing.quiet_hours import QuietHoursSettings
-from tocsin.engine.dispatch.lane import DispatchSettings
-from tocsin.engine.health.circuit_breakers import HealthSettings
-from tocsin.engine.health.rate_limits import RatesSettings, rates_type
-from tocsin.engine.periodic.load import PeriodicSettings
-from tocsin.engine.toggles.flags import TogglesSettings
+from tocsin.engine.dispatch.settings import DispatchSettings
+from tocsin.engine.health.settings import HealthSettings, RatesSettings, rates_type
+from tocsin.engine.periodic.settings import PeriodicSettings
+from tocsin.engine.toggles.settings import TogglesSettings
 from tocsin.gateway.settings import GatewaySettings
 from tocsin.ingress.directory.settings import DirectorySettings
 from tocsin.ingress.mail_commands.settings import MailerSettings

@@ -8,7 +8,7 @@ from tocsin.domain.delivery.outcome import Gone, Retry
 from tocsin.domain.intent import Audience
 from tocsin.domain.people.unsubscribe import UnsubscribeSettings
 from tocsin.engine.accept.answers import Accepted
-from tocsin.engine.dispatch.lane import DispatchSettings
+from tocsin.engine.dispatch.settings import DispatchSettings
 
 EVERYWHERE = {"push": ("fcm",), "email": ("smtp",), "webhook": ("webhook",)}
 LINKS = UnsubscribeSettings(secret="s" * 32, base_url="https://notify.example.com")

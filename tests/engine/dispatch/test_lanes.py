@@ -6,8 +6,8 @@ from tests.engine.stage import Stage, StubProvider, a_provider
 from tests.rows import NOW, add_held, add_notification
 from tests.waiting import found, until
 from tocsin.engine.dispatch.concurrency import FIRST
-from tocsin.engine.dispatch.lane import DispatchSettings
-from tocsin.engine.health.rate_limits import rates_type
+from tocsin.engine.dispatch.settings import DispatchSettings
+from tocsin.engine.health.settings import rates_type
 from tocsin.store import toggles
 
 QUICK = DispatchSettings(poll_seconds=0.02, lease_seconds=30.0, stop_seconds=10.0)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from tests.engine.stage import QUICK, Stage, StubProvider
 from tests.waiting import until
-from tocsin.compose import parts, worker
+from tocsin.compose import providers, worker
+from tocsin.compose.catalog import read_catalog
 from tocsin.domain.ids import new_lease_id
 from tocsin.engine import clock
 from tocsin.engine.clock import DatabaseClock, utc_now
@@ -79,7 +80,7 @@ async def test_a_worker_whose_machine_has_another_time_takes_nothing_over(
     stage: Stage, database_url: str, monkeypatch: pytest.MonkeyPatch, ahead: int
 ) -> None:
     """Another worker is sending; its lease counts by the clock of the database."""
-    for module in (parts, worker, clock):
+    for module in (providers, worker, clock):
         monkeypatch.setattr(module, "utc_now", lambda: utc_now() + ahead * SECOND)
     (leased,) = await stage.deliveries(await stage.accept("ada"))
     lease = new_lease_id()
@@ -89,7 +90,7 @@ async def test_a_worker_whose_machine_has_another_time_takes_nothing_over(
     quick = {"TOCSIN_DISPATCH__POLL_SECONDS": "0.02", "TOCSIN_QUIET_HOURS__ENABLED": "false"}
     settings = load_settings(quick, Path("/dev/null"))
     stop = asyncio.Event()
-    async with worker.open_worker(settings, database_url, parts.read_catalog(settings)) as opened:
+    async with worker.open_worker(settings, database_url, read_catalog(settings)) as opened:
         working = asyncio.create_task(opened.run(stop))
         for number in range(3):
             free = await stage.accept("bob", idempotency_key=f"{number}")

@@ -13,7 +13,7 @@ from tests.rows import add_user
 from tests.waiting import found, until
 from tocsin.domain.delivery.outcome import Retry
 from tocsin.engine.accept.answers import Accepted
-from tocsin.engine.dispatch.lane import DispatchSettings
+from tocsin.engine.dispatch.settings import DispatchSettings
 from tocsin.engine.settle import writer
 from tocsin.store.deliveries import digests
 from tocsin.store.deliveries.failover import collapse_older, supersede, supersede_late

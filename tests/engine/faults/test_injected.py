@@ -26,7 +26,7 @@ from tocsin.domain.delivery.message import Limits, Message, Provider
 from tocsin.domain.delivery.outcome import Outcome, Rejected
 from tocsin.domain.intent import Audience, Intent
 from tocsin.engine.accept.answers import Accepted
-from tocsin.engine.health.rate_limits import rates_type
+from tocsin.engine.health.settings import rates_type
 from tocsin.store.pool import Pool
 
 LEASE = timedelta(seconds=31)

@@ -13,7 +13,7 @@ from tests.engine.stage import Stage, StubProvider
 from tests.waiting import found, until
 from tocsin.domain.delivery.outcome import Retry
 from tocsin.domain.ids import new_lease_id
-from tocsin.engine.dispatch.lane import DispatchSettings
+from tocsin.engine.dispatch.settings import DispatchSettings
 from tocsin.engine.settle import writer
 
 LEASE = timedelta(seconds=30)

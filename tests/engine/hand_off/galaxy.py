@@ -12,7 +12,7 @@ from tests.engine.stage import Stage
 from tests.redis_servers import RedisServer
 from tocsin.domain.intent import Audience, Intent
 from tocsin.engine.accept.answers import Accepted
-from tocsin.engine.health.circuit_breakers import HealthSettings
+from tocsin.engine.health.settings import HealthSettings
 from tocsin.providers.gateway_stream.provider import GatewayStreamProvider
 from tocsin.providers.gateway_stream.settings import GatewayStreamSettings
 from tocsin.providers.mail_stream.provider import MailStreamProvider

@@ -12,7 +12,7 @@ from tests.engine.hand_off.galaxy import ADMIN, COMMANDS, EVENTS, GALAXY, PROVID
 from tests.waiting import found
 from tocsin.domain.intent import Audience, Intent
 from tocsin.engine.accept.planner import Planner
-from tocsin.engine.health.circuit_breakers import HealthSettings
+from tocsin.engine.health.settings import HealthSettings
 from tocsin.engine.inspect.explain import Explainer
 from tocsin.wire.notifications import Explanation
 

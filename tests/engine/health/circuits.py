@@ -7,7 +7,7 @@ from typing import Any
 from tests.engine.stage import Stage, StubProvider
 from tests.waiting import found
 from tocsin.domain.delivery.outcome import Retry
-from tocsin.engine.health.circuit_breakers import HealthSettings
+from tocsin.engine.health.settings import HealthSettings
 
 TOUCHY = HealthSettings(window_seconds=60, least_attempts=5, failures_in_a_row=1_000, rest_seconds=30)
 HALF_A_MINUTE = timedelta(seconds=31)

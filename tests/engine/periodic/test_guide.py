@@ -9,7 +9,8 @@ from types import ModuleType
 import pytest
 
 from tests.engine.stage import Stage
-from tocsin.engine.periodic.load import PeriodicSettings, load_sources
+from tocsin.engine.periodic.load import load_sources
+from tocsin.engine.periodic.settings import PeriodicSettings
 from tocsin.periodic import Checkpoint
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "periodic.md").read_text()

@@ -15,8 +15,9 @@ from tests.engine.periodic.feeds import NOON
 from tests.engine.periodic.stage import PeriodicStage
 from tests.engine.stage import Stage
 from tocsin.domain.errors import SettingsError
-from tocsin.engine.periodic.load import PeriodicSettings, load_sources
+from tocsin.engine.periodic.load import load_sources
 from tocsin.engine.periodic.scan import bind_last
+from tocsin.engine.periodic.settings import PeriodicSettings
 from tocsin.engine.periodic.source import Source
 
 SCAN = """

@@ -12,7 +12,7 @@ from tests.waiting import found
 from tocsin.domain.delivery.outcome import Outcome, Retry
 from tocsin.domain.ids import new_lease_id
 from tocsin.domain.timing.quiet_hours import QuietHoursSettings
-from tocsin.engine.health.circuit_breakers import HealthSettings
+from tocsin.engine.health.settings import HealthSettings
 
 SECOND = timedelta(seconds=1)
 EVERY = timedelta(minutes=6)

@@ -12,7 +12,8 @@ from tests.databases import SCHEMA
 from tests.engine.toggles.flag_service import FlagService
 from tests.waiting import until
 from tocsin.domain.errors import SettingsError
-from tocsin.engine.toggles.flags import TogglesSettings, load_provider, toggles_settings_faults
+from tocsin.engine.toggles.flags import load_provider
+from tocsin.engine.toggles.settings import TogglesSettings, toggles_settings_faults
 from tocsin.engine.toggles.toggles import CACHE_SECONDS, Toggles, ToggleWatch
 from tocsin.store import toggles as store
 from tocsin.store.pool import Pool, PoolSettings

@@ -15,7 +15,7 @@ from tests.redis_servers import RedisServer
 from tests.waiting import found, until
 from tocsin.catalog.load import shipped_catalog
 from tocsin.cli.run.mailer import mail_settings, mailer_faults, open_mailer
-from tocsin.compose.parts import read_catalog
+from tocsin.compose.catalog import read_catalog
 from tocsin.ingress.mail_commands.catalog import MailCatalog
 from tocsin.sandbox import Sandbox
 from tocsin.settings.load import load_settings

@@ -21,7 +21,7 @@ from tests.waiting import found
 from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
 from tocsin.compose.api import open_api
-from tocsin.compose.parts import read_catalog
+from tocsin.compose.catalog import read_catalog
 from tocsin.compose.worker import open_worker
 from tocsin.domain.errors import SettingsError
 from tocsin.engine.clock import utc_now

@@ -19,7 +19,9 @@ from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
 from tocsin.cli.demo.stand_ins import settings_for
 from tocsin.compose.api import open_api
-from tocsin.compose.parts import kept_secrets, open_providers, provider_summaries, read_catalog
+from tocsin.compose.catalog import read_catalog
+from tocsin.compose.providers import kept_secrets, open_providers
+from tocsin.compose.providers_in_use import provider_summaries
 from tocsin.compose.worker import open_worker
 from tocsin.domain.delivery.message import Provider
 from tocsin.domain.errors import SettingsError
@@ -83,7 +85,7 @@ def test_each_of_our_providers_has_the_same_anatomy(entry: Any) -> None:
 
     assert [part for part in ANATOMY if not (folder / f"{part}.py").is_file()] == []
     assert entry.settings.__module__ == f"tocsin.providers.{entry.name}.settings"
-    assert entry.build.name == entry.name
+    assert entry.build.load().name == entry.name
 
 
 def test_no_provider_is_listed_anywhere_but_in_the_registry() -> None:

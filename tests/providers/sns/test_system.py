@@ -20,7 +20,7 @@ from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
 from tocsin.client import AsyncTocsin
 from tocsin.compose.api import open_api
-from tocsin.compose.parts import read_catalog
+from tocsin.compose.catalog import read_catalog
 from tocsin.compose.platform_endpoints import open_platform_endpoints
 from tocsin.compose.worker import open_worker
 from tocsin.domain.errors import ProviderSetupError

@@ -17,14 +17,14 @@ from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
 from tocsin.cli.demo.stand_ins import settings_for
 from tocsin.compose.api import open_api
-from tocsin.compose.parts import read_catalog
+from tocsin.compose.catalog import read_catalog
 from tocsin.compose.worker import open_worker
 from tocsin.domain.delivery.outcome import Rejected, Sent
 from tocsin.engine import webpush_keys
 from tocsin.engine.clock import utc_now
-from tocsin.providers.webpush.crypto import SECRET_NAME, key_id_of, new_private_key_pem, public_key_of
+from tocsin.providers.webpush.crypto import key_id_of, new_private_key_pem, public_key_of
 from tocsin.providers.webpush.provider import WebPushProvider
-from tocsin.providers.webpush.settings import WebPushSettings
+from tocsin.providers.webpush.settings import SECRET_NAME, WebPushSettings
 from tocsin.sandbox import Sandbox, SandboxSettings
 from tocsin.settings.load import load_settings
 from tocsin.settings.tree import Settings

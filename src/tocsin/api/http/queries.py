@@ -11,8 +11,7 @@ from tocsin.api.http.bodies import plain_message
 from tocsin.api.http.problems import INVALID_QUERY, faults_problem
 from tocsin.api.settings import LARGEST_PAGE
 from tocsin.domain.faults import Fault
-
-LAST = UUID(int=(1 << 128) - 1)
+from tocsin.domain.ids import LAST
 
 S = TypeVar("S", bound=msgspec.Struct)
 Row = TypeVar("Row")

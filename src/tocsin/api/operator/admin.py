@@ -1,97 +1,38 @@
 """The operator's calls about refused intents and API keys."""
 
-from datetime import datetime, timedelta
-from typing import Annotated
+from datetime import timedelta
 from uuid import UUID
 
 import msgspec
 
 from tocsin.api.auth import api_keys
-from tocsin.api.auth.api_keys import LONGEST_OVERLAP, AmbiguousKeyError, OtherOrganisationError, create_key
+from tocsin.api.auth.api_keys import AmbiguousKeyError, OtherOrganisationError, create_key
 from tocsin.api.auth.roles import Right, Role
 from tocsin.api.http.conversion import copy_fields
 from tocsin.api.http.problems import NOT_FOUND, WEBPUSH_UNAVAILABLE, ProblemError, fault_problem
 from tocsin.api.http.queries import Page, next_cursor
 from tocsin.api.http.requests import ApiRequest
+from tocsin.api.operator.bodies import (
+    DELIVERY_IS_FOR_ALL,
+    SCOPING_OFF,
+    ApiKey,
+    ApiKeyList,
+    CreateKey,
+    ProducerName,
+    RefusedPage,
+    RotatedApiKey,
+    RotateKey,
+    refused_entry,
+)
 from tocsin.api.routes import Routes, Tag
-from tocsin.domain.people.organisations import OrgId
 from tocsin.engine.webpush_keys import KEY_IN_FILE, RotatedWebPushKey, rotate_webpush_key
 from tocsin.store import keys
 from tocsin.store.sources import refused
 
-ProducerName = Annotated[
-    str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z")
-]
-
-SCOPING_OFF = "cannot be given while TOCSIN_AUTH__ORG_SCOPING is off: such a key is refused"
-DELIVERY_IS_FOR_ALL = "cannot be given for the role delivery: its calls are for all organisations"
-
 routes = Routes(Tag.ADMIN)
 
 
-class Refused(msgspec.Struct, frozen=True, kw_only=True):
-    """An intent that was not accepted, and why."""
-
-    refused_id: UUID
-    producer: str
-    source: str
-    code: str
-    type: str | None
-    idempotency_key: str | None
-    org_id: str | None = None
-    faults: msgspec.Raw
-    content: str
-    refused_at: datetime
-
-
-class RefusedPage(msgspec.Struct, frozen=True):
-    """Refused intents, newest first; `next` is the `before` of the following page."""
-
-    refused: list[Refused]
-    next: UUID | None
-
-
-class CreateKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The producer and the role of a new API key, and the organisation that it is bound to, if any."""
-
-    producer: ProducerName
-    role: Role
-    org_id: OrgId | None = None
-
-
-class RotateKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long the key that is replaced keeps working; 0 ends it at once."""
-
-    overlap_seconds: Annotated[int, msgspec.Meta(ge=0, le=int(LONGEST_OVERLAP.total_seconds()))] = 86_400
-
-
 _A_DAY = RotateKey()
-
-
-class ApiKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An API key; `key` itself is only in the answer to its creation.
-
-    A key that was rotated works until `expires_at`; `replaced_by` is the new one.
-    """
-
-    key_id: UUID
-    producer: str
-    role: Role
-    hint: str
-    created_at: datetime
-    last_used_at: datetime | None
-    revoked_at: datetime | None
-    expires_at: datetime | None = None
-    replaced_by: UUID | None = None
-    org_id: str | None = None
-    key: str | None = None
-
-
-class RotatedApiKey(msgspec.Struct, frozen=True, kw_only=True):
-    """The new key, shown this once, and the one that it replaces."""
-
-    created: ApiKey
-    replaced: ApiKey
 
 
 class RotateWebPushKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -103,12 +44,6 @@ class RotateWebPushKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 _KEEP_OLD = RotateWebPushKey()
 
 
-class ApiKeyList(msgspec.Struct, frozen=True):
-    """Every API key, newest first."""
-
-    keys: list[ApiKey]
-
-
 @routes(
     "GET /v1/admin/refused", "List refused intents, newest first", Right.SEE_REFUSED, within_organisation=True
 )
@@ -116,11 +51,6 @@ async def list_refused(request: ApiRequest, query: Page) -> RefusedPage:
     """List refused intents with their faults."""
     rows = await refused.list_recent(request.pool, query.cursor, query.limit, request.holder.org_id)
     return RefusedPage(list(map(refused_entry, rows)), next_cursor(rows, query.limit, lambda row: row.id))
-
-
-def refused_entry(row: refused.RefusedIntent) -> Refused:
-    """Return a refused intent as it is listed."""
-    return copy_fields(Refused, row, refused_id=row.id, faults=msgspec.Raw(row.faults.encode()))
 
 
 @routes("GET /v1/admin/keys", "List API keys", Right.KEYS)

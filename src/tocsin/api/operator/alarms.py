@@ -2,12 +2,11 @@
 
 from uuid import UUID
 
-import msgspec
-
 from tocsin.api.auth.roles import Right
 from tocsin.api.http.problems import NOT_FOUND, ProblemError
 from tocsin.api.http.queries import Page, next_cursor
 from tocsin.api.http.requests import ApiRequest
+from tocsin.api.operator.bodies import AlarmPage
 from tocsin.api.routes import Routes, Tag
 from tocsin.store.health import provider_health as health
 from tocsin.store.health.provider_health import AlarmRecord
@@ -19,13 +18,6 @@ class AlarmsQuery(Page, frozen=True, kw_only=True):
     """A page of alarms; with `cleared`, past alarms too."""
 
     cleared: bool = False
-
-
-class AlarmPage(msgspec.Struct, frozen=True):
-    """Alarms, newest first; `next` is the `before` of the following page."""
-
-    alarms: list[AlarmRecord]
-    next: UUID | None
 
 
 @routes("GET /v1/admin/alarms", "List alarms, newest first", Right.SEE_TOGGLES)

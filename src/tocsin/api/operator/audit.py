@@ -1,8 +1,6 @@
 """The operator's call that lists the audit."""
 
-from datetime import datetime
-from typing import Annotated, Any
-from uuid import UUID
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -12,11 +10,12 @@ from tocsin.api.http.conversion import copy_fields
 from tocsin.api.http.problems import INVALID_QUERY, faults_problem
 from tocsin.api.http.queries import Page, next_cursor
 from tocsin.api.http.requests import ApiRequest
+from tocsin.api.operator.bodies import AuditPage, audit_entry
 from tocsin.api.routes import Routes, Tag
 from tocsin.domain.intent import Moment
 from tocsin.domain.timing.moments import moment_faults
 from tocsin.store import audit
-from tocsin.store.audit import AuditFilter, AuditRow
+from tocsin.store.audit import AuditFilter
 
 Text = Annotated[str, Meta(min_length=1, max_length=700, pattern=r"^[^\x00\ud800-\udfff]+\Z")]
 
@@ -33,24 +32,6 @@ class AuditQuery(Page, frozen=True, kw_only=True):
     until: Moment | None = msgspec.field(default=None, name="to")
 
 
-class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One recorded action: who did what to which subject."""
-
-    audit_id: UUID
-    at: datetime
-    actor: str
-    action: str
-    subject: str
-    details: dict[str, Any]
-
-
-class AuditPage(msgspec.Struct, frozen=True):
-    """Recorded actions, newest first; `next` is the `before` of the following page."""
-
-    entries: list[AuditEntry]
-    next: UUID | None
-
-
 @routes("GET /v1/admin/audit", "List who did what, newest first", Right.SEE_AUDIT)
 async def list_audit(request: ApiRequest, query: AuditQuery) -> AuditPage:
     """List the actions of operators, changes of toggles among them."""
@@ -61,8 +42,3 @@ async def list_audit(request: ApiRequest, query: AuditQuery) -> AuditPage:
         request.pool, copy_fields(AuditFilter, query), before=query.cursor, limit=query.limit
     )
     return AuditPage([audit_entry(row) for row in rows], next_cursor(rows, query.limit, lambda row: row.id))
-
-
-def audit_entry(row: AuditRow) -> AuditEntry:
-    """Build the entry of a row."""
-    return copy_fields(AuditEntry, row, audit_id=row.id, details=msgspec.json.decode(row.details))

@@ -7,6 +7,7 @@ import msgspec
 from tocsin.api.auth.roles import Right
 from tocsin.api.http.problems import NOT_FOUND, ProblemError, fault_problem
 from tocsin.api.http.requests import ApiRequest
+from tocsin.api.operator.bodies import ProgressList
 from tocsin.api.routes import Routes, Tag
 from tocsin.engine.periodic import progress as periodic_progress
 from tocsin.engine.periodic.progress import ProgressRecord, UnknownProducerError, WrongCheckpointError
@@ -18,12 +19,6 @@ class Rewind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The checkpoint to continue from."""
 
     to: Any
-
-
-class ProgressList(msgspec.Struct, frozen=True):
-    """The periodic producers, by name."""
-
-    producers: list[ProgressRecord]
 
 
 @routes("GET /v1/admin/progress", "Show how far the periodic producers are", Right.SEE_TOGGLES)

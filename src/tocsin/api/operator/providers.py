@@ -2,11 +2,10 @@
 
 from typing import ClassVar
 
-import msgspec
-
 from tocsin.api.auth.roles import Right
 from tocsin.api.http.problems import UNKNOWN_PROVIDER, ProblemError
 from tocsin.api.http.requests import ApiRequest
+from tocsin.api.operator.bodies import ProviderList
 from tocsin.api.routes import Routes, Tag
 from tocsin.domain.toggles import Note, toggle_of
 from tocsin.engine.health.provider_health import ProviderHealth, ProviderInUse, not_in_use, providers_health
@@ -27,12 +26,6 @@ class PauseProvider(Checked, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 _NO_REASON = PauseProvider()
-
-
-class ProviderList(msgspec.Struct, frozen=True):
-    """The providers in use."""
-
-    providers: list[ProviderHealth]
 
 
 @routes("GET /v1/admin/providers", "Show the health of the providers in use", Right.SEE_TOGGLES)

@@ -9,6 +9,7 @@ from tocsin.api.auth.roles import Right
 from tocsin.api.http.problems import INVALID_QUERY, NOT_FOUND, ProblemError, fault_problem
 from tocsin.api.http.queries import PageLimit, Query, next_cursor
 from tocsin.api.http.requests import ApiRequest
+from tocsin.api.operator.bodies import RemovedSuppression, SuppressionPage
 from tocsin.api.routes import Routes, Tag
 from tocsin.domain.intent import EmailAddress, Moment
 from tocsin.domain.timing.moments import moment_faults
@@ -33,19 +34,6 @@ class SuppressionsQuery(Query, frozen=True, kw_only=True):
 
     before: Annotated[str, Meta(max_length=300)] | None = None
     limit: PageLimit = 50
-
-
-class SuppressionPage(msgspec.Struct, frozen=True):
-    """Suppressed addresses, newest first; `next` is the `before` of the following page."""
-
-    suppressions: list[Suppression]
-    next: str | None
-
-
-class RemovedSuppression(msgspec.Struct, frozen=True):
-    """An address that is no longer suppressed."""
-
-    address: str
 
 
 @routes(

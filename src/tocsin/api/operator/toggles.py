@@ -2,7 +2,6 @@
 
 from typing import Annotated, Any, ClassVar
 
-import msgspec
 from msgspec import Meta
 
 from tocsin.api.auth.roles import Right
@@ -10,18 +9,17 @@ from tocsin.api.http.conversion import copy_fields
 from tocsin.api.http.problems import INVALID_BODY, INVALID_QUERY, ProblemType, faults_problem
 from tocsin.api.http.queries import PageLimit, Query, next_cursor
 from tocsin.api.http.requests import ApiRequest
+from tocsin.api.operator.bodies import ToggleHistory, ToggleList
 from tocsin.api.routes import Routes, Tag
 from tocsin.domain.faults import Fault
 from tocsin.domain.toggles import Note, ProviderToggle, Toggle, discard_fault, doubt, read_toggle
 from tocsin.engine.toggles.held import (
     SwitchedToggle,
-    ToggleState,
     discard_and_switch_on,
     list_states,
     switch,
 )
 from tocsin.store import toggles
-from tocsin.store.toggles import ToggleChange
 from tocsin.wire.checks import Checked, not_blank
 
 routes = Routes(Tag.ADMIN)
@@ -40,24 +38,11 @@ class SwitchToggle(Checked, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     discard: bool = False
 
 
-class ToggleList(msgspec.Struct, frozen=True):
-    """The toggles that were ever switched, those that are off first; every other is on."""
-
-    toggles: list[ToggleState]
-
-
 class HistoryQuery(Query, frozen=True, kw_only=True):
     """A page of a history, newest first: at most `limit` changes older than the change `before`."""
 
     before: Annotated[int, Meta(ge=1, le=toggles.LAST)] = toggles.LAST
     limit: PageLimit = 50
-
-
-class ToggleHistory(msgspec.Struct, frozen=True):
-    """The changes of a toggle, newest first; `next` is the `before` of the following page."""
-
-    changes: list[ToggleChange]
-    next: int | None
 
 
 @routes("GET /v1/admin/toggles", "List toggles, those that are off first", Right.SEE_TOGGLES)

@@ -1,10 +1,9 @@
 """The webhook endpoints of a user: register, list, retire, rotate the secret."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, ClassVar, assert_never
 from uuid import UUID
 
-import msgspec
 from msgspec import Meta
 
 from tocsin.api.auth.roles import Right
@@ -13,13 +12,19 @@ from tocsin.api.http.organisations import reachable_user
 from tocsin.api.http.problems import NOT_FOUND, UNAVAILABLE, ProblemError, fault_problem
 from tocsin.api.http.queries import Query
 from tocsin.api.http.requests import ApiRequest
+from tocsin.api.producer.webhook_secrets import (
+    RotateWebhook,
+    Webhook,
+    WebhookList,
+    WebhookWithSecret,
+    rotate_secret,
+)
 from tocsin.api.routes import PERSON_BODY_BYTES, Routes, Tag
 from tocsin.providers.http.ssrf_guard import Guard
-from tocsin.providers.webhook.signing import LONGEST_OVERLAP, new_secret, rotated
+from tocsin.providers.webhook.signing import new_secret
 from tocsin.store.people import endpoints
 from tocsin.store.people.endpoints import MOST_ACTIVE, AlreadyActive, EndpointRow, TooManyEndpoints
-from tocsin.store.pool import Pool
-from tocsin.store.secrets.sealing import DataKeys, SealedError
+from tocsin.store.secrets.sealing import SealedError
 from tocsin.wire.checks import Checked
 
 EndpointUrl = Annotated[str, Meta(min_length=1, max_length=2_048, pattern=r"^[!-~]+\Z")]
@@ -51,46 +56,7 @@ class WhichWebhooks(Query, frozen=True, kw_only=True):
     include_retired: bool = False
 
 
-class Webhook(msgspec.Struct, frozen=True, kw_only=True):
-    """An endpoint."""
-
-    endpoint_id: UUID
-    user_id: str
-    url: str
-    notification_count: int
-    last_sent_at: datetime | None
-    registered_at: datetime
-    retired_at: datetime | None
-    retired_reason: str | None
-
-
-class WebhookWithSecret(msgspec.Struct, frozen=True, kw_only=True):
-    """An endpoint and its signing secret, which is shown this once."""
-
-    endpoint_id: UUID
-    user_id: str
-    url: str
-    secret: str
-    registered_at: datetime
-
-    def __repr__(self) -> str:
-        """Show the endpoint without its secret."""
-        return f"WebhookWithSecret({self.endpoint_id})"
-
-
-class RotateWebhook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long messages are signed with the old secret too; 0 ends it at once."""
-
-    overlap_seconds: Annotated[int, Meta(ge=0, le=int(LONGEST_OVERLAP.total_seconds()))] = 86_400
-
-
 _A_DAY = RotateWebhook()
-
-
-class WebhookList(msgspec.Struct, frozen=True):
-    """The endpoints of a user, the active first."""
-
-    webhooks: list[Webhook]
 
 
 @routes(
@@ -190,33 +156,6 @@ async def rotate_webhook(
     if changed is None:
         raise _no_endpoint()
     return changed
-
-
-async def rotate_secret(
-    pool: Pool,
-    user_id: str,
-    endpoint_id: UUID,
-    overlap: timedelta,
-    now: datetime,
-    *,
-    actor: str,
-    keys: DataKeys,
-) -> WebhookWithSecret | None:
-    """Replace the secret of an active endpoint; the old one signs too until the overlap ends.
-
-    Raise SealedError if the present secret is encrypted with a key that is not among `keys`.
-    """
-    secret = new_secret()
-    row = await endpoints.change_secret(
-        pool,
-        user_id,
-        endpoint_id,
-        lambda present: rotated(present, secret, now, overlap),
-        actor=actor,
-        details={"overlap_seconds": overlap.total_seconds()},
-        keys=keys,
-    )
-    return copy_fields(WebhookWithSecret, row, endpoint_id=row.id, secret=secret) if row else None
 
 
 def _no_endpoint() -> ProblemError:

@@ -7,17 +7,12 @@ from typing import Annotated, cast, get_args
 
 import typer
 
-from tocsin.catalog.check import check
-from tocsin.catalog.declaration import DEFAULT_LOCALE, locale_problem
-from tocsin.catalog.load import shipped_catalog
 from tocsin.catalog.scaffold import KINDS, Field, NewType, files_of, name_faults, parse_field, write_files
-from tocsin.cli.access import refuse_server
 from tocsin.cli.output import AsJson, fail, print_result
-from tocsin.compose.parts import catalog_folder
-from tocsin.domain.catalog import Channel
+from tocsin.cli.target import refuse_server
+from tocsin.domain.catalog import DEFAULT_LOCALE, Channel
 from tocsin.domain.errors import FaultsError
 from tocsin.domain.faults import Fault
-from tocsin.settings.load import load_settings
 
 
 def new(
@@ -43,6 +38,10 @@ def new(
     as_json: AsJson = False,
 ) -> None:
     """Write the declaration of a new type and its first templates, ready to be edited."""
+    from tocsin.catalog.load import shipped_catalog
+    from tocsin.compose.catalog import catalog_folder
+    from tocsin.settings.load import load_settings
+
     refuse_server(context, "tocsin catalog new")
     chosen = folder or catalog_folder(load_settings())
     if chosen.resolve() == shipped_catalog().resolve():
@@ -82,6 +81,8 @@ def _ask_fields() -> list[str]:
 
 
 def _checked(type_: str, category: str, channels: list[str], fields: list[str], locale: str) -> NewType:
+    from tocsin.catalog.declaration import locale_problem
+
     faults = list(name_faults(type_, category))
     known = [each for each in get_args(Channel) if each != "inbox"]
     faults += [
@@ -107,6 +108,8 @@ def _checked(type_: str, category: str, channels: list[str], fields: list[str], 
 
 def _check(files: dict[str, str]) -> None:
     """Check the files by themselves before anything is written where a running Tocsin would read it."""
+    from tocsin.catalog.check import check
+
     with tempfile.TemporaryDirectory() as temporary:
         write_files(Path(temporary), files)
         if faults := check(Path(temporary)).faults:

@@ -3,23 +3,19 @@
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
-from jinja2 import Environment
 from rich.panel import Panel
 from rich.text import Text
 
-from tocsin.catalog.attributes import attribute_faults_of
-from tocsin.catalog.load import load_catalog
-from tocsin.catalog.preview import Preview, example_payload
-from tocsin.catalog.preview import preview as render_previews
-from tocsin.cli.access import refuse_server
 from tocsin.cli.output import AsJson, console, fail, print_json, print_lines
-from tocsin.compose.parts import catalog_folder
+from tocsin.cli.target import refuse_server
 from tocsin.domain.errors import FaultsError
-from tocsin.settings.load import load_settings
+
+if TYPE_CHECKING:
+    from tocsin.catalog.preview import Preview
 
 LONGEST_SHOWN = 4_000
 
@@ -46,6 +42,13 @@ def preview(
     as_json: AsJson = False,
 ) -> None:
     """Show the messages of a type as people will read them; nothing is sent."""
+    from tocsin.catalog.attributes import attribute_faults_of
+    from tocsin.catalog.load import load_catalog
+    from tocsin.catalog.preview import example_payload
+    from tocsin.catalog.preview import preview as render_previews
+    from tocsin.compose.catalog import catalog_folder
+    from tocsin.settings.load import load_settings
+
     refuse_server(context, "tocsin catalog preview")
     settings = load_settings()
     catalog = load_catalog(folder or catalog_folder(settings), settings.delivery.policies)
@@ -82,7 +85,7 @@ def _object(option: str, text: str) -> dict[str, Any]:
         fail(f'{option} must be a JSON object, such as \'{{"name": "42"}}\'.', code=2)
 
 
-def _print(each: Preview) -> None:
+def _print(each: "Preview") -> None:
     body = Text()
     for part, text in each.parts.items():
         body.append(f"{part}\n", style="dim")
@@ -94,7 +97,9 @@ def _print(each: Preview) -> None:
     console.print(Panel(body, title=f"{each.channel} · {each.locale}", title_align="left", width=80))
 
 
-def _write_page(path: Path, type_: str, shown: Sequence[Preview]) -> None:
+def _write_page(path: Path, type_: str, shown: "Sequence[Preview]") -> None:
+    from jinja2 import Environment
+
     template = resources.files(__package__).joinpath("preview.html.j2").read_text("utf-8")
     page = Environment(autoescape=True).from_string(template).render(type=type_, shown=shown)
     try:

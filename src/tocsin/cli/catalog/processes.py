@@ -2,22 +2,21 @@
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tocsin.api.operator.catalog import CatalogStatus, ReloadRequest
-from tocsin.catalog.check import Report, TypeReport
-from tocsin.catalog.check import check as check_folder
-from tocsin.cli.access import over_http, refuse_server, with_connection
+from tocsin.api.operator.bodies import CatalogStatus, ReloadRequest
+from tocsin.cli.access import over_http, with_connection
 from tocsin.cli.catalog.new import new
 from tocsin.cli.catalog.preview import preview
 from tocsin.cli.output import AsJson, console, errors, fail, print_json, print_rows
-from tocsin.compose.parts import catalog_folder
-from tocsin.engine.catalog_watch import problems
-from tocsin.settings.load import load_settings
+from tocsin.cli.target import refuse_server
 from tocsin.store import processes
 from tocsin.store.processes import ProcessRow
+
+if TYPE_CHECKING:
+    from tocsin.catalog.check import Report, TypeReport
 
 _POLL_SECONDS = 0.25
 
@@ -35,6 +34,10 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Find every fault of a catalog, with file and line."""
+    from tocsin.catalog.check import check as check_folder
+    from tocsin.compose.catalog import catalog_folder
+    from tocsin.settings.load import load_settings
+
     refuse_server(context, "tocsin catalog check")
     chosen = folder or catalog_folder(load_settings())
     if not chosen.is_dir():
@@ -87,6 +90,8 @@ def _alive() -> list[ProcessRow]:
 
 
 def _print_status(alive: list[ProcessRow], *, as_json: bool) -> None:
+    from tocsin.engine.catalog_watch import problems
+
     print_rows(alive, as_json, empty="No process runs.", cells=_process_cells)
     if found := problems(alive):
         for detail in () if as_json else found.values():
@@ -104,7 +109,7 @@ def _process_cells(row: ProcessRow) -> dict[str, object]:
     }
 
 
-def _print(folder: Path, report: Report) -> None:
+def _print(folder: Path, report: "Report") -> None:
     console.print(f"Catalog {folder}", soft_wrap=True)
     print_rows(
         report.types,
@@ -120,7 +125,7 @@ def _print(folder: Path, report: Report) -> None:
     console.print("[green]No faults.[/]" if not count else f"[red]{count} fault{'s' * (count != 1)}.[/]")
 
 
-def _cells(declared: TypeReport) -> dict[str, object]:
+def _cells(declared: "TypeReport") -> dict[str, object]:
     locales = sorted({locale for found in declared.versions[0].locales.values() for locale in found})
     return {
         "type": declared.name,
@@ -131,7 +136,7 @@ def _cells(declared: TypeReport) -> dict[str, object]:
     }
 
 
-def _channels(declared: TypeReport) -> str:
+def _channels(declared: "TypeReport") -> str:
     if declared.audiences is None:
         return ", ".join(declared.channels)
     return "; ".join(f"{kind}: {', '.join(channels)}" for kind, channels in declared.audiences.items())

@@ -10,10 +10,7 @@ from typing import Annotated
 
 import typer
 
-from tocsin.cli.run.process import run_until_stopped
 from tocsin.logs import LogSettings, configure_logs
-from tocsin.settings.load import load_settings
-from tocsin.store.embedded import EmbeddedPostgres
 
 PREFIX = "tocsin-demo-"
 
@@ -25,7 +22,10 @@ def demo(
     once: Annotated[bool, typer.Option("--once", help="End after the first notification.")] = False,
 ) -> None:
     """Start a database, a sandbox, the API and a worker, and send a first notification."""
-    from tocsin.cli.demo.first_notification import run_demo  # noqa: PLC0415 - a production install has no sandbox
+    # A production install has no sandbox.
+    from tocsin.cli.demo.first_notification import run_demo
+    from tocsin.cli.run.process import run_until_stopped
+    from tocsin.settings.load import load_settings
 
     settings = load_settings()
     configure_logs(LogSettings(level="warning", format="console"))
@@ -43,6 +43,8 @@ def demo(
 
 def _clear_abandoned() -> None:
     """Stop the databases of demos that were killed, and remove their folders."""
+    from tocsin.store.embedded import EmbeddedPostgres
+
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with suppress(PermissionError):
             if folder.stat().st_uid == os.geteuid() and EmbeddedPostgres(folder).stop_abandoned():

@@ -19,7 +19,7 @@ from tocsin.cli.output import console
 from tocsin.cli.run.serve import grace, server_children, started
 from tocsin.cli.run.supervisor import run_tree
 from tocsin.client import AsyncTocsin
-from tocsin.compose.parts import checked_pool
+from tocsin.compose.database import checked_pool
 from tocsin.domain.errors import TocsinError
 from tocsin.domain.people.devices import Platform, ProviderName
 from tocsin.engine.clock import utc_now

@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 import typer
 
 from tocsin.cli.output import AsJson, console, print_json
-from tocsin.cli.run.process import run_until_stopped
 from tocsin.logs import LogSettings, configure_logs
 
 
@@ -30,8 +29,9 @@ def sandbox(
 ) -> None:
     """Stand in for every provider: virtual devices, scripted faults, no account needed."""
     # A production install has no sandbox, and every other command must run there.
-    from tocsin.cli.demo.stand_ins import settings_for  # noqa: PLC0415
-    from tocsin.sandbox import Latency, Sandbox, SandboxSettings  # noqa: PLC0415
+    from tocsin.cli.demo.stand_ins import settings_for
+    from tocsin.cli.run.process import run_until_stopped
+    from tocsin.sandbox import Latency, Sandbox, SandboxSettings
 
     configure_logs(LogSettings())
     settings = SandboxSettings(

@@ -1,7 +1,7 @@
 """`tocsin person`."""
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -10,13 +10,14 @@ from tocsin.cli.access import checked, database_time, over_http, with_pool
 from tocsin.cli.notifications.search import print_found
 from tocsin.cli.output import AsJson, fail, moment, print_json, print_lines
 from tocsin.client.errors import NotFoundError
-from tocsin.compose.parts import delivery_rules, known_toggles, read_catalog
 from tocsin.domain.intent import UserId
 from tocsin.domain.people.attributes import AttributeValue
-from tocsin.engine.inspect.person import Person, read_person
-from tocsin.settings.tree import Settings
 from tocsin.store.pool import Pool
 from tocsin.wire.people import Device
+
+if TYPE_CHECKING:
+    from tocsin.engine.inspect.person import Person
+    from tocsin.settings.tree import Settings
 
 
 def person(
@@ -40,11 +41,15 @@ def person(
         print_found(item)
 
 
-def _load(user_id: str, limit: int) -> Person | None:
+def _load(user_id: str, limit: int) -> "Person | None":
+    from tocsin.compose.catalog import read_catalog
+    from tocsin.compose.parts import delivery_rules, known_toggles
+    from tocsin.engine.inspect.person import Person, read_person
+
     if remote := over_http():
         return remote.call(Person, "GET", "admin", "people", user_id, limit=limit)
 
-    async def work(settings: Settings, pool: Pool) -> Person | None:
+    async def work(settings: "Settings", pool: Pool) -> Person | None:
         async with known_toggles(settings, pool) as toggles, pool.acquire() as connection:
             rules = delivery_rules(settings, read_catalog(settings), toggles)
             now = await database_time(connection)
@@ -53,7 +58,7 @@ def _load(user_id: str, limit: int) -> Person | None:
     return with_pool(work)
 
 
-def _lines(person: Person) -> Iterator[str]:
+def _lines(person: "Person") -> Iterator[str]:
     directory, zone = person.directory, person.zone
     yield f"user {person.user_id}"
     if directory is None:

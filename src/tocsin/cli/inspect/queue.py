@@ -1,17 +1,18 @@
 """`tocsin queue` and `tocsin scheduled`."""
 
 from datetime import timedelta
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tocsin.cli.access import at_database_time, database_time, over_http, with_pool
 from tocsin.cli.output import AsJson, print_json, print_lines, print_rows
-from tocsin.compose.parts import provider_summaries
 from tocsin.engine.health.provider_health import Waiting
 from tocsin.engine.inspect.queue import LONGEST_AHEAD, LaneQueue, Queue, Schedule, read_queue, read_schedule
-from tocsin.settings.tree import Settings
 from tocsin.store.pool import Pool
+
+if TYPE_CHECKING:
+    from tocsin.settings.tree import Settings
 
 
 def queue(as_json: AsJson = False) -> None:
@@ -58,7 +59,9 @@ def load_queue() -> Queue:
     if remote := over_http():
         return remote.call(Queue, "GET", "admin", "queue")
 
-    async def work(settings: Settings, pool: Pool) -> Queue:
+    from tocsin.compose.providers_in_use import provider_summaries
+
+    async def work(settings: "Settings", pool: Pool) -> Queue:
         async with pool.acquire() as connection:
             return await read_queue(connection, provider_summaries(settings), await database_time(connection))
 

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -12,16 +12,17 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from tocsin.api.operator.providers import ProviderList
+from tocsin.api.operator.bodies import ProviderList
 from tocsin.cli.access import database_time, over_http, with_pool
 from tocsin.cli.inspect.queue import lane_cells
 from tocsin.cli.output import AsJson, console, moment
 from tocsin.cli.server import Remote
-from tocsin.compose.parts import provider_summaries
 from tocsin.engine.health.provider_health import ProviderHealth, providers_health
 from tocsin.engine.inspect.queue import Queue, read_queue
-from tocsin.settings.tree import Settings
 from tocsin.store.pool import Pool
+
+if TYPE_CHECKING:
+    from tocsin.settings.tree import Settings
 
 MOST_OUTCOMES = 12
 
@@ -73,8 +74,10 @@ def _run_remotely(remote: Remote, interval: float, count: int | None, show: Call
 
 
 async def _run_locally(
-    settings: Settings, pool: Pool, interval: float, count: int | None, show: Callable[[Frame], None]
+    settings: "Settings", pool: Pool, interval: float, count: int | None, show: Callable[[Frame], None]
 ) -> None:
+    from tocsin.compose.providers_in_use import provider_summaries
+
     in_use = provider_summaries(settings)
     while True:
         async with pool.acquire() as connection:

@@ -1,7 +1,7 @@
 """`tocsin explain`."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -11,13 +11,14 @@ from tocsin.cli.notifications.intents import Producer, check_producer, read_inte
 from tocsin.cli.notifications.timeline import print_steps
 from tocsin.cli.options import parse_moment, with_options_of
 from tocsin.cli.output import AsJson, console, moment, print_json
-from tocsin.compose.parts import explainer, known_toggles, read_catalog
 from tocsin.domain.errors import FaultsError
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
-from tocsin.settings.tree import Settings
 from tocsin.store.pool import Pool
 from tocsin.wire.notifications import ExplainedRoute, Explanation
+
+if TYPE_CHECKING:
+    from tocsin.settings.tree import Settings
 
 COLOURS = {"sent": "green", "held": "yellow", "skipped": "yellow", "expired": "yellow"}
 
@@ -45,8 +46,10 @@ def explain(
 
 def explanation(intent: Intent, producer: str, at: datetime | None) -> Explanation | list[Fault]:
     """Return what would happen to an intent at a time, or now, or what is wrong with it."""
+    from tocsin.compose.catalog import read_catalog
+    from tocsin.compose.parts import explainer, known_toggles
 
-    async def work(settings: Settings, pool: Pool) -> Explanation | list[Fault]:
+    async def work(settings: "Settings", pool: Pool) -> Explanation | list[Fault]:
         async with known_toggles(settings, pool) as toggles, pool.acquire() as connection:
             asked = explainer(settings, read_catalog(settings), toggles)
             return await asked.explain(connection, producer, intent, at or await database_time(connection))

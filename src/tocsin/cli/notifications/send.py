@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from tocsin.cli.access import over_http, with_pool
 from tocsin.cli.notifications.explain import explanation
@@ -11,16 +11,15 @@ from tocsin.cli.options import with_options_of
 from tocsin.cli.output import AsJson, errors, fail, moment, print_result
 from tocsin.cli.server import Remote
 from tocsin.client.errors import ConflictError
-from tocsin.compose.duties import database_clock
-from tocsin.compose.parts import known_toggles, planner, providers_by_channel, read_catalog
 from tocsin.domain.errors import FaultsError, TocsinError
 from tocsin.domain.ids import NotificationId
 from tocsin.domain.intent import Intent
-from tocsin.engine.accept.acceptor import Acceptor
 from tocsin.engine.accept.answers import Accepted, Answer, Conflict, Duplicate, Invalid
-from tocsin.settings.tree import Settings
 from tocsin.store.pool import DATABASE_FAULTS, Pool
 from tocsin.wire.notifications import ExplainedRoute, Explanation
+
+if TYPE_CHECKING:
+    from tocsin.settings.tree import Settings
 
 MOST_SHOWN = 10
 
@@ -73,7 +72,13 @@ def _hand_in(remote: Remote, intent: Intent) -> Answer:
         return Conflict(NotificationId(error.notification_id))
 
 
-async def _accept(settings: Settings, pool: Pool, producer: str, intent: Intent) -> Answer:
+async def _accept(settings: "Settings", pool: Pool, producer: str, intent: Intent) -> Answer:
+    from tocsin.compose.catalog import read_catalog
+    from tocsin.compose.database import database_clock
+    from tocsin.compose.parts import known_toggles, planner
+    from tocsin.compose.providers_in_use import providers_by_channel
+    from tocsin.engine.accept.acceptor import Acceptor
+
     if not providers_by_channel(settings):
         errors.print(
             "warning: no provider is set up in this shell, so every delivery will be skipped as "

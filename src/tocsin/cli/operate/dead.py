@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 from uuid import UUID
 
 import msgspec
@@ -23,7 +23,6 @@ from tocsin.client.errors import NotFoundError
 from tocsin.domain.errors import FaultsError
 from tocsin.engine.inspect import dead_letters
 from tocsin.engine.inspect.dead_letters import ReplayConflictError, replay_of
-from tocsin.settings.tree import Settings
 from tocsin.store.dead_letters import replays
 from tocsin.store.dead_letters.reading import FIRST
 from tocsin.store.pool import Pool
@@ -41,6 +40,9 @@ from tocsin.wire.dead_letters import (
     dead_letter_faults,
 )
 from tocsin.wire.filters import DeliveryFilter
+
+if TYPE_CHECKING:
+    from tocsin.settings.tree import Settings
 
 LOOK_SECONDS = 0.5
 EXPORTED_AT_ONCE = 500
@@ -181,7 +183,7 @@ def _print_dry_run(request: ReplayRequest, as_json: bool) -> None:
 
 
 def _replay_stored(request: ReplayRequest, who: str, *, detach: bool) -> Replay:
-    async def work(_: Settings, pool: Pool) -> Replay:
+    async def work(_: "Settings", pool: Pool) -> Replay:
         async with pool.acquire() as connection:
             try:
                 shown = replay_of(await dead_letters.start_replay(connection, request, who))
@@ -237,7 +239,7 @@ def _export_remotely(remote: Remote, given: DeadLetterFilter, file: TextIO) -> i
 
 
 def _export_stored(given: DeadLetterFilter, file: TextIO) -> int:
-    async def work(_: Settings, pool: Pool) -> int:
+    async def work(_: "Settings", pool: Pool) -> int:
         count, after, more = 0, FIRST, True
         async with pool.acquire() as connection:
             while more:

@@ -1,7 +1,7 @@
 """`tocsin keys`."""
 
 from datetime import timedelta
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 from uuid import UUID
 
 import typer
@@ -18,7 +18,7 @@ from tocsin.api.auth.api_keys import (
 )
 from tocsin.api.auth.roles import Role
 from tocsin.api.http.conversion import copy_fields
-from tocsin.api.operator.admin import (
+from tocsin.api.operator.bodies import (
     DELIVERY_IS_FOR_ALL,
     SCOPING_OFF,
     ApiKey,
@@ -28,7 +28,7 @@ from tocsin.api.operator.admin import (
     RotatedApiKey,
     RotateKey,
 )
-from tocsin.api.producer.webhooks import RotateWebhook, WebhookList, WebhookWithSecret, rotate_secret
+from tocsin.api.producer.webhook_secrets import RotateWebhook, WebhookList, WebhookWithSecret, rotate_secret
 from tocsin.cli.access import (
     By,
     at_database_time,
@@ -46,14 +46,16 @@ from tocsin.client.errors import NotFoundError
 from tocsin.domain.intent import UserId
 from tocsin.domain.people.organisations import OrgId
 from tocsin.engine.data_keys import RotatedData, rotate_data
-from tocsin.engine.webpush_keys import KEY_IN_FILE, RotatedWebPushKey, rotate_webpush_key
 from tocsin.providers.webpush.settings import WebPushSettings
-from tocsin.settings.tree import Settings
 from tocsin.store import keys
 from tocsin.store.keys import KeyRow
 from tocsin.store.people import endpoints
 from tocsin.store.pool import Pool
 from tocsin.store.secrets.sealing import SealedError, data_keys
+
+if TYPE_CHECKING:
+    from tocsin.engine.webpush_keys import RotatedWebPushKey
+    from tocsin.settings.tree import Settings
 
 Answer = TypeVar("Answer")
 
@@ -96,7 +98,7 @@ def create(
     )
 
 
-async def _create(settings: Settings, pool: Pool, wanted: CreateKey, who: str) -> NewKey:
+async def _create(settings: "Settings", pool: Pool, wanted: CreateKey, who: str) -> NewKey:
     if wanted.org_id is not None and not settings.auth.org_scoping:
         fail(f"--org {SCOPING_OFF}.", code=2)
     async with pool.acquire() as connection, connection.transaction():
@@ -169,6 +171,8 @@ def rotate_vapid(
     as_json: AsJson = False,
 ) -> None:
     """Add a key of Web Push for new subscriptions; earlier ones stay with the key they were made with."""
+    from tocsin.engine.webpush_keys import RotatedWebPushKey
+
     who, wanted = operator(by), {"discard_old": discard_old}
     try:
         rotated = (
@@ -191,8 +195,10 @@ def rotate_vapid(
 
 
 async def _rotate_vapid(
-    settings: Settings, pool: Pool, discard_old: bool, who: str
-) -> RotatedWebPushKey | None:
+    settings: "Settings", pool: Pool, discard_old: bool, who: str
+) -> "RotatedWebPushKey | None":
+    from tocsin.engine.webpush_keys import KEY_IN_FILE, rotate_webpush_key
+
     if settings.provider(WebPushSettings).private_key_file is not None:
         fail(f"TOCSIN_WEBPUSH__PRIVATE_KEY_FILE {KEY_IN_FILE}.", code=2)
     async with pool.acquire() as connection:
@@ -261,7 +267,7 @@ def _only_endpoint(user_id: str) -> UUID:
 
 
 async def _rotate_secret(
-    settings: Settings, pool: Pool, user_id: str, endpoint_id: UUID, overlap: timedelta, who: str
+    settings: "Settings", pool: Pool, user_id: str, endpoint_id: UUID, overlap: timedelta, who: str
 ) -> WebhookWithSecret | None:
     async with pool.acquire() as connection:
         now = await database_time(connection)
@@ -281,7 +287,7 @@ def rotate_all(by: By = None, as_json: AsJson = False) -> None:
     with Progress(*columns, console=errors, disable=not errors.is_terminal, transient=True) as bar:
         task = bar.add_task("rows", total=None)
 
-        async def rotate(settings: Settings, pool: Pool) -> RotatedData:
+        async def rotate(settings: "Settings", pool: Pool) -> RotatedData:
             keys = data_keys(settings.data)
             if not keys.ids:
                 fail(

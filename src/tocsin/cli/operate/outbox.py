@@ -19,7 +19,6 @@ from tocsin.ingress.outbox.refusals import ALARM_AFTER
 from tocsin.ingress.outbox.rows import Status
 from tocsin.ingress.outbox.settings import OutboxSettings
 from tocsin.ingress.outbox.table import connect, inspect
-from tocsin.settings.load import load_settings
 from tocsin.store.pool import PoolSettings, opened_connection
 
 app = typer.Typer(
@@ -48,6 +47,8 @@ def chosen_outboxes(
         fail("Give the name of an outbox or --url, not both.", code=2)
     if url is not None:
         return {f"{schema}.{table_name}": OutboxSettings(url=url, schema=schema, table=table_name)}
+    from tocsin.settings.load import load_settings
+
     known = load_settings().outboxes
     if name is not None and name not in known:
         fail(f"No outbox {name} is set; those that are: {', '.join(known) or 'none'}.", code=2)

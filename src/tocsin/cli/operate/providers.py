@@ -1,15 +1,14 @@
 """`tocsin providers`."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tocsin.api.operator.providers import ProviderList
+from tocsin.api.operator.bodies import ProviderList
 from tocsin.cli.access import By, Reason, at_database_time, database_time, over_http, with_pool
 from tocsin.cli.operate import toggle
 from tocsin.cli.operate.toggle import OptionalReason, waiting_deliveries
 from tocsin.cli.output import AsJson, fail, moment, plural, print_lines, print_result, print_rows
-from tocsin.compose.parts import provider_summaries
 from tocsin.domain.toggles import toggle_of
 from tocsin.engine.health.provider_health import (
     CircuitHealth,
@@ -19,9 +18,11 @@ from tocsin.engine.health.provider_health import (
     not_in_use,
     providers_health,
 )
-from tocsin.settings.tree import Settings
 from tocsin.store.health.circuit_breakers import end_rests
 from tocsin.store.pool import Pool
+
+if TYPE_CHECKING:
+    from tocsin.settings.tree import Settings
 
 app = typer.Typer(
     name="providers",
@@ -87,7 +88,9 @@ def _health() -> list[ProviderHealth]:
     if remote := over_http():
         return remote.call(ProviderList, "GET", "admin", "providers").providers
 
-    async def work(settings: Settings, pool: Pool) -> list[ProviderHealth]:
+    from tocsin.compose.providers_in_use import provider_summaries
+
+    async def work(settings: "Settings", pool: Pool) -> list[ProviderHealth]:
         async with pool.acquire() as connection:
             now = await database_time(connection)
             return await providers_health(connection, provider_summaries(settings), now)

@@ -1,18 +1,19 @@
 """`tocsin prune`."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
 from tocsin.cli.access import with_pool
 from tocsin.cli.output import AsJson, errors, fail, print_result
-from tocsin.compose.duties import database_clock
 from tocsin.engine.retention.passes import Report, count_prunable
 from tocsin.engine.retention.prune import PassRunsError, Pruner
-from tocsin.settings.tree import Settings
 from tocsin.store.pool import Pool
+
+if TYPE_CHECKING:
+    from tocsin.settings.tree import Settings
 
 
 class PruneResult(msgspec.Struct, frozen=True):
@@ -32,8 +33,10 @@ def prune(
     print_result(result, as_json, _summary(result.rows, dry_run) + ".")
 
 
-def _work(dry_run: bool, report: Report) -> Callable[[Settings, Pool], Awaitable[PruneResult]]:
-    async def work(settings: Settings, pool: Pool) -> PruneResult:
+def _work(dry_run: bool, report: Report) -> Callable[["Settings", Pool], Awaitable[PruneResult]]:
+    from tocsin.compose.database import database_clock
+
+    async def work(settings: "Settings", pool: Pool) -> PruneResult:
         clock = await database_clock(pool)
         if dry_run:
             rows: Mapping[str, int] = await count_prunable(pool, settings.retention, clock(), report)

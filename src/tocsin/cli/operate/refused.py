@@ -8,16 +8,13 @@ from uuid import UUID
 import msgspec
 import typer
 
-from tocsin.api.http.queries import LAST
-from tocsin.api.operator.admin import Refused, RefusedPage, refused_entry
+from tocsin.api.operator.bodies import Refused, RefusedPage, refused_entry
 from tocsin.cli.access import over_http, with_connection
 from tocsin.cli.output import AsJson, moment, print_result
-from tocsin.ingress.mail_commands.decoder import MAIL_COMMANDS
-from tocsin.ingress.redis_streams.envelopes import INTENTS
+from tocsin.domain.ids import LAST
 from tocsin.store.sources.refused import list_recent
 
 MOST_FAULTS = 3
-STREAM_SOURCES = {INTENTS.source, MAIL_COMMANDS.source}
 
 # Not parsed as JSON: what is long was cut when it was stored.
 _ENTRY_ID = re.compile(r'\{"stream_entry_id":"([0-9]+-[0-9]+)"')
@@ -59,7 +56,11 @@ def refused(
 def _lines(row: Refused) -> Iterator[str]:
     """Describe a refused intent in lines of their own, which are copied and searched and never wrapped."""
     yield f"{moment(row.refused_at)}  {row.code}  {row.type or '-'}  from {row.producer}"
-    entry = _ENTRY_ID.match(row.content) if row.source in STREAM_SOURCES else None
+    from tocsin.ingress.mail_commands.decoder import MAIL_COMMANDS
+    from tocsin.ingress.redis_streams.envelopes import INTENTS
+
+    from_stream = row.source in {INTENTS.source, MAIL_COMMANDS.source}
+    entry = _ENTRY_ID.match(row.content) if from_stream else None
     known = {"key": row.idempotency_key, "stream entry": entry and entry[1]}
     if shown := ", ".join(f"{name} {value}" for name, value in known.items() if value):
         yield f"  {shown}"

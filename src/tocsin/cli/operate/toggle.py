@@ -8,17 +8,15 @@ import typer
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from tocsin.api.http.conversion import copy_fields
-from tocsin.api.operator.toggles import ToggleHistory, ToggleList
+from tocsin.api.operator.bodies import ToggleHistory, ToggleList
 from tocsin.cli.access import By, Reason, at_database_time, checked_note, operator, over_http, with_connection
 from tocsin.cli.output import AsJson, errors, fail, plural, print_result, print_rows
-from tocsin.compose.parts import read_catalog
 from tocsin.domain.errors import CatalogError
 from tocsin.domain.faults import Fault
 from tocsin.domain.toggles import ProviderToggle, Toggle, doubt, read_toggle
 from tocsin.engine.health.provider_health import Waiting
 from tocsin.engine.toggles.held import SwitchedToggle, ToggleState, discard_and_switch_on, list_states
 from tocsin.engine.toggles.held import switch as change
-from tocsin.settings.load import load_settings
 from tocsin.store import toggles
 from tocsin.store.toggles import ToggleChange
 
@@ -151,6 +149,9 @@ def _read(name: str) -> Toggle:
 
 
 def _warnings(toggle: Toggle) -> list[str]:
+    from tocsin.compose.catalog import read_catalog
+    from tocsin.settings.load import load_settings
+
     try:
         found = doubt(toggle, read_catalog(load_settings()).types)
     except CatalogError as error:

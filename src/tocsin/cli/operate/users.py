@@ -1,21 +1,20 @@
 """`tocsin users`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
 from tocsin.cli.access import By, checked, operator, over_http, with_pool
 from tocsin.cli.output import AsJson, plural, print_lines, print_result
-from tocsin.compose.duties import database_clock
-from tocsin.compose.parts import read_catalog
 from tocsin.domain.intent import UserId
-from tocsin.engine.retention.erase import Eraser, Erasure, subject_of
-from tocsin.engine.retention.export import Exporter
-from tocsin.settings.tree import Settings
 from tocsin.store import audit
 from tocsin.store.pool import Pool
+
+if TYPE_CHECKING:
+    from tocsin.engine.retention.erase import Erasure
+    from tocsin.settings.tree import Settings
 
 app = typer.Typer(name="users", help="The data of a person: erase it, export it.", no_args_is_help=True)
 
@@ -30,6 +29,8 @@ def erase(
     as_json: AsJson = False,
 ) -> None:
     """Erase a person's data and cancel what waits for them; anonymous counts stay."""
+    from tocsin.engine.retention.erase import Eraser, Erasure
+
     wanted, who = _checked(user_id), operator(by)
     if not yes:
         typer.confirm(f"Erase everything about user {wanted}? It cannot be undone", abort=True, err=True)
@@ -37,7 +38,10 @@ def erase(
         erased = remote.call(Erasure, "DELETE", "users", wanted)
     else:
 
-        async def work(settings: Settings, pool: Pool) -> Erasure:
+        async def work(settings: "Settings", pool: Pool) -> Erasure:
+            from tocsin.compose.catalog import read_catalog
+            from tocsin.compose.database import database_clock
+
             eraser = Eraser(pool, read_catalog(settings), await database_clock(pool))
             return await eraser.erase(wanted, who)
 
@@ -52,12 +56,18 @@ def export(
     by: By = None,
 ) -> None:
     """Export everything that is stored about a person, as JSON."""
+    from tocsin.engine.retention.erase import subject_of
+    from tocsin.engine.retention.export import Exporter
+
     wanted, who = _checked(user_id), operator(by)
     if remote := over_http():
         document = msgspec.json.encode(remote.call(dict[str, Any], "GET", "users", wanted, "export"))
     else:
 
-        async def work(settings: Settings, pool: Pool) -> bytes:
+        async def work(settings: "Settings", pool: Pool) -> bytes:
+            from tocsin.compose.catalog import read_catalog
+            from tocsin.compose.database import database_clock
+
             clock = await database_clock(pool)
             await audit.record(pool, actor=who, action="user.export", subject=subject_of(wanted))
             exporter = Exporter(pool, read_catalog(settings))
@@ -80,7 +90,7 @@ def _checked(user_id: str) -> str:
     )
 
 
-def _lines(user_id: str, erased: Erasure) -> list[str]:
+def _lines(user_id: str, erased: "Erasure") -> list[str]:
     gone = (
         plural(erased.devices, "device", "devices"),
         plural(erased.payloads, "payload", "payloads"),

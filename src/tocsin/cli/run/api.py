@@ -1,4 +1,4 @@
-"""`tocsin api`."""
+"""The process of `tocsin api`."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -12,7 +12,7 @@ from tocsin.api.starting import StartingApp
 from tocsin.cli.run.metrics import exported_metrics
 from tocsin.cli.run.observed import exported_traces
 from tocsin.cli.run.process import prepared_settings, run_until_stopped, when_available
-from tocsin.cli.run.serve import Tied, running_database
+from tocsin.cli.run.serve import running_database
 from tocsin.compose.api import open_api
 from tocsin.compose.duties import tune_gc
 from tocsin.domain.errors import DatabaseUnavailableError
@@ -21,7 +21,7 @@ from tocsin.settings.tree import Settings
 _log = structlog.stdlib.get_logger(__name__)
 
 
-def api(tied: Tied = False) -> None:
+def api(*, tied: bool) -> None:
     """Run the HTTP API alone."""
     settings = prepared_settings()
     url = running_database(settings)

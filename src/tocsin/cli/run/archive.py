@@ -1,16 +1,15 @@
-"""`tocsin archive`."""
+"""The process of `tocsin archive`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import structlog
-import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from tocsin.aws.archive.settings import archive_start_faults
-from tocsin.cli.output import AsJson, errors, plural, print_result
+from tocsin.cli.output import errors, plural, print_result
 from tocsin.cli.run.metrics import exported_metrics
 from tocsin.cli.run.probes import probes_of
 from tocsin.cli.run.process import prepared_settings, run_until_stopped
@@ -26,17 +25,9 @@ if TYPE_CHECKING:
 
 _log = structlog.stdlib.get_logger(__name__)
 
-Once = Annotated[
-    bool, typer.Option("--once", help="End when the queue is drained, or with an error if it cannot be.")
-]
 
-
-def archive(once: Once = False, as_json: AsJson = False) -> None:
-    """Write the messages of an SQS queue to files, on disk or S3.
-
-    A file has the messages of an hour, one JSON object on each line, compressed by zstd. Messages are deleted
-    from the queue when their file is durable.
-    """
+def archive(*, once: bool, as_json: bool) -> None:
+    """Write the messages of an SQS queue to files, on disk or S3."""
     settings = prepared_settings()
     if faults := list(archive_start_faults(settings.archive)):
         named = [
@@ -72,10 +63,10 @@ async def open_archive(
 ) -> "AsyncIterator[Archive]":
     """Build the archive, which needs AWS, but no database."""
     try:
-        from tocsin.aws.archive.archive import NAME, Archive  # noqa: PLC0415 - an extra of its own
-        from tocsin.aws.archive.destination import destination  # noqa: PLC0415
-        from tocsin.ingress.sqs.queue import SqsQueue  # noqa: PLC0415
-        from tocsin.providers.aws.clients import AwsClients  # noqa: PLC0415
+        from tocsin.aws.archive.archive import NAME, Archive
+        from tocsin.aws.archive.destination import destination
+        from tocsin.ingress.sqs.queue import SqsQueue
+        from tocsin.providers.aws.clients import AwsClients
     except ModuleNotFoundError as error:
         raise aws_missing("archive") from error
     async with AwsClients(settings.aws) as clients:

@@ -1,4 +1,4 @@
-"""`tocsin gateway`."""
+"""The process of `tocsin gateway`."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -8,7 +8,6 @@ import structlog
 from tocsin.cli.run.metrics import exported_metrics
 from tocsin.cli.run.probes import probes_of
 from tocsin.cli.run.process import prepared_settings, run_until_stopped
-from tocsin.cli.run.serve import Tied
 from tocsin.compose.duties import duties_running, tune_gc
 from tocsin.compose.relays import redis_missing
 from tocsin.domain.errors import SettingsError
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 _log = structlog.stdlib.get_logger(__name__)
 
 
-def gateway(tied: Tied = False) -> None:
+def gateway(*, tied: bool) -> None:
     """Send client events from a Redis stream to apps and browsers, live."""
     settings = prepared_settings()
     run_until_stopped(lambda stop: _run_gateway(settings, stop, tied=tied), tied=tied)
@@ -52,7 +51,7 @@ def open_gateway(settings: Settings) -> "Gateway":
     if faults:
         raise SettingsError("The gateway cannot start:", faults)
     try:
-        from tocsin.gateway.process import Gateway  # noqa: PLC0415 - an extra of its own
+        from tocsin.gateway.process import Gateway
     except ModuleNotFoundError as error:
         raise redis_missing("gateway") from error
     return Gateway(settings.gateway, settings.redis, settings.auth)

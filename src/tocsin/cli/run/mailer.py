@@ -1,4 +1,4 @@
-"""`tocsin mailer`."""
+"""The process of `tocsin mailer`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -11,18 +11,20 @@ import structlog
 from tocsin.catalog.catalog import Catalog
 from tocsin.cli.run.observed import observed, run_all
 from tocsin.cli.run.process import prepared_settings, run_until_stopped
-from tocsin.cli.run.serve import Tied, running_database
+from tocsin.cli.run.serve import running_database
 from tocsin.cli.schema_use import MAILER, mailer_pool
 from tocsin.cli.server import database_label
-from tocsin.compose.duties import database_clock, duties_running
-from tocsin.compose.parts import catalog_folder, known_toggles, planner, read_catalog
+from tocsin.compose.catalog import catalog_folder, read_catalog
+from tocsin.compose.database import database_clock
+from tocsin.compose.duties import duties_running
+from tocsin.compose.parts import known_toggles, planner
 from tocsin.compose.relays import open_streams
 from tocsin.compose.worker import open_worker
 from tocsin.domain.errors import SettingsError
 from tocsin.domain.faults import Fault
 from tocsin.domain.plan import FAN_OUT
 from tocsin.domain.timing.quiet_hours import QuietHoursSettings
-from tocsin.engine.periodic.load import PeriodicSettings
+from tocsin.engine.periodic.settings import PeriodicSettings
 from tocsin.engine.toggles.toggles import ToggleWatch
 from tocsin.engine.worker import Worker
 from tocsin.ingress.mail_commands.catalog import MailCatalog
@@ -38,7 +40,7 @@ SMTP = SmtpSettings.section
 _log = structlog.stdlib.get_logger(__name__)
 
 
-def mailer(tied: Tied = False) -> None:
+def mailer(*, tied: bool) -> None:
     """Send the mail that other services ask for by commands in a Redis stream."""
     given = prepared_settings()
     if faults := list(mailer_faults(given)):

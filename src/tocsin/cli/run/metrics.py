@@ -64,7 +64,7 @@ async def exported_metrics(
             return read()
 
         if settings.metrics.port is not None:
-            from tocsin.api.metrics import MetricsApp  # noqa: PLC0415 - a worker needs no web framework else
+            from tocsin.api.metrics import MetricsApp
 
             http = HttpSettings(host=settings.metrics.host, port=settings.metrics.port)
             serving = served_beside(MetricsApp(collect), http, section="metrics")
@@ -80,7 +80,7 @@ async def _exported(
     telemetry: Telemetry, collect: Callable[[], Awaitable[Samples]], views: Sequence[View]
 ) -> AsyncIterator[None]:
     """Export by OpenTelemetry every so often, and once more at the end."""
-    from tocsin.telemetry.otlp import MetricsExport  # noqa: PLC0415 - it takes half a second to import
+    from tocsin.telemetry.otlp import MetricsExport
 
     export = MetricsExport(telemetry.metrics or "otlp", views=views)
 

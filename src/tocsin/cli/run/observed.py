@@ -64,7 +64,7 @@ async def exported_traces() -> AsyncIterator[None]:
     if exporter is None:
         yield
         return
-    from tocsin.telemetry.tracer import Tracer  # noqa: PLC0415 - it takes half a second to import
+    from tocsin.telemetry.tracer import Tracer
 
     tracing.tracer = tracer = Tracer(exporter)
     try:

@@ -61,7 +61,7 @@ async def probes_of(
         yield
         return
     # Without probes a worker does not need the web framework, which is slow to import.
-    from tocsin.api.starting import ProbeApp  # noqa: PLC0415
+    from tocsin.api.starting import ProbeApp
 
     http = HttpSettings(host=settings.host, port=settings.port, header_seconds=settings.header_seconds)
     async with served_beside(ProbeApp(fault, catalog), http, section="probes") as address:
@@ -111,7 +111,7 @@ async def answered_tree_probes(
 @asynccontextmanager
 async def served_beside(app: "ASGIApp", http: HttpSettings, *, section: str) -> AsyncIterator[str]:
     """Serve an app beside the main work of a process; yield its address once it listens."""
-    from tocsin.api.server import serve_api  # noqa: PLC0415 - as above
+    from tocsin.api.server import serve_api
 
     stop = asyncio.Event()
     address: asyncio.Future[str] = asyncio.get_running_loop().create_future()

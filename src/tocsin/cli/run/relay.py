@@ -1,4 +1,4 @@
-"""`tocsin relay`."""
+"""The process of `tocsin relay`."""
 
 import asyncio
 from functools import partial
@@ -7,10 +7,10 @@ import structlog
 
 from tocsin.cli.run.observed import observed, run_all
 from tocsin.cli.run.process import prepared_settings, run_until_stopped
-from tocsin.cli.run.serve import Tied, running_database
+from tocsin.cli.run.serve import running_database
 from tocsin.cli.schema_use import in_server_schema
 from tocsin.cli.server import database_label
-from tocsin.compose.parts import catalog_folder, read_catalog
+from tocsin.compose.catalog import catalog_folder, read_catalog
 from tocsin.compose.relays import has_sources, open_relays
 from tocsin.domain.errors import SettingsError
 from tocsin.domain.faults import Fault
@@ -20,7 +20,7 @@ from tocsin.settings.tree import Settings
 _log = structlog.stdlib.get_logger(__name__)
 
 
-def relay(tied: Tied = False) -> None:
+def relay(*, tied: bool) -> None:
     """Relay the outboxes, streams and queues of applications into Tocsin."""
     settings = prepared_settings()
     if not has_sources(settings):

@@ -1,16 +1,15 @@
-"""`tocsin serve`, `worker`, `migrate`."""
+"""The processes of `tocsin serve` and `worker`, and `migrate`."""
 
 import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager, nullcontext
 from functools import partial
-from typing import Annotated
 
 import structlog
 import typer
 
-from tocsin.cli.output import AsJson, print_result, print_server
+from tocsin.cli.output import print_result, print_server
 from tocsin.cli.run.metrics import exported_metrics
 from tocsin.cli.run.observed import observed
 from tocsin.cli.run.probes import answered_tree_probes
@@ -18,7 +17,8 @@ from tocsin.cli.run.process import prepared_settings, run_until_stopped
 from tocsin.cli.run.supervisor import Child, run_tree
 from tocsin.cli.schema_use import check_server_schema, in_server_schema
 from tocsin.cli.server import configured_database, database_label
-from tocsin.compose.parts import catalog_folder, data_dir, read_catalog
+from tocsin.compose.catalog import catalog_folder, read_catalog
+from tocsin.compose.database import data_dir
 from tocsin.compose.relays import has_sources
 from tocsin.compose.worker import open_worker
 from tocsin.domain.errors import DatabaseError, SettingsError, TocsinError
@@ -43,26 +43,8 @@ class InterruptedMigrationError(TocsinError):
 
 _log = structlog.stdlib.get_logger(__name__)
 
-Lanes = Annotated[
-    str | None,
-    typer.Option(
-        help="The lanes to serve, separated by commas: names of providers, and `fanout`, which at least one "
-        "worker must serve. Left out, all."
-    ),
-]
-AsProfile = Annotated[
-    str | None,
-    typer.Option(
-        "--profile",
-        metavar="NAME",
-        help="Run as another service, configured by its own variables: `galaxy` reads NOTIFICATION_*. "
-        "TOCSIN_PROFILE does the same for every command.",
-    ),
-]
-Tied = Annotated[bool, typer.Option("--tied", hidden=True)]
 
-
-def serve(profile: AsProfile = None) -> None:
+def serve(profile: str | None) -> None:
     """Run everything: database (unless one is set), API, workers, and a relay if it has sources."""
     if profile is not None:
         # For the processes of the tree too.
@@ -126,7 +108,7 @@ def _named_by(profile: Profile, *path: str) -> Iterator[None]:
 async def _redis_fault(settings: Settings) -> str | None:
     """Return why Redis cannot be used, without its address, which may hold a password."""
     try:
-        from tocsin.ingress.redis_streams.reader import ping  # noqa: PLC0415 - an extra of its own
+        from tocsin.ingress.redis_streams.reader import ping
     except ModuleNotFoundError:
         return "needs the client of Redis: pip install 'tocsin[redis]'"
     failure = await ping(settings.redis)
@@ -179,7 +161,7 @@ def running_database(settings: Settings) -> str:
     )
 
 
-def worker(lanes: Lanes = None, tied: Tied = False) -> None:
+def worker(lanes: str | None, *, tied: bool) -> None:
     """Run one worker alone."""
     settings = prepared_settings()
     served = _served_lanes(lanes, settings) if lanes is not None else None
@@ -221,7 +203,7 @@ def _served_lanes(text: str, settings: Settings) -> frozenset[str]:
     return lanes
 
 
-def migrate(as_json: AsJson = False) -> None:
+def migrate(*, as_json: bool) -> None:
     """Bring the database schema up to date."""
     settings = prepared_settings()
     applied: list[str] = []

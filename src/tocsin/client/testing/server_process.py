@@ -17,7 +17,8 @@ from tocsin.cli.demo.stand_ins import settings_for
 from tocsin.cli.run.process import run_until_stopped
 from tocsin.client.testing.server import RunningTocsin
 from tocsin.compose.api import open_api
-from tocsin.compose.parts import checked_pool, read_catalog
+from tocsin.compose.catalog import read_catalog
+from tocsin.compose.database import checked_pool
 from tocsin.compose.worker import open_worker
 from tocsin.engine.clock import utc_now
 from tocsin.logs import configure_logs

@@ -4,11 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Annotated, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 import structlog
-from msgspec import Meta
 
 from tocsin.domain.decide import Go
 from tocsin.domain.delivery.message import Message, Provider
@@ -21,6 +20,7 @@ from tocsin.engine.dispatch.fan_out import FanOut
 from tocsin.engine.dispatch.render import Renderer
 from tocsin.engine.dispatch.rules import DeliveryRules
 from tocsin.engine.dispatch.sender import Sender
+from tocsin.engine.dispatch.settings import DispatchSettings
 from tocsin.engine.duty import pause
 from tocsin.engine.health.circuit_breakers import CircuitBreakers
 from tocsin.engine.health.rate_limits import RateLimit
@@ -41,14 +41,6 @@ LONE_FOR = timedelta(seconds=0.1)
 _BatchStep: TypeAlias = Callable[[Sequence[Attempt], datetime], Awaitable[list[Attempt]]]
 
 _log = structlog.stdlib.get_logger(__name__)
-
-
-class DispatchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a worker claims."""
-
-    lease_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 60.0
-    poll_seconds: Annotated[float, Meta(gt=0, le=300)] = 1.0
-    stop_seconds: Annotated[float, Meta(gt=0, le=600)] = 20.0
 
 
 class LaneTools(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,19 +6,18 @@ rested, one worker takes the probe; its outcome closes the circuit breaker or op
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import Annotated, Concatenate, ParamSpec
+from typing import Concatenate, ParamSpec
 
 import msgspec
 import structlog
-from msgspec import Meta
 
 from tocsin.domain.delivery.outcome import Defer, Outcome, Rejected, Retry, Sent
-from tocsin.domain.faults import Fault
 from tocsin.engine.clock import Clock
 from tocsin.engine.duty import repeat
+from tocsin.engine.health.settings import HealthSettings
 from tocsin.store.health.circuit_breakers import (
     CircuitRow,
     Opening,
@@ -40,30 +39,6 @@ LONGEST_DETAIL = 500
 P = ParamSpec("P")
 
 _log = structlog.stdlib.get_logger(__name__)
-
-
-class HealthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a circuit breaker opens and how long it stays open.
-
-    It opens when, within a window, at least `least_attempts` were made and at least `error_share`
-    of them failed by the provider's fault, or after `failures_in_a_row` without a success, if they took
-    as long as a rest. A provider is probed after `rest_seconds`; a host of somebody else's rests twice as
-    long each time that it opens again, at most `longest_rest_seconds`.
-    """
-
-    window_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 10.0
-    least_attempts: Annotated[int, Meta(ge=1, le=100_000)] = 10
-    error_share: Annotated[float, Meta(gt=0, le=1)] = 0.5
-    failures_in_a_row: Annotated[int, Meta(ge=1, le=100_000)] = 4
-    rest_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 3.0
-    longest_rest_seconds: Annotated[float, Meta(gt=0, le=86_400)] = 60.0
-
-
-def health_settings_faults(settings: HealthSettings) -> Iterator[Fault]:
-    """List contradictions."""
-    if settings.longest_rest_seconds < settings.rest_seconds:
-        message = f"must be at least health.rest_seconds, which is {settings.rest_seconds:g}"
-        yield Fault(field="health.longest_rest_seconds", code="contradiction", message=message)
 
 
 def host_circuit(provider: str, host: str) -> str:

@@ -3,12 +3,9 @@
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping
-from typing import Annotated, cast
+from collections.abc import Callable
 
-import msgspec
 import structlog
-from msgspec import Meta
 
 from tocsin.store.health.circuit_breakers import grant
 from tocsin.store.pool import DATABASE_FAULTS, Pool
@@ -22,30 +19,6 @@ PATIENCE = 0.5
 DRIFT = 1e-4
 
 _log = structlog.stdlib.get_logger(__name__)
-
-
-Rate = Annotated[float, Meta(ge=0, le=1_000_000)]
-
-
-class RatesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many messages a second go to each provider at most, from all workers together; 0 for no limit.
-
-    After a provider was left alone, its rate grows from a tenth to the whole within `ramp_seconds`.
-    """
-
-    ramp_seconds: Annotated[float, Meta(ge=0, le=3_600)] = 30.0
-
-    def of(self, provider: str) -> float:
-        """Return the rate of a provider; 0 where it has no limit."""
-        rate: float = getattr(self, provider, 0.0)
-        return rate
-
-
-def rates_type(defaults: Mapping[str, float]) -> type[RatesSettings]:
-    """Build the settings section that has a rate for each provider."""
-    fields = [(provider, Rate, rate) for provider, rate in defaults.items()]
-    built = msgspec.defstruct("RatesSettings", fields, bases=(RatesSettings,), kw_only=True)
-    return cast("type[RatesSettings]", built)
 
 
 class RateLimit:

@@ -2,13 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 import msgspec
 import structlog
 
-from tocsin.domain.faults import Fault
 from tocsin.domain.people.devices import DeviceSettings
 from tocsin.domain.retention import RetentionSettings
 from tocsin.domain.timing.schedule import Schedule
@@ -16,7 +15,6 @@ from tocsin.engine.clock import Clock
 from tocsin.engine.duty import raise_if_cancelled, repeat
 from tocsin.engine.periodic.claim import ClaimedRun, claim_run, register
 from tocsin.engine.periodic.ends import record_failure, record_success
-from tocsin.engine.periodic.times import schedule_fault
 from tocsin.engine.retention.passes import PassEndedError, Report, RetentionPass
 from tocsin.store.people.stale_devices import mark_stale, retire_unseen
 from tocsin.store.pool import DATABASE_FAULTS, Pool
@@ -34,12 +32,6 @@ POLL_SECONDS = 30.0
 BATCH = 1_000
 
 _log = structlog.stdlib.get_logger(__name__)
-
-
-def pruning_schedule_faults(settings: RetentionSettings) -> Iterator[Fault]:
-    """List a schedule that is not in the notation of cron, or never occurs."""
-    if message := schedule_fault(Schedule(settings.schedule)):
-        yield Fault(field="retention.schedule", code="invalid", message=message)
 
 
 class PassRunsError(Exception):

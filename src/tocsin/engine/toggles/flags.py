@@ -1,11 +1,8 @@
 """The OpenFeature providers that evaluate toggles: our table, or one that the settings import."""
 
 import importlib
-import re
-from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 from openfeature.evaluation_context import EvaluationContext
 from openfeature.flag_evaluation import FlagResolutionDetails, Reason
 from openfeature.provider import FeatureProvider, Metadata
@@ -14,7 +11,6 @@ from openfeature.provider.no_op_provider import NoOpProvider
 from tocsin.domain.errors import SettingsError
 from tocsin.domain.faults import Fault
 
-_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _NEEDED = (
     "attach",
     "initialize",
@@ -23,22 +19,6 @@ _NEEDED = (
     "get_provider_hooks",
     "resolve_boolean_details",
 )
-
-
-class TogglesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What evaluates toggles: our table, or the OpenFeature provider that `module:callable` returns."""
-
-    provider: str | None = None
-
-
-def toggles_settings_faults(settings: TogglesSettings) -> Iterator[Fault]:
-    """Check that the provider is an import path."""
-    if settings.provider is not None and not _PATH.fullmatch(settings.provider):
-        yield Fault(
-            field="toggles.provider",
-            code="invalid",
-            message=f"{settings.provider!r} must be written like package.module:callable",
-        )
 
 
 class TableProvider(NoOpProvider):

@@ -16,7 +16,8 @@ from openfeature.provider.no_op_provider import NoOpProvider
 from tocsin.domain.toggles import toggle_of, toggles_of
 from tocsin.engine.duty import repeat
 from tocsin.engine.listen import RECONNECT_SECONDS, listen
-from tocsin.engine.toggles.flags import TableProvider, TogglesSettings, load_provider
+from tocsin.engine.toggles.flags import TableProvider, load_provider
+from tocsin.engine.toggles.settings import TogglesSettings
 from tocsin.store import toggles
 from tocsin.store.pool import Connection, PoolSettings, connect, opened_connection
 

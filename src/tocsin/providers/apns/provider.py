@@ -9,9 +9,10 @@ from typing import ClassVar
 from tocsin.domain.delivery.message import Limits, Message
 from tocsin.domain.delivery.outcome import Gone, Outcome, Rejected, Sent
 from tocsin.providers.apns.answers import classify
-from tocsin.providers.apns.provider_token import ProviderTokens, load_key
+from tocsin.providers.apns.provider_token import ProviderTokens
 from tocsin.providers.apns.render import PAYLOAD_BYTES, message_fields, render, token_fault, type_headers
 from tocsin.providers.apns.settings import ApnsSettings, Environment
+from tocsin.providers.apns.signing_key import load_key
 from tocsin.providers.http.h2.client import Http2Client
 from tocsin.providers.http.h2.exchange import Exchange
 from tocsin.providers.http.h2.header_fields import RequestHead

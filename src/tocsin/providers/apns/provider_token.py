@@ -2,15 +2,9 @@
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import jwt
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-from tocsin.domain.errors import ProviderSetupError
-from tocsin.providers.settings import read_file
 
 RENEW_AFTER_SECONDS = 40 * 60
 """Apple refuses tokens older than 60 minutes, and updates that follow each other within 20."""
@@ -63,17 +57,3 @@ class ProviderTokens:
         claims = {"iss": self._team_id, "iat": int(self._signed_at)}
         token = jwt.encode(claims, self._key, algorithm="ES256", headers={"kid": self._key_id})
         self._header = f"bearer {token}"
-
-
-def load_key(path: Path) -> ec.EllipticCurvePrivateKey:
-    """Load a key as Apple hands it out; an error describes the file without its content."""
-    content = read_file(path, "The APNs key")
-    try:
-        key = load_pem_private_key(content, password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        key = None
-    if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
-        raise ProviderSetupError(
-            f"{path} is no APNs key: give the .p8 file that Apple's developer site hands out under Keys."
-        )
-    return key

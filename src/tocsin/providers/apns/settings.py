@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from tocsin.domain.errors import ProviderSetupError
 from tocsin.domain.faults import Fault
-from tocsin.providers.apns.provider_token import load_key
+from tocsin.providers.apns.signing_key import load_key
 from tocsin.providers.settings import HttpProviderSettings
 
 Environment = Literal["production", "sandbox"]

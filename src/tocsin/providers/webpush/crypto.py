@@ -22,7 +22,6 @@ from cryptography.hazmat.primitives.serialization import (
 from tocsin.domain.errors import ProviderSetupError
 from tocsin.domain.people.push_subscription import POINT_BYTES, SubscriptionFaultError
 
-SECRET_NAME = "vapid_private_key"  # noqa: S105 - the name that the key is stored by
 RECORD_BYTES = 4_096
 SALT_BYTES = 16
 _TAG_BYTES = 16

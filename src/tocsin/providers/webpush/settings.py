@@ -11,6 +11,8 @@ from tocsin.domain.errors import ProviderSetupError
 from tocsin.domain.faults import Fault
 from tocsin.providers.settings import ManyHostsSettings, read_file
 
+SECRET_NAME = "vapid_private_key"  # noqa: S105 - the name that the key is stored by
+
 _SUBJECT = re.compile(r"mailto:[^@\s]+@[^@\s]+\.[^@\s]+|https://[^\s/]+\.[^\s]+")
 
 

