@@ -31,13 +31,13 @@ from tocsin.api.operator import (
     toggles,
 )
 from tocsin.api.person import devices, fisa_devices, preferences, unsubscribe, webpush
-from tocsin.api.producer import decisions, notifications, search, users, webhooks
+from tocsin.api.producer import decisions, notifications, search, segments, users, webhooks
 from tocsin.api.services import Services
 from tocsin.catalog.catalog import Catalog
 from tocsin.wire.people import RegisterDevice
 
 PERSON = (devices, webpush, preferences, unsubscribe)
-PRODUCER = (notifications, search, decisions, users, webhooks)
+PRODUCER = (notifications, search, decisions, users, segments, webhooks)
 DELIVERY = (endpoints,)
 OPERATOR = (
     admin,
@@ -54,6 +54,8 @@ OPERATOR = (
     erasure,
     cancelling,
 )
+STREAMED = "/v1/segments/"
+"""The paths of bodies that are stored while they are received."""
 ROUTES = tuple(
     handler
     for module in (*PERSON, *PRODUCER, *DELIVERY, *OPERATOR, probes)
@@ -79,6 +81,6 @@ def create_app(services: Services, catalog: Catalog | None = None) -> Litestar:
     # Few ask for it, so that it is not built at every start.
     app.state.openapi = cache(partial(openapi_document, app, {RegisterDevice: app.state.registration}))
     app.asgi_handler = AccessLog(
-        BodyDeadline(app.asgi_handler, services.http.body_seconds), services.slow_seconds
+        BodyDeadline(app.asgi_handler, services.http.body_seconds, STREAMED), services.slow_seconds
     )
     return app

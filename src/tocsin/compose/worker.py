@@ -12,6 +12,8 @@ from tocsin.compose.duties import catalog_watch
 from tocsin.compose.parts import delivery_rules, known_toggles, planner
 from tocsin.compose.platform_endpoints import open_platform_endpoints
 from tocsin.compose.providers import checked_data_keys, kept_secrets, open_providers, open_webpush_keys
+from tocsin.engine.broadcast.expansion import Expander
+from tocsin.engine.broadcast.segments import SegmentSweep
 from tocsin.engine.clock import utc_now
 from tocsin.engine.periodic.load import load_sources
 from tocsin.engine.periodic.run import RunTools
@@ -71,6 +73,8 @@ async def open_worker(
             more=[
                 clock,
                 Scheduler(sources, run_tools),
+                Expander(accepting, run_tools.planner, clock),
+                SegmentSweep(pool, clock),
                 catalog_watch(settings, catalog, pool, kind, clock, check),
                 *(duty for duty in (webpush_keys, endpoints) if duty is not None),
             ],

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import rfc8785
 
-from tocsin.domain.intent import Intent, distinct_users, normal_address
+from tocsin.domain.intent import Audience, Intent, audience_kind, distinct_users, normal_address
 from tocsin.domain.people.locale import normalize
 
 _SAFE_INTEGER = 2**53 - 1
@@ -32,26 +32,28 @@ def intent_fingerprint(intent: Intent) -> bytes:
         content["locale"] = normalize(intent.locale)
     if intent.org_id is not None:
         content["org_id"] = intent.org_id
-    if audience.users is not None:
-        content["users"] = sorted(distinct_users(audience.users))
-    elif audience.emails is not None:
-        content["emails"] = sorted(set(map(normal_address, audience.emails)))
-    elif audience.topic is not None:
-        content["topic"] = audience.topic
-    elif audience.condition is not None:
-        content["condition"] = audience.condition
-    elif audience.attributes is not None:
-        # The query, not whom it found: sent again, it is the same intent.
-        content["attributes"] = {
-            name: sorted(set(value)) if isinstance(value, list) else value
-            for name, value in audience.attributes.items()
-        }
-    else:
-        content["admins"] = True
+    content |= _audience_content(audience)
     # Beside these two there are only texts, small integers and lists of texts, under keys of ASCII.
     if _is_plain(intent.payload) and (audience.attributes is None or _is_plain(audience.attributes)):
         return hashlib.sha256(_sorted_encoder.encode(content)).digest()
     return fingerprint(content)
+
+
+def _audience_content(audience: Audience) -> dict[str, Any]:
+    """Return what counts of an audience: who is listed, or the query and not whom it finds."""
+    if audience.users is not None:
+        return {"users": sorted(distinct_users(audience.users))}
+    if audience.emails is not None:
+        return {"emails": sorted(set(map(normal_address, audience.emails)))}
+    if audience.attributes is not None:
+        return {
+            "attributes": {
+                name: sorted(set(value)) if isinstance(value, list) else value
+                for name, value in audience.attributes.items()
+            }
+        }
+    kind = audience_kind(audience)
+    return {kind: getattr(audience, kind)}
 
 
 def canonical_json(value: Any) -> bytes:

@@ -38,13 +38,17 @@ LocaleTag = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[^\x00-\
 Moment = Annotated[datetime, Meta(tz=True)]
 WallTime = Annotated[datetime, Meta(tz=False)]
 
-AUDIENCE_KINDS = ("users", "emails", "admins", "topic", "condition", "attributes")
+# A part of a path, so it needs no escaping.
+SegmentName = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z")]
+
+AUDIENCE_KINDS = ("users", "emails", "admins", "topic", "condition", "attributes", "everyone", "segment")
 
 
 class Audience(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Exactly one of: users by id or attributes, bare e-mail addresses, administrators, a topic, a condition.
 
-    A user has all the `attributes`: each equals the given value, or is a list with all the given texts.
+    A user has all the `attributes`: each equals the given value, or is a list with all the given texts. Or
+    `everyone` who is in the directory or has a device; or the members of an uploaded `segment`.
     """
 
     users: Annotated[list[UserId | NumericUserId], Meta(min_length=1, max_length=LARGEST_AUDIENCE)] | None = (
@@ -55,6 +59,8 @@ class Audience(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     topic: Topic | None = None
     condition: Condition | None = None
     attributes: Attributes | None = None
+    everyone: bool | None = None
+    segment: SegmentName | None = None
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -85,6 +91,11 @@ def audience_kind(audience: Audience) -> str:
     return next(kind for kind in AUDIENCE_KINDS if getattr(audience, kind) is not None)
 
 
+def is_query(audience: Audience) -> bool:
+    """Return whether the people of an audience have to be looked up."""
+    return audience.attributes is not None or audience.everyone is not None or audience.segment is not None
+
+
 def audience_faults(audience: Audience) -> list[Fault]:
     """List what is wrong with an audience beyond the types of its fields."""
     given = (
@@ -94,6 +105,8 @@ def audience_faults(audience: Audience) -> list[Fault]:
         audience.topic,
         audience.condition,
         audience.attributes,
+        audience.everyone,
+        audience.segment,
     )
     if given.count(None) != len(given) - 1:
         present = [kind for kind, value in zip(AUDIENCE_KINDS, given, strict=True) if value is not None]
@@ -105,8 +118,9 @@ def audience_faults(audience: Audience) -> list[Fault]:
                 f"{' and '.join(present) or 'none'} given",
             )
         ]
-    if audience.admins is False:
-        return [Fault(field="audience.admins", code="invalid", message="can only be true")]
+    for kind in ("admins", "everyone"):
+        if getattr(audience, kind) is False:
+            return [Fault(field=f"audience.{kind}", code="invalid", message="can only be true")]
     if audience.condition is not None and (message := condition_fault(audience.condition)):
         return [Fault(field="audience.condition", code="invalid", message=message)]
     return [] if audience.attributes is None else _query_faults(audience.attributes)
@@ -138,10 +152,10 @@ def _query_faults(attributes: Attributes) -> list[Fault]:
 def recipients(intent: Intent, admins: Sequence[str]) -> list[Recipient]:
     """List the recipients of an intent, each once, in the given order.
 
-    Who has the attributes that an audience asks for is not known to the intent: it lists nobody.
+    Whom a query over the directory or a segment finds is not known to the intent: it lists nobody.
     """
     audience = intent.audience
-    if audience.attributes is not None:
+    if is_query(audience):
         return []
     if audience.users is not None:
         return [UserRecipient(user_id) for user_id in distinct_users(audience.users)]

@@ -9,6 +9,7 @@ import msgspec
 
 from tocsin.domain.ids import NotificationId
 from tocsin.domain.plan import PlannedDelivery
+from tocsin.store.broadcasts.broadcasts import NewBroadcast
 from tocsin.store.pool import Connection
 from tocsin.store.rows import fetch_all, transpose
 
@@ -50,7 +51,7 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewNotification(_Notification, frozen=True, kw_only=True, gc=False):
-    """A checked intent with its planned deliveries."""
+    """A checked intent with its planned deliveries; those of a `broadcast` follow in chunks."""
 
     fingerprint: bytes
     external_id: str | None = None
@@ -58,6 +59,7 @@ class NewNotification(_Notification, frozen=True, kw_only=True, gc=False):
     audience: bytes
     payload: bytes
     deliveries: Sequence[PlannedDelivery]
+    broadcast: NewBroadcast | None = None
 
 
 class NotificationRow(_Notification, frozen=True, kw_only=True):
@@ -71,35 +73,18 @@ class NotificationRow(_Notification, frozen=True, kw_only=True):
     pruned_at: datetime | None
 
 
-# One statement, so one round trip and one transaction of its own. Deliveries are inserted
-# only for the notifications that were new. Keys come sorted, to avoid deadlocks between two batches
-# that hold the same keys. A push to a person whose devices all have one provider starts in its lane.
-ACCEPT = """
-with accepted as (
-    insert into notifications (
-        id, producer, idempotency_key, type, version, collapse_key, request_id, trace_id, occurred_at,
-        send_at, send_at_local, expires_at, accepted_at, locale, fingerprint, external_id, reference,
-        audience, payload, org_id
-    )
-    select *
-    from unnest(
-        $1::uuid[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::text[], $7::text[], $8::text[],
-        $9::timestamptz[], $10::timestamptz[], $11::timestamp[], $12::timestamptz[], $13::timestamptz[],
-        $14::text[], $15::bytea[], $16::text[], $17::text[], $18::jsonb[], $19::jsonb[], $35::text[]
-    )
-    on conflict (producer, idempotency_key) do nothing
-    returning id
-),
+# A push to a person whose devices all have one provider starts in its lane.
+_PLANNED = """
 given as materialized (
     select *
     from unnest(
-        $20::uuid[], $21::uuid[], $22::text[], $23::text[], $24::text[], $25::text[], $26::text[],
-        $27::text[], $28::timestamptz[], $29::text[], $30::text[], $31::text[], $32::text[]
+        ${0}::uuid[], ${1}::uuid[], ${2}::text[], ${3}::text[], ${4}::text[], ${5}::text[], ${6}::text[],
+        ${7}::text[], ${8}::timestamptz[], ${9}::text[], ${10}::text[], ${11}::text[], ${12}::text[]
     ) as given (
         id, notification_id, channel, user_id, address, lane, state, reason, due_at, held_by, ordering_key,
         collapse_key, fallback_for
     )
-    where given.notification_id in (select id from accepted)
+    where {condition}
     -- The order of acceptance, which accept_order keeps.
     order by given.id
 ),
@@ -119,7 +104,7 @@ planned as (
                     select devices.provider
                     from devices
                     where devices.user_id = given.user_id
-                        and devices.provider = any($33::text[])
+                        and devices.provider = any(${13}::text[])
                         and devices.retired_at is null
                         and devices.push_enabled
                     limit 100
@@ -134,7 +119,7 @@ planned as (
             when given.state = 'pending' then least(given.due_at, clock_timestamp())
             else given.due_at
         end,
-        given.held_by, $34::timestamptz, case when given.state = 'skipped' then $34 end,
+        given.held_by, ${14}::timestamptz, case when given.state = 'skipped' then ${14} end,
         given.ordering_key, given.collapse_key, given.fallback_for,
         case
             when given.ordering_key is not null or given.collapse_key is not null then nextval('accept_order')
@@ -148,14 +133,49 @@ woken as (
     where due
     having count(*) > 0
 )
+"""
+
+
+def _planned(first: int, condition: str) -> str:
+    """Return the part of a statement that stores deliveries, given by its parameters from `first` on."""
+    return _PLANNED.format(*range(first, first + 15), condition=condition)
+
+
+# One statement, so one round trip and one transaction of its own. Deliveries are inserted
+# only for the notifications that were new. Keys come sorted, to avoid deadlocks between two batches
+# that hold the same keys.
+ACCEPT = """
+with accepted as (
+    insert into notifications (
+        id, producer, idempotency_key, type, version, collapse_key, request_id, trace_id, occurred_at,
+        send_at, send_at_local, expires_at, accepted_at, locale, fingerprint, external_id, reference,
+        audience, payload, org_id
+    )
+    select *
+    from unnest(
+        $1::uuid[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::text[], $7::text[], $8::text[],
+        $9::timestamptz[], $10::timestamptz[], $11::timestamp[], $12::timestamptz[], $13::timestamptz[],
+        $14::text[], $15::bytea[], $16::text[], $17::text[], $18::jsonb[], $19::jsonb[], $35::text[]
+    )
+    on conflict (producer, idempotency_key) do nothing
+    returning id
+),
+{planned}
 select accepted.id
 from accepted
 left join woken on true
-"""
+""".replace("{planned}", _planned(20, "given.notification_id in (select id from accepted)"))
+
+# For a notification that is there already.
+ADD_DELIVERIES = f"""
+with {_planned(1, "true")}
+select count(*)
+from woken
+"""  # noqa: S608 - made of constants
 
 # In the order of the parameters of ACCEPT.
 _NOTIFICATION_COLUMNS = [
-    name for name in NewNotification.__struct_fields__ if name not in {"org_id", "deliveries"}
+    name for name in NewNotification.__struct_fields__ if name not in {"org_id", "deliveries", "broadcast"}
 ]
 _DELIVERY_COLUMNS = [name for name in PlannedDelivery.__struct_fields__ if name != "digest_key"]
 
@@ -207,11 +227,28 @@ async def accept(
     *columns, audiences, payloads = map(_without_nulls, transpose(notifications, _NOTIFICATION_COLUMNS))
     planned = [delivery for notification in notifications for delivery in notification.deliveries]
     owners = [notification.id for notification in notifications for _ in notification.deliveries]
-    ids, *others = map(_without_nulls, transpose(planned, _DELIVERY_COLUMNS))
+    deliveries = _delivery_columns(planned, owners)
     json = [[text.decode() for text in column] for column in (audiences, payloads)]
     orgs = _without_nulls([notification.org_id for notification in notifications])
-    rows = await connection.fetch(ACCEPT, *columns, *json, ids, owners, *others, push_providers, now, orgs)
+    rows = await connection.fetch(ACCEPT, *columns, *json, *deliveries, push_providers, now, orgs)
     return {row["id"] for row in rows}
+
+
+async def add_deliveries(
+    connection: Connection,
+    notification_id: UUID,
+    planned: Sequence[PlannedDelivery],
+    push_providers: Sequence[str],
+    now: datetime,
+) -> None:
+    """Store more deliveries of a notification."""
+    columns = _delivery_columns(planned, [notification_id] * len(planned))
+    await connection.execute(ADD_DELIVERIES, *columns, push_providers, now)
+
+
+def _delivery_columns(planned: Sequence[PlannedDelivery], owners: list[Any]) -> list[list[Any]]:
+    ids, *others = map(_without_nulls, transpose(planned, _DELIVERY_COLUMNS))
+    return [ids, owners, *others]
 
 
 def _without_nulls(column: list[Any]) -> list[Any]:

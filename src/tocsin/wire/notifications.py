@@ -8,7 +8,14 @@ from uuid import UUID
 import msgspec
 
 from tocsin.domain.intent import Key, Moment
-from tocsin.wire.open_values import EXPLAINED_OUTCOMES, RULE_RESULTS, RULES, STATES, STATUSES
+from tocsin.wire.open_values import (
+    BROADCAST_STATES,
+    EXPLAINED_OUTCOMES,
+    RULE_RESULTS,
+    RULES,
+    STATES,
+    STATUSES,
+)
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -84,11 +91,28 @@ class NotificationSummary(msgspec.Struct, frozen=True, kw_only=True):
     accepted_at: datetime
 
 
+class Broadcast(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a notification to many people is: `expanded` of `total` have their deliveries.
+
+    It is `expanding`, `finished`, `cancelled`, or `expired`, which means that its time to live ended before.
+    `total` is what was counted when it began, null until then; people may have come or gone since.
+    `waiting_for` is why no more deliveries are made at present, `next_at` when it begins or goes on.
+    """
+
+    state: Annotated[str, BROADCAST_STATES]
+    expanded: int
+    total: int | None = None
+    next_at: datetime | None = None
+    waiting_for: str | None = None
+    finished_at: datetime | None = None
+
+
 class Notification(NotificationSummary, frozen=True, kw_only=True):
     """A notification with its deliveries; `truncated` if it has more than are listed.
 
     Since `pruned_at` its content is gone: only its idempotency key is still kept. `reference` is the
-    delivery_id of a mail command; `locale` is the language for recipients of whom no other is known.
+    delivery_id of a mail command; `locale` is the language for recipients of whom no other is known. One to
+    many people has a `broadcast`.
     """
 
     reference: str | None = None
@@ -102,6 +126,7 @@ class Notification(NotificationSummary, frozen=True, kw_only=True):
     pruned_at: datetime | None = None
     deliveries: list[Delivery]
     truncated: bool
+    broadcast: Broadcast | None = None
 
 
 class CancelByKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -153,12 +178,16 @@ class ExplainedRoute(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """What would happen to an intent if it were accepted at `now`."""
+    """What would happen to an intent if it were accepted at `now`.
+
+    With an `audience_size` it would be a broadcast to that many people; the routes are those of the first.
+    """
 
     type: str
     version: int
     now: datetime
     routes: list[ExplainedRoute]
+    audience_size: int | None = None
 
 
 def wire_steps(steps: Iterable[msgspec.Struct]) -> list[Step]:

@@ -45,6 +45,7 @@ ERASED: Mapping[str, str] = {
     "refused_intents": "idempotency_key faults content",
     "registration_rates": "user_id",
     "replays": "filter",
+    "segment_members": "user_id",
     "suppressed_addresses": "address detail",
     "tickets": "message_id",
     "users": "user_id email locale timezone allowed_window attributes org_id",
@@ -54,6 +55,8 @@ IMPERSONAL: Mapping[str, str] = {
     "api_keys": "producer role key_hash hint org_id",
     "attempts": "outcome code",
     "audit": "actor action subject",
+    # The position is somebody's id until the next chunk; an erasure of that person is unfinished until then.
+    "broadcasts": "state position waiting_for",
     "circuits": "name provider state code detail slots_at slot_sizes",
     "decision_sets": "steps",
     "deliveries": "channel state reason provider last_error_code fallback_for lane unknown_type",
@@ -73,6 +76,7 @@ IMPERSONAL: Mapping[str, str] = {
     "refused_intents": "producer source code type org_id message_id",
     "replays": "idempotency_key state created_by left_out stopped_by",
     "schema_migrations": "id",
+    "segments": "name org_id state",
     "stream_offsets": "name stream entry_id",
     "suppressed_addresses": "reason",
     "tickets": "provider",
@@ -147,6 +151,9 @@ async def add_person(pool: Pool) -> UUID:
         NOW,
         f'{{"filter": {filter_}}}',
     )
+    segment_id = uuid7()
+    await pool.execute("insert into segments values ($1, 'vip', null, 'current', 1, $2)", segment_id, NOW)
+    await pool.execute("insert into segment_members values ($1, $2)", segment_id, MARK)
     content = f'{{"audience": {{"users": ["{MARK}"]}}}}'
     await pool.execute(
         "insert into refused_intents"
@@ -210,6 +217,7 @@ async def test_nothing_that_names_the_person_is_left_in_any_column(pool: Pool, e
     assert await pool.fetchval("select count(*) from deliveries") == 2
     assert await pool.fetchval("select count(*) from notifications") == 2
     assert await pool.fetchval("select state from replays") == "stopped"
+    assert await pool.fetchval("select members from segments") == 0
     (record,) = await pool.fetch(
         "select action, subject, actor, details from audit where action like 'user.%'"
     )

@@ -7,19 +7,27 @@ from litestar.types.asgi_types import HTTPReceiveMessage, WebSocketReceiveMessag
 
 from tocsin.api.http.problems import BODY_TIMEOUT, ProblemError
 
+LONGEST_STREAM = 3_600.0
+"""How many seconds a body may take that is stored while it is received."""
+
 
 class BodyDeadline:
-    """Wraps an app; reading a body raises a problem once the client took longer than `seconds`."""
+    """Wraps an app; reading a body raises a problem once the client took longer than `seconds`.
 
-    def __init__(self, app: ASGIApp, seconds: float) -> None:
+    Below the `streamed` path each part of a body has that long, and the whole an hour.
+    """
+
+    def __init__(self, app: ASGIApp, seconds: float, streamed: str) -> None:
         self._app = app
         self._seconds = seconds
+        self._streamed = streamed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
-        await self._app(scope, self._limited(receive), send)
+        is_streamed = scope["path"].startswith(self._streamed)
+        await self._app(scope, self._limited(receive, LONGEST_STREAM if is_streamed else self._seconds), send)
 
-    def _limited(self, receive: Receive) -> Receive:
+    def _limited(self, receive: Receive, whole: float) -> Receive:
         deadline: float | None = None
         complete = False
 
@@ -27,9 +35,10 @@ class BodyDeadline:
             nonlocal deadline, complete
             if complete:
                 return await receive()
-            deadline = deadline or asyncio.get_running_loop().time() + self._seconds
+            now = asyncio.get_running_loop().time()
+            deadline = deadline or now + whole
             try:
-                async with asyncio.timeout_at(deadline):
+                async with asyncio.timeout_at(min(deadline, now + self._seconds)):
                     message = await receive()
             except TimeoutError:
                 detail = f"The body was not complete within {self._seconds:g} seconds."

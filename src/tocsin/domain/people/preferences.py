@@ -121,7 +121,7 @@ def categories(types: Iterable[NotificationType]) -> list[Category]:
     """List the categories of the given types that people can get, by name."""
     critical: dict[str, dict[Channel, list[bool]]] = {}
     for type_ in types:
-        for channel in type_.channels_for("users", "attributes"):
+        for channel in type_.channels_for("users", "attributes", "everyone", "segment"):
             marks = critical.setdefault(type_.category, {}).setdefault(channel, [])
             marks.append(type_.policies.critical)
     return [

@@ -91,12 +91,15 @@ class Acceptor:
     async def _counts_of_people(
         self, intents: Sequence[Intent | Unreadable], sizes: Sequence[int]
     ) -> list[int]:
-        """Replace the largest size of audiences by attributes by what they find now."""
+        """Replace the largest size of audiences by attributes by what they find now.
+
+        One that finds more is a broadcast: its deliveries are not stored with the request.
+        """
         counts, most = list(sizes), self._planner.largest_audience
         for position, intent in enumerate(intents):
             if isinstance(intent, Intent) and intent.audience.attributes is not None:
-                people, _ = await find_people(self._pool.acquire, intent, most)
-                counts[position] = sizes[position] // most * len(people)
+                found = await find_people(self._pool.acquire, intent, most)
+                counts[position] = sizes[position] // most * len(found.people)
         return counts
 
     async def _accept_part(self, request: Request) -> list[Answer]:

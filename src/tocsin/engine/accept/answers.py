@@ -52,13 +52,13 @@ def accepted_answer(notification: NewNotification, repeated_recipients: int) -> 
     """Build the answer for a stored notification, with what it waits for as far as planning decided it."""
     answer = Accepted(notification.id, repeated_recipients=repeated_recipients)
     planned = next((each for each in notification.deliveries if each.reason is None), None)
-    if planned is None:
+    if planned is None and notification.broadcast is None:
         return answer
     now, send_at, wall = notification.accepted_at, notification.send_at, notification.send_at_local
     if wall is not None and wall.replace(tzinfo=UTC) + FURTHEST_BEHIND > now:
         return msgspec.structs.replace(answer, waits_for="send_at_local")
     if send_at is not None and send_at > now:
         return msgspec.structs.replace(answer, waits_for="send_at", waits_until=send_at)
-    if planned.held_by == DIGEST:
+    if planned is not None and planned.held_by == DIGEST:
         return msgspec.structs.replace(answer, waits_for="digest", waits_until=planned.due_at)
     return answer

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from tocsin.domain.faults import Fault
-from tocsin.domain.intent import Intent, audience_kind
+from tocsin.domain.intent import Intent, audience_kind, is_query
 from tocsin.domain.people.organisations import NOT_YOURS
 from tocsin.engine.accept.answers import Unreadable, written_intent
 from tocsin.engine.accept.audiences import Connect
@@ -43,8 +43,8 @@ def bind_all(intents: Sequence[Intent | Unreadable], org_id: str | None) -> Sequ
 async def outsider_faults(connect: Connect, intents: Iterable[Intent]) -> list[list[Fault]]:
     """List, for each valid intent, what is wrong with its recipients by its organisation.
 
-    People who are unknown and people of another organisation are not told apart. Those of an audience by
-    attributes are looked for in the organisation alone.
+    People who are unknown and people of another organisation are not told apart. Those of a query or a
+    segment are looked for in the organisation alone.
     """
     asked = [(intent, audience_kind(intent.audience)) for intent in intents]
     # By the kind of the audience, so that each is one query for all intents.
@@ -66,7 +66,7 @@ async def outsider_faults(connect: Connect, intents: Iterable[Intent]) -> list[l
 
 def _faults(intent: Intent, kind: str, outside: Sequence[str]) -> list[Fault]:
     field = f"audience.{kind}"
-    if intent.org_id is None or kind == "attributes":
+    if intent.org_id is None or is_query(intent.audience):
         return []
     if kind not in {"users", "emails"}:
         return [Fault(field=field, code=NOT_YOURS, message=_UNCHECKED)]

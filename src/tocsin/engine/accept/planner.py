@@ -27,6 +27,8 @@ from tocsin.domain.people.recipient import UserRecipient
 from tocsin.domain.plan import Conditions, PlannedDelivery, due_time, iter_plan, plan
 from tocsin.domain.timing.moments import moment_faults, send_time_faults
 from tocsin.engine.toggles.toggles import Toggles
+from tocsin.store.broadcasts.broadcasts import NewBroadcast
+from tocsin.store.broadcasts.members import Members
 from tocsin.store.notifications import NewNotification
 
 LARGEST_PAYLOAD = 65_536
@@ -47,7 +49,7 @@ class Planner(msgspec.Struct, frozen=True):
     def check(self, producer: str, intent: Intent, now: datetime) -> NewNotification | list[Fault]:
         """Build the notification of an intent, or list everything that is wrong with it.
 
-        That of an audience by attributes has no deliveries yet: see `plan_people`.
+        That of an audience that is a query has no deliveries yet: see `plan_people`.
         """
         try:
             payload = _encoder.encode(intent.payload)
@@ -71,7 +73,7 @@ class Planner(msgspec.Struct, frozen=True):
         return self._notification(producer, intent, notification_type, payload, fingerprint, now)
 
     def plan_people(self, intent: Intent, people: Iterable[str], now: datetime) -> Iterator[PlannedDelivery]:
-        """Plan, one by one, the deliveries to the people who have the attributes that an intent asks for.
+        """Plan, one by one, the deliveries to people whom the audience of an intent finds.
 
         The type is looked up at once: the catalog may be reloaded while the iterator is used.
         """
@@ -81,10 +83,16 @@ class Planner(msgspec.Struct, frozen=True):
         conditions = self._conditions(intent, notification_type, now)
         return iter_plan(notification_type, map(UserRecipient, people), conditions=conditions)
 
+    def broadcast(self, intent: Intent, members: Members, now: datetime) -> NewBroadcast:
+        """Build the broadcast of an intent to many people; it starts when their deliveries are due."""
+        starts_at = due_time(intent.send_at, intent.send_at_local, now)
+        return NewBroadcast(starts_at=starts_at, segment_id=members.segment_id)
+
     def delivery_count(self, intent: Intent) -> int:
         """Count the deliveries that an intent has at most; one of an unknown type has none.
 
-        Whom an audience by attributes finds is not known yet: it counts as the largest.
+        Whom an audience by attributes finds is not known yet: it counts as the largest. Everyone and a
+        segment count as nobody, since their deliveries are not stored with the request.
         """
         notification_type = self.catalog.find(intent.type, intent.version)
         if notification_type is None:

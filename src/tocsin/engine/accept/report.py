@@ -9,9 +9,10 @@ from tocsin.domain.delivery.states import State
 from tocsin.domain.intent import Intent
 from tocsin.domain.people.organisations import NOT_YOURS
 from tocsin.domain.people.recipient import logged_route_id, recipient_of
+from tocsin.domain.plan import PlannedDelivery
 from tocsin.engine.accept.answers import INVALID, Accepted, Answer, Conflict, Duplicate, Invalid, Unreadable
 from tocsin.logs import sent_lines
-from tocsin.store.notifications import NewNotification
+from tocsin.store.notifications import NewNotification, NotificationRow
 from tocsin.telemetry import metrics
 from tocsin.telemetry.instruments import OTHER
 
@@ -42,7 +43,7 @@ def report_answers(
     if metrics.switch.on:
         _count(source, intents, answers, catalog)
     for notification in accepted:
-        _report_planned(notification)
+        report_planned(notification, notification.deliveries)
     for intent, answer in zip(intents, answers, strict=True):
         if isinstance(answer, Invalid | Conflict):
             code = refusal_code(intent, answer)
@@ -85,9 +86,11 @@ def _count(
                 metrics.refused.add((known, source, refusal_code(intent, answer)))
 
 
-def _report_planned(notification: NewNotification) -> None:
+def report_planned(
+    notification: NewNotification | NotificationRow, deliveries: Sequence[PlannedDelivery]
+) -> None:
     """Count the deliveries of an accepted notification; those skipped at once are settled, and logged so."""
-    for delivery in notification.deliveries:
+    for delivery in deliveries:
         if metrics.switch.on:
             metrics.planned.add((notification.type, delivery.channel))
         if delivery.state is not State.SKIPPED:

@@ -10,7 +10,8 @@ import msgspec
 
 from tocsin.domain.faults import Fault
 from tocsin.domain.ids import NotificationId, new_delivery_id, uuid7
-from tocsin.domain.intent import Intent, repeated_recipients
+from tocsin.domain.intent import Intent, is_query, repeated_recipients
+from tocsin.domain.plan import PlannedDelivery
 from tocsin.engine.accept.answers import (
     Accepted,
     Answer,
@@ -21,15 +22,16 @@ from tocsin.engine.accept.answers import (
     accepted_answer,
     written_intent,
 )
-from tocsin.engine.accept.audiences import Connect, find_people
+from tocsin.engine.accept.audiences import NOT_LOOKED_UP, Connect, FoundPeople, find_people
 from tocsin.engine.accept.organisations import outsider_faults
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.accept.report import refusal_code, report_answers, storable
 from tocsin.engine.time_slice import TimeSlice, paced
 from tocsin.store import notifications
+from tocsin.store.broadcasts import broadcasts
 from tocsin.store.deliveries import digests
 from tocsin.store.deliveries.digests import NewMember
-from tocsin.store.notifications import NewNotification
+from tocsin.store.notifications import NewNotification, NotificationRow
 from tocsin.store.pool import Connection
 from tocsin.store.sources import refused
 from tocsin.store.sources.refused import LONGEST_CONTENT, RefusedIntent
@@ -37,7 +39,6 @@ from tocsin.store.sources.refused import LONGEST_CONTENT, RefusedIntent
 STORE_TRIES = 3
 """How often an intent is stored if what held its key is pruned each time before it was read."""
 
-_ADVICE = "ask for one more attribute, or raise TOCSIN_DELIVERY__LARGEST_AUDIENCE"
 _encoder = msgspec.json.Encoder()
 
 _Key: TypeAlias = tuple[str, str]
@@ -81,14 +82,14 @@ class Request:
         self.origins = origins
         self.answers: list[Answer | None] = [None] * len(intents)
         self.good: list[tuple[int, NewNotification]] = []
-        self.unmatched: list[tuple[int, NewNotification, list[Fault]]] = []
+        self.unmatched: list[tuple[int, NewNotification, Sequence[Fault]]] = []
         self.repeated: set[int] = set()
 
     async def check(self, planner: Planner, now: datetime, connect: Connect) -> None:
         """Plan the valid intents and answer the others.
 
-        One whose audience finds nobody, too many, or people outside of its organisation, is refused unless it
-        was accepted before.
+        One whose audience finds nobody, or people outside of its organisation, is refused unless it was
+        accepted before. One whose audience is large becomes a broadcast: its deliveries are planned later.
         """
         slice_ = TimeSlice()
         for position, intent in enumerate(self.intents):
@@ -97,16 +98,14 @@ class Request:
                 case Unreadable(faults=faults):
                     self.answers[position] = Invalid(faults)
                 case Intent():
-                    people: Sequence[str] = ()
-                    faults = []
-                    if intent.audience.attributes is not None:
-                        people, faults = await find_people(connect, intent, planner.largest_audience, _ADVICE)
+                    found = NOT_LOOKED_UP
+                    if is_query(intent.audience):
+                        found = await find_people(connect, intent, planner.largest_audience)
                     checked = planner.check(self.producer, intent, now)
-                    if isinstance(checked, NewNotification) and people:
-                        planned = await paced(planner.plan_people(intent, people, now))
-                        checked = msgspec.structs.replace(checked, deliveries=planned)
-                    if isinstance(checked, NewNotification) and faults:
-                        self.unmatched.append((position, checked, faults))
+                    if isinstance(checked, NewNotification):
+                        checked = await _addressed(planner, intent, checked, found, now)
+                    if isinstance(checked, NewNotification) and found.faults:
+                        self.unmatched.append((position, checked, found.faults))
                     elif isinstance(checked, NewNotification):
                         if self.origins:
                             origin = self.origins[position]
@@ -134,6 +133,18 @@ class Request:
     def answered(self) -> list[Answer]:
         """Return the answers, once all are known."""
         return [answer for answer in self.answers if answer is not None]
+
+
+async def _addressed(
+    planner: Planner, intent: Intent, checked: NewNotification, found: FoundPeople, now: datetime
+) -> NewNotification:
+    """Return a notification with the deliveries to the people that were found, or as a broadcast to them."""
+    if found.people:
+        planned = await paced(planner.plan_people(intent, found.people, now))
+        return msgspec.structs.replace(checked, deliveries=planned)
+    if found.members is not None:
+        return msgspec.structs.replace(checked, broadcast=planner.broadcast(intent, found.members, now))
+    return checked
 
 
 async def accept_within(
@@ -256,38 +267,54 @@ async def _accept_new(
     now: datetime,
 ) -> set[UUID]:
     """Store the notifications whose keys are new; return their ids."""
-    members = [each for notification in firsts for each in _members(notification)]
-    if not members:
+    members = {each.id: joining for each in firsts if (joining := digest_members(each, each.deliveries))}
+    begun = {each.id: each.broadcast for each in firsts if each.broadcast is not None}
+    if not members and not begun:
         return await notifications.accept(connection, firsts, push_providers, now)
-    # A delivery and its membership in a digest are one transaction.
+    # A delivery and its membership in a digest are one transaction, as are a notification and its broadcast.
     async with connection.transaction():
         accepted = await notifications.accept(connection, firsts, push_providers, now)
-        joining = [member for notification_id, member in members if notification_id in accepted]
-        if joining:
+        if joining := [each for owner, own in members.items() if owner in accepted for each in own]:
             await digests.join(connection, joining, now)
+        if new := {owner: each for owner, each in begun.items() if owner in accepted}:
+            await broadcasts.create(connection, new)
     return accepted
 
 
-def _members(notification: NewNotification) -> Iterator[tuple[NotificationId, NewMember]]:
+async def add_planned(
+    connection: Connection,
+    notification: NotificationRow,
+    deliveries: Sequence[PlannedDelivery],
+    push_providers: Sequence[str],
+    now: datetime,
+) -> None:
+    """Store more deliveries of a notification, within the transaction of the caller."""
+    await notifications.add_deliveries(connection, notification.id, deliveries, push_providers, now)
+    if joining := digest_members(notification, deliveries):
+        await digests.join(connection, joining, now)
+
+
+def digest_members(
+    notification: NewNotification | NotificationRow, deliveries: Sequence[PlannedDelivery]
+) -> list[NewMember]:
     """List the deliveries of a notification that become members of a digest."""
-    for delivery in notification.deliveries:
-        if delivery.digest_key is not None:
-            yield (
-                notification.id,
-                NewMember(
-                    delivery_id=delivery.id,
-                    key=delivery.digest_key,
-                    type=notification.type,
-                    version=notification.version,
-                    channel=delivery.channel,
-                    user_id=delivery.user_id,
-                    address=delivery.address,
-                    lane=delivery.lane,
-                    due_at=delivery.due_at,
-                    digest_id=uuid7(),
-                    carrier_id=new_delivery_id(),
-                ),
-            )
+    return [
+        NewMember(
+            delivery_id=delivery.id,
+            key=delivery.digest_key,
+            type=notification.type,
+            version=notification.version,
+            channel=delivery.channel,
+            user_id=delivery.user_id,
+            address=delivery.address,
+            lane=delivery.lane,
+            due_at=delivery.due_at,
+            digest_id=uuid7(),
+            carrier_id=new_delivery_id(),
+        )
+        for delivery in deliveries
+        if delivery.digest_key is not None
+    ]
 
 
 def _answer(

@@ -36,6 +36,7 @@ from tocsin.engine.accept.organisations import outsider_faults
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.dispatch.rules import DeliveryRules
 from tocsin.engine.time_slice import TimeSlice, paced
+from tocsin.store.broadcasts.members import Members, count_members, next_members
 from tocsin.store.deliveries.context import order_blockers
 from tocsin.store.deliveries.digests import open_due_at
 from tocsin.store.limits import used
@@ -46,6 +47,8 @@ from tocsin.store.pool import Connection
 from tocsin.wire.notifications import ExplainedDevice, ExplainedRoute, Explanation, wire_steps
 
 MOST_HOLDS = 20
+SAMPLE = 20
+"""How many people of an audience of many are explained."""
 
 LimitWindow: TypeAlias = tuple[str, datetime]
 
@@ -62,13 +65,18 @@ class Explainer(msgspec.Struct, frozen=True):
     async def explain(
         self, connection: Connection, producer: str, intent: Intent, now: datetime
     ) -> Explanation | list[Fault]:
-        """Return what would become of an intent, or what is wrong with it."""
+        """Return what would become of an intent, or what is wrong with it.
+
+        Of an audience of many people, the first ones are explained.
+        """
         most = min(self.planner.largest_audience, LARGEST_AUDIENCE)
-        advice = "explain is for no more"
-        people, faults = await find_people(lambda: nullcontext(connection), intent, most, advice)
+        found = await find_people(lambda: nullcontext(connection), intent, most)
         accepted = self.planner.check(producer, intent, now)
-        if isinstance(accepted, list) or faults:
-            return accepted if isinstance(accepted, list) else faults
+        if isinstance(accepted, list) or found.faults:
+            return accepted if isinstance(accepted, list) else list(found.faults)
+        people, total = found.people, None
+        if found.members is not None:
+            people, total = await _sample(connection, found.members)
         if intent.org_id is not None:
             [outside] = await outsider_faults(lambda: nullcontext(connection), [intent])
             if outside:
@@ -100,7 +108,9 @@ class Explainer(msgspec.Struct, frozen=True):
             for each in accepted.deliveries
             if (route := forecasts[each.user_id or each.address, each.channel].route)
         ]
-        return Explanation(type=accepted.type, version=accepted.version, now=now, routes=routes)
+        return Explanation(
+            type=accepted.type, version=accepted.version, now=now, routes=routes, audience_size=total
+        )
 
     async def _route(
         self,
@@ -240,6 +250,13 @@ class Forecast:
     def take(self, allowances: Sequence[Allowance]) -> None:
         """Count a place within each limit."""
         self._taken.update((each.key, each.ends_at) for each in allowances)
+
+
+async def _sample(connection: Connection, members: Members) -> tuple[Sequence[str], int]:
+    """Return the first people of an audience, and how many it has."""
+    async with connection.transaction():
+        total = await count_members(connection, members)
+    return (await next_members(connection, members, "", SAMPLE)).people, total
 
 
 async def _first_decision(

@@ -15,10 +15,12 @@ from tocsin.domain.ids import created_at
 from tocsin.domain.people.recipient import recipient_of, route_id
 from tocsin.engine.inspect.waiting import blocked_lanes, waiting_for
 from tocsin.store import notifications
+from tocsin.store.broadcasts import broadcasts
+from tocsin.store.broadcasts.broadcasts import BroadcastRow
 from tocsin.store.deliveries import settle as deliveries
 from tocsin.store.deliveries.settle import AttemptRow, DeliveryRow
 from tocsin.store.pool import Connection
-from tocsin.wire.notifications import Delivery, FailedAttempt, Notification, wire_steps
+from tocsin.wire.notifications import Broadcast, Delivery, FailedAttempt, Notification, wire_steps
 
 MOST_DELIVERIES = 1_000
 MOST_ATTEMPTS = 50
@@ -82,6 +84,20 @@ async def show(connection: Connection, notification_id: UUID, now: datetime) -> 
             for row in shown
         ],
         truncated=len(rows) > len(shown),
+        broadcast=_broadcast(await broadcasts.get(connection, notification_id)),
+    )
+
+
+def _broadcast(row: BroadcastRow | None) -> Broadcast | None:
+    if row is None:
+        return None
+    return Broadcast(
+        state=row.state,
+        expanded=row.expanded,
+        total=row.total,
+        next_at=row.next_at if row.state == "expanding" else None,
+        waiting_for=row.waiting_for,
+        finished_at=row.finished_at,
     )
 
 

@@ -18,6 +18,7 @@ from tocsin.domain.limits import device_key
 from tocsin.domain.people.devices import short_hash
 from tocsin.engine.retention.erase import counter_keys, names_person, read_audience
 from tocsin.engine.time_slice import TimeSlice
+from tocsin.store.broadcasts import segments
 from tocsin.store.people import export, preferences, refused_content, users
 from tocsin.store.people.export import ExportedDelivery
 from tocsin.store.people.refused_content import RefusedContent
@@ -70,6 +71,7 @@ class Exporter:
             ],
             "webhook_endpoints": await export.endpoints(connection, user_id),
             "registrations": await export.registrations(connection, user_id),
+            "segments": await segments.names_of_user(connection, user_id, self._org_id),
             "limits": await export.counters(connection, sorted(keys)),
         }
         if self._org_id is None:

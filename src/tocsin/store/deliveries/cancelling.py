@@ -35,6 +35,11 @@ order by given.id desc
 
 # What is being sent is not cancelled; the mark keeps it from being tried again if it fails.
 MARK = """
+with stopped as (
+    update broadcasts
+    set state = 'cancelled', position = '', waiting_for = null, finished_at = $2
+    where notification_id = any($1::uuid[]) and state = 'expanding'
+)
 update notifications
 set cancelled_at = coalesce(cancelled_at, $2)
 where id in (

@@ -165,12 +165,18 @@ order by ordering_key
 """
 
 # A delivery under lease is on its way and cannot be cancelled, nor can the member of a digest that is. If
-# that attempt fails, the mark on the notification keeps it from being tried again.
+# that attempt fails, the mark on the notification keeps it from being tried again, as it does with what a
+# chunk of a broadcast stores at this moment.
 CANCEL = f"""
 with marked as (
     update notifications
     set cancelled_at = coalesce(cancelled_at, $2)
     where id = $1
+),
+stopped as (
+    update broadcasts
+    set state = 'cancelled', position = '', waiting_for = null, finished_at = $2
+    where notification_id = $1 and state = 'expanding'
 )
 update deliveries as d
 set state = 'cancelled', settled_at = $2, held_by = null
@@ -181,7 +187,8 @@ returning d.id
 """  # noqa: S608 - made of constants
 
 # A time to live begins when a notification can first fall due, so it moves along.
-# A notification with a time of its own leaves its digest, unless that is being sent.
+# A notification with a time of its own leaves its digest, unless that is being sent. The people whom a
+# broadcast has not reached yet follow at that time.
 RESCHEDULE = f"""
 with moved as (
     update deliveries as d
@@ -191,6 +198,12 @@ with moved as (
         and attempts = 0
         and {NOT_BEING_SENT}
     returning id
+),
+postponed as (
+    update broadcasts
+    set next_at = $3
+    where notification_id = $1 and state = 'expanding'
+    returning notification_id
 ),
 retimed as (
     update notifications
@@ -202,7 +215,7 @@ retimed as (
                 coalesce(send_at, (send_at_local at time zone 'UTC') - interval '14 hours')
             )
         )
-    where id = $1 and exists (select from moved)
+    where id = $1 and (exists (select from moved) or exists (select from postponed))
 )
 select id
 from moved

@@ -1,6 +1,6 @@
 """Counts what waits in each lane, and what leaves in each hour."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -126,6 +126,34 @@ left join lateral (
 ) as collected on true
 group by 1, 2, 3
 """  # noqa: S608 - made of constants
+
+
+# Only of the last seconds: before them lie the entries of what was settled since the index was last cleaned.
+# Claims go by due time, so what waits longer than that keeps younger messages waiting too. What is under
+# lease is at the front; a worker has no more than some thousands of these.
+OLDEST_UNCLAIMED = """
+select min(head.due_at)
+from unnest($1::text[]) as given (lane)
+cross join lateral (
+    select due_at
+    from deliveries
+    where lane = given.lane
+        and state in ('scheduled', 'pending', 'retrying')
+        and due_at > $2
+        and due_at <= $3
+        and lease is null
+    order by lane, due_at, id
+    limit 1
+) as head
+"""
+LONGEST_QUEUE_DELAY = timedelta(seconds=10)
+
+
+async def queue_delay(connection: Connection, lanes: Collection[str], now: datetime) -> timedelta:
+    """Return how long the oldest due delivery of some lanes waits to be claimed, up to ten seconds."""
+    since = now - LONGEST_QUEUE_DELAY
+    oldest: datetime | None = await connection.fetchval(OLDEST_UNCLAIMED, list(lanes), since, now)
+    return now - oldest if oldest else timedelta()
 
 
 async def depths(connection: Connection, lanes: Sequence[str], now: datetime, most: int) -> list[LaneDepth]:

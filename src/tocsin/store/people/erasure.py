@@ -17,6 +17,8 @@ from tocsin.domain.delivery.states import WAITING
 from tocsin.domain.ids import uuid7
 from tocsin.domain.intent import normal_address
 from tocsin.domain.limits import device_key
+from tocsin.store.broadcasts import segments
+from tocsin.store.broadcasts.broadcasts import wait_for_chunks
 from tocsin.store.people.devices import LOCK_OWNER
 from tocsin.store.people.platform_endpoints import request_deletion
 from tocsin.store.people.suppressions import hash_address
@@ -182,7 +184,9 @@ with touched as materialized (
                     else coalesce(other.address <> 'erased' and other.address <> coalesce($3, ''), false)
                 end
             limit 1
-        ) is not null as shared,
+        ) is not null
+        -- A broadcast has others as well, whom it may not have reached yet.
+        or (select true from broadcasts where broadcasts.notification_id = n.id) is not null as shared,
         (
             select true
             from deliveries as sending
@@ -228,6 +232,8 @@ select exists (select from deliveries where user_id = $1{within})
         select from deliveries
         where address is not null and address <> 'erased' and address = $2 and user_id is null{within}
     )
+    -- The position of a broadcast moves on with its next chunk.
+    or exists (select from broadcasts where position = $1)
 """
 IS_BEING_SENT = _IS_BEING_SENT.format(within="")
 IS_BEING_SENT_WITHIN = _IS_BEING_SENT.format(within=_of_org("$3"))
@@ -283,8 +289,10 @@ async def begin(
     """Record an erasure, under lease, and delete the person's own rows; return how many devices there were.
 
     Return None if one of that user id for another organisation, or for all, is unfinished. Runs in a
-    transaction. A registration at the same moment comes before it or after it as a whole.
+    transaction. A registration at the same moment comes before it or after it as a whole, and so does the
+    chunk of a broadcast.
     """
+    await wait_for_chunks(connection)
     await connection.execute(LOCK_OWNER, user_id)
     given = (uuid7(), user_id, user_hash(user_id), now, until, org_id)
     erasure = await fetch_one(connection, ErasureRow, BEGIN, *given)
@@ -294,6 +302,7 @@ async def begin(
     await connection.execute(DELETE_DEVICES, devices, now)
     for statement in (DELETE_USER, DELETE_PREFERENCES, DELETE_REGISTRATIONS):
         await connection.execute(statement, user_id)
+    await segments.forget_user(connection, user_id, org_id)
     await connection.execute(ERASE_REPLAYS, user_id, now, org_id)
     await connection.execute(ERASE_AUDIT, user_id, org_id)
     await delete_counters(connection, [*counters, *map(device_key, devices)])

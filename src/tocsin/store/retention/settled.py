@@ -67,11 +67,17 @@ from deliveries
 where notification_id = $1
 """
 
-_HAS_NO_DELIVERIES = """
+_NOTHING_LEFT = """
     (
         select true
         from deliveries
         where deliveries.notification_id = {id}
+        limit 1
+    ) is null
+    and (
+        select true
+        from broadcasts
+        where broadcasts.notification_id = {id} and broadcasts.state = 'expanding'
         limit 1
     ) is null
 """
@@ -88,7 +94,7 @@ with page as materialized (
 examined as materialized (
     select
         page.id, page.accepted_at,
-        page.pruned_at is not null or not {_HAS_NO_DELIVERIES.format(id="page.id")} as kept
+        page.pruned_at is not null or not ({_NOTHING_LEFT.format(id="page.id")}) as kept
     from page
 )
 select id, accepted_at as settled_at, kept, 0 as deliveries
@@ -158,7 +164,7 @@ PRUNE_CARRIERS = _PRUNE.format(
 # A delivery that was replayed meanwhile keeps its notification. Statements of their own, to see that.
 DELETE_NOTIFICATIONS = f"""
 delete from notifications
-where id = any($1::uuid[]) and {_HAS_NO_DELIVERIES.format(id="notifications.id")}
+where id = any($1::uuid[]) and {_NOTHING_LEFT.format(id="notifications.id")}
 returning id
 """  # noqa: S608 - made of constants
 
@@ -166,7 +172,7 @@ EMPTY_NOTIFICATIONS = f"""
 update notifications
 set pruned_at = $2, audience = '{{}}', payload = '{{}}', collapse_key = null, request_id = null,
     trace_id = null, locale = null, reference = null
-where id = any($1::uuid[]) and pruned_at is null and {_HAS_NO_DELIVERIES.format(id="notifications.id")}
+where id = any($1::uuid[]) and pruned_at is null and {_NOTHING_LEFT.format(id="notifications.id")}
 returning id
 """  # noqa: S608 - made of constants
 

@@ -70,6 +70,7 @@ RULES = (
     TimeRule(table="publications", column="updated_at", kept=timedelta(days=30)),
     TimeRule(table="audit", column="id", kept="audit"),
     TimeRule(table="replays", column="id", kept="audit", condition="state <> 'running'"),
+    TimeRule(table="broadcasts", column="finished_at", kept="audit", condition="state <> 'expanding'"),
     TimeRule(table="erasures", column="id", kept="audit", condition="finished_at is not null"),
     # One that stands is not pruned however old it is.
     TimeRule(table="alarms", column="raised_at", kept="audit", condition="cleared_at < $1"),
@@ -95,6 +96,8 @@ PRUNED_OTHERWISE: Mapping[str, str] = {
     "digests": "when neither they nor their members wait, `retention.days` after the last was settled",
     "circuits": "a day after their last use",
     "processes": "a day after the process was last seen",
+    "segments": "ten minutes after they were replaced or deleted, unless a broadcast reads them",
+    "segment_members": "with their segment; erasure deletes those of a person",
     "endpoint_deletions": "when Amazon SNS has deleted the endpoint",
 }
 
