@@ -16,7 +16,7 @@ from bench import broker
 from bench.contestants import CONTESTANTS
 from bench.contract import Chart, Contestant, Line, Reading
 from bench.goals import SUBJECT
-from bench.lines import GROWTH_ROWS, OUTAGE_SECONDS, lines
+from bench.lines import BROADCAST_PEOPLE, GROWTH_ROWS, OUTAGE_SECONDS, lines
 from bench.process import ROOT, ProgramFailedError
 from bench.progress import tell
 from bench.race import machine
@@ -38,6 +38,7 @@ class Options(msgspec.Struct, frozen=True):
     seconds: float
     outage_seconds: float
     growth_rows: int
+    broadcast_people: int
     only: tuple[str, ...]
     json: bool
     keep_logs: Path | None
@@ -67,6 +68,12 @@ def parse(arguments: Sequence[str]) -> Options:
         "(default: %(default)s; 10000000 takes an hour and 60 GB)",
     )
     parser.add_argument(
+        "--broadcast-people",
+        type=_positive,
+        default=BROADCAST_PEOPLE,
+        help="how many people the line `broadcast` sends to (default: %(default)s)",
+    )
+    parser.add_argument(
         "--rounds", type=_positive, default=3, help="rounds for each contestant (default: %(default)s)"
     )
     parser.add_argument(
@@ -87,11 +94,8 @@ def parse(arguments: Sequence[str]) -> Options:
 async def run(options: Options, command: str, workdir: Path) -> Outcome:
     """Run the contestants and the lines that were asked for."""
     chosen = [each for each in CONTESTANTS if not options.only or each.name in options.only]
-    asked = [
-        each
-        for each in lines(options.outage_seconds, options.growth_rows)
-        if not options.only or each.name in options.only
-    ]
+    every = lines(options.outage_seconds, options.growth_rows, options.broadcast_people)
+    asked = [each for each in every if not options.only or each.name in options.only]
     able, left_out = _able(chosen)
     for absent in left_out:
         tell(f"Left out: {absent.title}: {absent.reason}")

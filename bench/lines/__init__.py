@@ -3,6 +3,7 @@
 from bench.contract import Line
 from bench.lines.accept import Accept
 from bench.lines.archive import Archiving
+from bench.lines.broadcast import Broadcast
 from bench.lines.claim import ClaimCost
 from bench.lines.growth import Growth
 from bench.lines.latency import LatencyAgainstLoad
@@ -21,9 +22,14 @@ from bench.lines.streams import Streams
 
 OUTAGE_SECONDS = 60.0
 GROWTH_ROWS = 1_000_000
+BROADCAST_PEOPLE = 1_000_000
 
 
-def lines(outage_seconds: float = OUTAGE_SECONDS, growth_rows: int = GROWTH_ROWS) -> tuple[Line, ...]:
+def lines(
+    outage_seconds: float = OUTAGE_SECONDS,
+    growth_rows: int = GROWTH_ROWS,
+    broadcast_people: int = BROADCAST_PEOPLE,
+) -> tuple[Line, ...]:
     """Give every line, in the order in which they run."""
     return (
         Accept(),
@@ -42,5 +48,6 @@ def lines(outage_seconds: float = OUTAGE_SECONDS, growth_rows: int = GROWTH_ROWS
         Archiving(),
         Search(),
         MetricsCost(),
+        Broadcast(broadcast_people),
         OutOfTheBox(),
     )

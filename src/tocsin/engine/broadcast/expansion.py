@@ -15,7 +15,7 @@ from tocsin.engine.accept.audiences import members_of
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.accept.report import report_planned
 from tocsin.engine.accept.write import add_planned
-from tocsin.engine.broadcast.pace import LONGEST_DELAY, LOOK_AGAIN, next_chunk
+from tocsin.engine.broadcast.pace import LOOK_AGAIN, enough_waiting, next_chunk
 from tocsin.engine.clock import Clock
 from tocsin.engine.duty import raise_if_cancelled, repeat
 from tocsin.engine.inspect.waiting import blocked_lanes
@@ -24,7 +24,7 @@ from tocsin.store import notifications
 from tocsin.store.broadcasts import broadcasts
 from tocsin.store.broadcasts.broadcasts import BroadcastRow
 from tocsin.store.broadcasts.members import count_members, next_members
-from tocsin.store.deliveries.queue import queue_delay
+from tocsin.store.deliveries.queue import count_unclaimed
 from tocsin.store.notifications import NotificationRow
 from tocsin.store.pool import Connection, Pool
 
@@ -130,11 +130,12 @@ class Expander:
         if self._planner.off(notification_type) >= set(notification_type.channels):
             raise _PausedError(f"{notification.type} is switched off", PAUSED_FOR)
         lanes = self._lanes(notification_type)
-        delay = await queue_delay(connection, lanes, now)
-        if delay > LONGEST_DELAY and (blocked := lanes & (await blocked_lanes(connection)).keys()):
+        enough = enough_waiting(row.chunk_size)
+        waiting = await count_unclaimed(connection, lanes, now, enough + 1)
+        if waiting > enough and (blocked := lanes & (await blocked_lanes(connection)).keys()):
             # Nothing is claimed of these; the people of other providers do not wait for them.
-            delay = await queue_delay(connection, lanes - blocked, now)
-        size = next_chunk(row.chunk_size, row.chunk_at, delay, now)
+            waiting = await count_unclaimed(connection, lanes - blocked, now, enough + 1)
+        size = next_chunk(row.chunk_size, row.chunk_at, waiting, now)
         if size is None:
             raise _PausedError(None, LOOK_AGAIN)
         return size

@@ -129,31 +129,32 @@ group by 1, 2, 3
 
 
 # Only of the last seconds: before them lie the entries of what was settled since the index was last cleaned.
-# Claims go by due time, so what waits longer than that keeps younger messages waiting too. What is under
-# lease is at the front; a worker has no more than some thousands of these.
-OLDEST_UNCLAIMED = """
-select min(head.due_at)
+# What is under lease is at the front; a worker has no more than some thousands of these.
+UNCLAIMED = """
+select coalesce(sum(waiting.count), 0)
 from unnest($1::text[]) as given (lane)
 cross join lateral (
-    select due_at
-    from deliveries
-    where lane = given.lane
-        and state in ('scheduled', 'pending', 'retrying')
-        and due_at > $2
-        and due_at <= $3
-        and lease is null
-    order by lane, due_at, id
-    limit 1
-) as head
+    select count(*) as count
+    from (
+        select
+        from deliveries
+        where lane = given.lane
+            and state in ('scheduled', 'pending', 'retrying')
+            and due_at > $2
+            and due_at <= $3
+            and lease is null
+        order by lane, due_at, id
+        limit $4
+    ) as head
+) as waiting
 """
-LONGEST_QUEUE_DELAY = timedelta(seconds=10)
+COUNTED_SECONDS = timedelta(seconds=10)
 
 
-async def queue_delay(connection: Connection, lanes: Collection[str], now: datetime) -> timedelta:
-    """Return how long the oldest due delivery of some lanes waits to be claimed, up to ten seconds."""
-    since = now - LONGEST_QUEUE_DELAY
-    oldest: datetime | None = await connection.fetchval(OLDEST_UNCLAIMED, list(lanes), since, now)
-    return now - oldest if oldest else timedelta()
+async def count_unclaimed(connection: Connection, lanes: Collection[str], now: datetime, most: int) -> int:
+    """Count what fell due in some lanes in the last ten seconds and is not claimed, up to `most` in each."""
+    counted = await connection.fetchval(UNCLAIMED, list(lanes), now - COUNTED_SECONDS, now, most)
+    return int(counted)
 
 
 async def depths(connection: Connection, lanes: Sequence[str], now: datetime, most: int) -> list[LaneDepth]:

@@ -1,0 +1,179 @@
+"""One intent to very many people, while another producer's messages go on."""
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
+from uuid import UUID
+
+import asyncpg
+import msgspec
+from pyreqwest.client import ClientBuilder
+
+from bench.contract import Arena, Reading
+from bench.controls import Controls
+from bench.goals import BESIDE_BROADCAST_P99_MS, NONE, PROCESS_MEGABYTES
+from bench.lines.latency import LATENCY
+from bench.meter import peak_memory
+from bench.process import Conversation, ProgramFailedError, conversing
+from bench.programs.open_loop import Load
+from bench.progress import tell
+from bench.tocsin_server import SCHEMA, Server, tocsin_server
+from tocsin.api.auth.api_keys import create_key
+from tocsin.api.auth.roles import Role
+from tocsin.store.pool import connection_settings
+
+WORKERS, CONCURRENCY = 2, 300
+OTHERS_A_SECOND = 10.0
+OTHERS_SECONDS = 5.0
+"""The other producer's messages are scheduled for so long at a time, until the broadcast is over."""
+POLL_SECONDS = 0.5
+TELL_EVERY = 10.0
+
+ADD_PEOPLE = """
+insert into users (user_id, locale, timezone, updated_at)
+select distinct user_id, 'en', 'UTC', now()
+from devices
+"""
+LEFT = "select count(*) from deliveries where notification_id = $1 and state <> 'sent'"
+WAITING = "select exists (select from deliveries where state in ('scheduled', 'pending', 'retrying'))"
+PROGRESS = "select state, expanded, total from broadcasts where notification_id = $1"
+REACHED = "select count(*) as deliveries, count(distinct user_id) as people from deliveries where notification_id = $1"
+
+
+class Broadcast:
+    name = "broadcast"
+    title = "One intent to many people"
+
+    def __init__(self, people: int) -> None:
+        self._people = people
+
+    async def measure(self, arena: Arena) -> Sequence[Reading]:
+        """Broadcast to everyone; another producer sends a few messages a second meanwhile."""
+        arena = msgspec.structs.replace(arena, numbers=self._people)
+        async with _opened(arena) as (server, books, others):
+            await books.execute(ADD_PEOPLE)
+            await books.execute("analyze")
+            before = await Controls(arena.control_url).stats("fcm")
+            async with peak_memory((server.api_pid,)) as api, _peaks(server.worker_pids) as workers:
+                began = time.perf_counter()
+                notification_id = await _send(server)
+                accepted = time.perf_counter() - began
+                sending = asyncio.create_task(_others(others, self._people))
+                try:
+                    seconds = await _sent(books, notification_id, began)
+                finally:
+                    serials = await _stopped(sending)
+            while await books.fetchval(WAITING):
+                await asyncio.sleep(POLL_SECONDS)
+            import os
+            if os.environ.get("DEBUG_LAT"):
+                rows = await books.fetch("""select split_part(n.idempotency_key, '-', 3)::bigint as at, substring(d.provider_message_id from '0:([0-9]+)%')::bigint as got, d.created_at from deliveries d join notifications n on n.id = d.notification_id where n.idempotency_key like '9%' order by 1""")
+                first = rows[0]["at"]
+                for row in rows:
+                    print(f"{(row['at']-first)/1e6:8.2f} {(row['got']-row['at'])/1e3:8.0f} accept {(row['created_at'].timestamp()*1e6-row['at'])/1e3:6.0f}", flush=True)
+            latencies = await books.fetchrow(LATENCY, "9%")
+            reached = await books.fetchrow(REACHED, notification_id)
+            stats = await Controls(arena.control_url).stats("fcm")
+        if latencies["unsent"] or not serials:
+            raise ProgramFailedError(f"{latencies['unsent']} messages of the other producer were not sent")
+        median, p99, slowest = latencies["millis"]
+        megabytes = [each.bytes / 1e6 for each in workers]
+        return [
+            Reading(
+                "broadcast", self._people / seconds, "/s",
+                note=f"{self._people:,} people in {seconds:,.0f} s, {WORKERS} workers of {CONCURRENCY}",
+            ),
+            Reading("accepting it", 1e3 * accepted, "ms"),
+            Reading("memory of a worker", max(megabytes), "MB", PROCESS_MEGABYTES, note="the highest"),
+            Reading("memory of the API", api.bytes / 1e6, "MB", PROCESS_MEGABYTES, note="the highest"),
+            Reading("another producer's messages, median", median, "ms"),
+            Reading(
+                "another producer's messages, p99", p99, "ms", BESIDE_BROADCAST_P99_MS,
+                note=f"{latencies['messages']:,} at {OTHERS_A_SECOND:,.0f}/s; the slowest took {slowest:,.0f} ms",
+            ),
+            Reading("left out", self._people - reached["people"], "people", NONE),
+            Reading("expanded twice", reached["deliveries"] - reached["people"], "people", NONE),
+            Reading("sent twice", stats.duplicates - before.duplicates, "messages", NONE),
+        ]  # fmt: skip
+
+
+@contextlib.asynccontextmanager
+async def _opened(arena: Arena) -> AsyncIterator[tuple[Server, asyncpg.Connection, Conversation]]:
+    async with contextlib.AsyncExitStack() as stack:
+        server = await stack.enter_async_context(
+            tocsin_server(arena, workers=WORKERS, concurrency=CONCURRENCY)
+        )
+        books = await asyncpg.connect(server.database_url, server_settings=connection_settings(SCHEMA))
+        stack.push_async_callback(books.close)
+        key = (await create_key(books, "another", Role.PRODUCER, datetime.now(UTC))).secret
+        others = await stack.enter_async_context(
+            conversing(
+                [sys.executable, "-m", "bench.programs.open_loop"],
+                {"BENCH_API": server.api_url, "BENCH_KEY": key},
+                arena.workdir / "open_loop.log",
+            )
+        )
+        yield server, books, others
+
+
+@contextlib.asynccontextmanager
+async def _peaks(pids: Sequence[int]) -> AsyncIterator[list]:
+    async with contextlib.AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(peak_memory((pid,))) for pid in pids]
+
+
+async def _send(server: Server) -> UUID:
+    """Hand in the broadcast."""
+    intent = {
+        "type": "new_customer",
+        "audience": {"everyone": True},
+        "payload": {"customer_name": "Everybody"},
+        "idempotency_key": "broadcast",
+    }
+    async with ClientBuilder().base_url(server.api_url).error_for_status(True).build() as client:
+        building = client.post("/v1/notifications").bearer_auth(server.key)
+        response = await building.body_json(intent).build().send()
+        answer = await response.json()
+    return UUID(answer["notification_id"])
+
+
+async def _others(others: Conversation, people: int) -> int:
+    """Send another producer's messages until stopped; return how many schedules there were."""
+    serial = 0
+    while True:
+        load = Load(
+            serial=9_000 + serial,
+            rate=OTHERS_A_SECOND,
+            seconds=OTHERS_SECONDS,
+            collect_seconds=0.0,
+            first=serial * 1_000,
+            users=people,
+        )
+        try:
+            await asyncio.shield(ask := asyncio.ensure_future(others.ask(load)))
+        except asyncio.CancelledError:
+            await ask
+            return serial + 1
+        serial += 1
+
+
+async def _stopped(sending: asyncio.Task[int]) -> int:
+    sending.cancel()
+    return await sending
+
+
+async def _sent(books: asyncpg.Connection, notification_id: UUID, began: float) -> float:
+    """Wait until everybody got it; return the seconds."""
+    told = began
+    while True:
+        row = await books.fetchrow(PROGRESS, notification_id)
+        now = time.perf_counter()
+        if row["state"] == "finished" and not await books.fetchval(LEFT, notification_id):
+            return time.perf_counter() - began
+        if now - told > TELL_EVERY:
+            told = now
+            tell(f"broadcast  {row['expanded']:,} of {row['total'] or 0:,} people after {now - began:,.0f} s")
+        await asyncio.sleep(POLL_SECONDS)
