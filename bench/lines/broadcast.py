@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -12,11 +13,11 @@ import asyncpg
 import msgspec
 from pyreqwest.client import ClientBuilder
 
+from bench.broker import drained
 from bench.contract import Arena, Reading
 from bench.controls import Controls
 from bench.goals import BESIDE_BROADCAST_P99_MS, NONE, PROCESS_MEGABYTES
-from bench.lines.latency import LATENCY
-from bench.meter import peak_memory
+from bench.meter import Peak, peak_memory
 from bench.process import Conversation, ProgramFailedError, conversing
 from bench.programs.open_loop import Load
 from bench.progress import tell
@@ -37,10 +38,31 @@ insert into users (user_id, locale, timezone, updated_at)
 select distinct user_id, 'en', 'UTC', now()
 from devices
 """
+# As in the line `latency`, of what was scheduled while the broadcast was under way.
+LATENCY = """
+select
+    count(*) as messages,
+    count(*) filter (where micros is null) as unsent,
+    percentile_cont(array[0.5, 0.99, 1]) within group (order by micros / 1e3) as millis
+from (
+    select
+        substring(deliveries.provider_message_id from '0:([0-9]+)%')::bigint - scheduled.at as micros
+    from notifications
+    join deliveries on deliveries.notification_id = notifications.id
+    cross join lateral (
+        select split_part(notifications.idempotency_key, '-', 3)::bigint as at
+    ) as scheduled
+    where notifications.producer = 'another' and scheduled.at < $1
+) as each
+"""
 LEFT = "select count(*) from deliveries where notification_id = $1 and state <> 'sent'"
 WAITING = "select exists (select from deliveries where state in ('scheduled', 'pending', 'retrying'))"
 PROGRESS = "select state, expanded, total from broadcasts where notification_id = $1"
-REACHED = "select count(*) as deliveries, count(distinct user_id) as people from deliveries where notification_id = $1"
+REACHED = """
+select count(*) as deliveries, count(distinct user_id) as people
+from deliveries
+where notification_id = $1
+"""
 
 
 class Broadcast:
@@ -64,20 +86,14 @@ class Broadcast:
                 sending = asyncio.create_task(_others(others, self._people))
                 try:
                     seconds = await _sent(books, notification_id, began)
+                    ended = round(1e6 * time.time())
                 finally:
-                    serials = await _stopped(sending)
-            while await books.fetchval(WAITING):
-                await asyncio.sleep(POLL_SECONDS)
-            import os
-            if os.environ.get("DEBUG_LAT"):
-                rows = await books.fetch("""select split_part(n.idempotency_key, '-', 3)::bigint as at, substring(d.provider_message_id from '0:([0-9]+)%')::bigint as got, d.created_at from deliveries d join notifications n on n.id = d.notification_id where n.idempotency_key like '9%' order by 1""")
-                first = rows[0]["at"]
-                for row in rows:
-                    print(f"{(row['at']-first)/1e6:8.2f} {(row['got']-row['at'])/1e3:8.0f} accept {(row['created_at'].timestamp()*1e6-row['at'])/1e3:6.0f}", flush=True)
-            latencies = await books.fetchrow(LATENCY, "9%")
+                    await _stopped(sending)
+            await drained(lambda: books.fetchval(WAITING))
+            latencies = await books.fetchrow(LATENCY, ended)
             reached = await books.fetchrow(REACHED, notification_id)
             stats = await Controls(arena.control_url).stats("fcm")
-        if latencies["unsent"] or not serials:
+        if latencies["unsent"]:
             raise ProgramFailedError(f"{latencies['unsent']} messages of the other producer were not sent")
         median, p99, slowest = latencies["millis"]
         megabytes = [each.bytes / 1e6 for each in workers]
@@ -92,7 +108,7 @@ class Broadcast:
             Reading("another producer's messages, median", median, "ms"),
             Reading(
                 "another producer's messages, p99", p99, "ms", BESIDE_BROADCAST_P99_MS,
-                note=f"{latencies['messages']:,} at {OTHERS_A_SECOND:,.0f}/s; the slowest took {slowest:,.0f} ms",
+                note=f"{latencies['messages']:,} at {OTHERS_A_SECOND:.0f}/s; the slowest took {slowest:,.0f} ms",
             ),
             Reading("left out", self._people - reached["people"], "people", NONE),
             Reading("expanded twice", reached["deliveries"] - reached["people"], "people", NONE),
@@ -120,7 +136,7 @@ async def _opened(arena: Arena) -> AsyncIterator[tuple[Server, asyncpg.Connectio
 
 
 @contextlib.asynccontextmanager
-async def _peaks(pids: Sequence[int]) -> AsyncIterator[list]:
+async def _peaks(pids: Sequence[int]) -> AsyncIterator[list[Peak]]:
     async with contextlib.AsyncExitStack() as stack:
         yield [await stack.enter_async_context(peak_memory((pid,))) for pid in pids]
 
@@ -140,12 +156,11 @@ async def _send(server: Server) -> UUID:
     return UUID(answer["notification_id"])
 
 
-async def _others(others: Conversation, people: int) -> int:
-    """Send another producer's messages until stopped; return how many schedules there were."""
-    serial = 0
-    while True:
+async def _others(others: Conversation, people: int) -> None:
+    """Send another producer's messages until stopped, and then what is scheduled already."""
+    for serial in itertools.count():
         load = Load(
-            serial=9_000 + serial,
+            serial=serial,
             rate=OTHERS_A_SECOND,
             seconds=OTHERS_SECONDS,
             collect_seconds=0.0,
@@ -156,13 +171,12 @@ async def _others(others: Conversation, people: int) -> int:
             await asyncio.shield(ask := asyncio.ensure_future(others.ask(load)))
         except asyncio.CancelledError:
             await ask
-            return serial + 1
-        serial += 1
+            return
 
 
-async def _stopped(sending: asyncio.Task[int]) -> int:
+async def _stopped(sending: asyncio.Task[None]) -> None:
     sending.cancel()
-    return await sending
+    await sending
 
 
 async def _sent(books: asyncpg.Connection, notification_id: UUID, began: float) -> float:

@@ -99,6 +99,7 @@ COMMANDS = {
         "The outbox in an application's own database: its transaction commits, its notification is sent.",
     ),
     "dead": CommandSource("operate.dead", "Dead letters: what failed for good, and why."),
+    "segments": CommandSource("operate.segments", "Named lists of people, for `tocsin send --segment`."),
     "users": CommandSource("operate.users", "The data of a person: erase it, export it."),
     "functions": CommandSource("functions", "The functions on AWS that deliver what a topic holds."),
 }

@@ -17,8 +17,8 @@ from tocsin.cli.target import Target
 from tocsin.client.address import checked_base_url, checked_secret
 from tocsin.client.blocking import Blocking
 from tocsin.client.errors import UnavailableError
-from tocsin.client.exchange import CallOptions, RetryPolicy
-from tocsin.client.replies import call
+from tocsin.client.exchange import Call, CallOptions, ClientRequest, NoReply, RetryPolicy
+from tocsin.client.replies import call, read
 from tocsin.client.transport import HttpTransport, ServerAddress
 from tocsin.domain.errors import TocsinError
 from tocsin.settings.build import PREFIX
@@ -35,6 +35,7 @@ _WHAT_TO_DO = (
     "TOCSIN_KEY), or its database by TOCSIN_DATABASE_URL."
 )
 _PATIENCE = RetryPolicy(deadline=15.0, retries=2)
+LONGEST_UPLOAD = 3_600.0
 _ONCE = RetryPolicy(deadline=15.0, timeout=15.0, retries=0)
 
 
@@ -96,7 +97,8 @@ class Remote(Blocking):
     def __init__(self, url: str, key: str) -> None:
         self.label = f"server {url}"
         options = CallOptions(checked_secret("--key (TOCSIN_KEY)", key), _PATIENCE)
-        super().__init__(HttpTransport(ServerAddress(url)), options)
+        self._http = HttpTransport(ServerAddress(url))
+        super().__init__(self._http, options)
 
     def call(self, answer: type[T], method: str, *path: object, body: object = None, **query: object) -> T:
         """Make a call; the parts of its path are quoted."""
@@ -109,6 +111,15 @@ class Remote(Blocking):
                 f"The {self.label} is unavailable: {error.why}. Check --server (TOCSIN_SERVER), and that it "
                 "is ready: GET /readyz."
             ) from error
+
+    def upload(self, answer: type[T], content_type: str, parts: Iterator[bytes], *path: object) -> T:
+        """Put a body of any size, sent while it is read; it cannot be repeated."""
+        joined = "/v1/" + "/".join(quote(str(part), safe="") for part in path)
+        request = ClientRequest(Call("PUT", joined), self._link.secret, LONGEST_UPLOAD)
+        reply = self._http.upload(request, content_type, parts)
+        if isinstance(reply, NoReply):
+            raise NoAnswerError(f"The {self.label} did not take all of it: {reply.why}. Upload it again.")
+        return read(reply, answer)
 
     def call_once(self, answer: type[T], method: str, *path: object, body: object = None) -> T:
         """Make a call that is not to be repeated when its answer is lost."""

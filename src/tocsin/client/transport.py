@@ -1,7 +1,7 @@
 """Sending requests over HTTP, blocking or not."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
@@ -97,6 +97,17 @@ class HttpTransport:
         building = self._pool.open().request(call.method, self._address.base_url + call.path)
         try:
             response = _filled(building, request).build().send()
+            return _reply(response, bytes(response.bytes()))
+        except RequestError as error:
+            return _no_reply(error)
+
+    def upload(self, request: ClientRequest, content_type: str, parts: Iterable[bytes]) -> ApiReply | NoReply:
+        """Make one attempt with a body that is sent while it is read."""
+        call = request.call
+        building = self._pool.open().request(call.method, self._address.base_url + call.path)
+        try:
+            filled = _filled(building, request).header("Content-Type", content_type).body_stream(parts)
+            response = filled.build().send()
             return _reply(response, bytes(response.bytes()))
         except RequestError as error:
             return _no_reply(error)

@@ -30,7 +30,8 @@ def an_expander(stage: Stage) -> Expander:
 
 async def add_people(stage: Stage, user_ids: Iterable[str], org_id: str | None = None) -> None:
     await stage.pool.execute(
-        "insert into users (user_id, org_id, updated_at) select user_id, $2, $3 from unnest($1::text[]) as user_id",
+        "insert into users (user_id, org_id, updated_at)"
+        " select user_id, $2, $3 from unnest($1::text[]) as user_id",
         list(user_ids),
         org_id,
         NOW,
@@ -65,7 +66,7 @@ async def progress(stage: Stage, notification_id: UUID) -> BroadcastRow:
 
 
 async def expand(stage: Stage, notification_id: UUID, *, steps: int = 100) -> BroadcastRow:
-    """Expand a broadcast until it ends, or by some chunks; nothing takes what it stores, so time has to pass."""
+    """Expand a broadcast until it ends, or by some chunks; no worker claims, so time has to pass."""
     expander = an_expander(stage)
     for _ in range(steps):
         if (await progress(stage, notification_id)).state != "expanding":

@@ -22,7 +22,9 @@ from tests.engine.broadcast.broadcasting import (
 )
 from tests.engine.stage import Stage, StubProvider, an_intent
 from tests.waiting import found
+from tocsin.domain.decide import Step
 from tocsin.domain.intent import Audience
+from tocsin.engine.accept import write
 from tocsin.engine.accept.acceptor import Acceptor
 from tocsin.engine.accept.answers import Accepted, Conflict, Duplicate
 from tocsin.engine.broadcast import expansion
@@ -31,7 +33,6 @@ from tocsin.engine.inspect.show import show
 from tocsin.store.broadcasts import broadcasts
 from tocsin.store.deliveries import holds
 from tocsin.store.deliveries.cancelling import cancel_many
-from tocsin.domain.decide import Step
 from tocsin.wire.notifications import Explanation
 
 PEOPLE = [f"user{number:03}" for number in range(90)]
@@ -150,7 +151,7 @@ async def test_a_broadcast_that_fails_does_not_hold_up_another(
 ) -> None:
     failing = await accept(stage)
     fine = await accept(stage, idempotency_key="2")
-    planned = expansion.add_planned
+    planned = write.add_planned
 
     async def fail(connection: object, notification: object, *more: object) -> None:
         if notification.id == failing:  # type: ignore[attr-defined]
@@ -179,7 +180,7 @@ async def test_several_workers_expand_everybody_once(stage: Stage) -> None:
 
 @pytest.mark.usefixtures("people")
 @pytest.mark.parametrize("by_query", [False, True])
-async def test_cancelling_ends_the_expansion(stage: Stage, by_query: bool) -> None:
+async def test_cancelling_ends_the_expansion(stage: Stage, *, by_query: bool) -> None:
     notification_id = await accept(stage)
     await expand(stage, notification_id, steps=2)
 
@@ -221,7 +222,8 @@ async def test_a_type_that_is_switched_off_pauses_its_broadcasts(stage: Stage) -
     notification_id = await accept(stage)
     await expand(stage, notification_id, steps=2)
     await stage.pool.execute(
-        "insert into toggles (name, enabled, updated_at, updated_by) values ('type:plain', false, now(), 'op')"
+        "insert into toggles (name, enabled, updated_at, updated_by)"
+        " values ('type:plain', false, now(), 'op')"
     )
     async with stage.pool.acquire() as connection:
         await stage.toggles.load(connection)

@@ -40,6 +40,8 @@ def explain(
         print_json(explained)
         return
     console.print(f"[bold]{escape(explained.type)}[/] v{explained.version}, as of {moment(explained.now)}")
+    if explained.audience_size is not None:
+        console.print(f"a broadcast to {explained.audience_size:,} people; of the first ones:")
     for route in explained.routes:
         _print(route)
 

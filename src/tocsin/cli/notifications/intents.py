@@ -40,6 +40,13 @@ def read_intent(
             help="Send to the users who have this attribute, e.g. plan=pro; all that are given must match.",
         ),
     ] = None,
+    everyone: Annotated[
+        bool, typer.Option("--everyone", help="Send to everyone in the directory or with a device.")
+    ] = False,
+    segment: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Send to the people of a segment; see `tocsin segments`."),
+    ] = None,
     payload: Annotated[str, typer.Option(help="The payload as JSON.")] = "{}",
     version: Annotated[
         int | None, typer.Option(help="The payload's version; the newest if left out.")
@@ -81,6 +88,8 @@ def read_intent(
             "topic": topic,
             "condition": condition,
             "attributes": _read_attributes(attribute) if attribute else None,
+            "everyone": everyone or None,
+            "segment": segment,
         },
         "payload": _read_payload(payload),
         "version": version,

@@ -11,7 +11,7 @@ from rich.tree import Tree
 from tocsin.cli.output import clock_time, console, moment, plural, print_tree
 from tocsin.domain.delivery.reasons import MEANING as REASONS
 from tocsin.domain.delivery.states import MEANING, WAITING, State
-from tocsin.wire.notifications import Delivery, Notification, Step
+from tocsin.wire.notifications import Broadcast, Delivery, Notification, Step
 
 # By text: a newer server may have states and reasons that are not known here.
 COLOURS: Mapping[str, str] = {
@@ -59,6 +59,8 @@ def print_timeline(shown: Notification) -> None:
     tree = Tree(
         Text.assemble(("accepted", "bold"), f"  {clock_time(shown.accepted_at)}  {count}"), guide_style="dim"
     )
+    if shown.broadcast is not None:
+        tree.add(Text(_progress(shown.broadcast)))
     for delivery in shown.deliveries:
         _add_delivery(tree, delivery, shown.accepted_at)
     if shown.pruned_at:
@@ -66,6 +68,16 @@ def print_timeline(shown: Notification) -> None:
     if shown.truncated:
         tree.add(f"… and more: only the first {len(shown.deliveries)} are shown")
     print_tree(tree)
+
+
+def _progress(broadcast: Broadcast) -> str:
+    """Describe how far a broadcast is."""
+    of = "" if broadcast.total is None else f" of {broadcast.total:,}"
+    text = f"broadcast {broadcast.state}: {broadcast.expanded:,}{of} people have their deliveries"
+    if broadcast.waiting_for:
+        return f"{text}; waits: {broadcast.waiting_for}"
+    begins = broadcast.next_at is not None and broadcast.total is None
+    return f"{text}; begins {moment(broadcast.next_at)}" if begins else text
 
 
 def print_steps(steps: Sequence[Step], *, passed: bool) -> None:
@@ -78,7 +90,9 @@ def print_steps(steps: Sequence[Step], *, passed: bool) -> None:
 
 
 def is_settled(shown: Notification) -> bool:
-    """Return whether no delivery of a notification waits."""
+    """Return whether no delivery of a notification waits, and none is to come."""
+    if shown.broadcast is not None and shown.broadcast.state == "expanding":
+        return False
     return all(delivery.state not in WAITING for delivery in shown.deliveries)
 
 

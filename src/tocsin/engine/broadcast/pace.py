@@ -1,9 +1,9 @@
 """The pace of a broadcast: how many people the next chunk has, and when it is written.
 
 Claims go by due time, so what a broadcast has waiting in a lane is ahead of everybody else's later messages.
-Backpressure keeps that short: a chunk has about as many people as the lanes take in `CHUNK_TIME`, and the next
-one is written when half of the last one is left. So nobody waits for more than one and a half of them, however
-fast or slow the providers are.
+Backpressure keeps that short: a chunk has about as many people as the lanes take in `CHUNK_TIME`, and the
+next one is written when half of the last one is left. So nobody waits for more than one and a half of them,
+however fast or slow the providers are.
 """
 
 from datetime import datetime, timedelta
