@@ -108,7 +108,7 @@ class Broadcast:
             Reading("another producer's messages, median", median, "ms"),
             Reading(
                 "another producer's messages, p99", p99, "ms", BESIDE_BROADCAST_P99_MS,
-                note=f"{latencies['messages']:,} at {OTHERS_A_SECOND:.0f}/s; the slowest took {slowest:,.0f} ms",
+                note=f"{latencies['messages']:,} at {OTHERS_A_SECOND:.0f}/s; the slowest {slowest:,.0f} ms",
             ),
             Reading("left out", self._people - reached["people"], "people", NONE),
             Reading("expanded twice", reached["deliveries"] - reached["people"], "people", NONE),

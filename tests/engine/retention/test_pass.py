@@ -97,6 +97,12 @@ OLD_ROWS: Mapping[str, Callable[[Pool, datetime], Awaitable[Any]]] = {
         " values ($1, '{}', 1, false, 'finished', 'ada', 0, false, $1)",
         id_at(at),
     ),
+    "broadcasts": lambda pool, at: pool.execute(
+        "insert into broadcasts (notification_id, state, chunk_size, next_at, finished_at)"
+        " values ($1, 'finished', 20, $2, $2)",
+        id_at(at),
+        at,
+    ),
     "erasures": lambda pool, at: pool.execute(
         "insert into erasures (id, user_hash, requested_at, finished_at) values ($1, 'h', $2, $2)",
         id_at(at),
@@ -107,8 +113,8 @@ OLD_ROWS: Mapping[str, Callable[[Pool, datetime], Awaitable[Any]]] = {
     ),
 }
 IN_A_TREE = {"notifications": 2, "deliveries": 3, "attempts": 1, "tickets": 1, "digests": 1}
-ELSEWHERE = {"processes", "endpoint_deletions"}
-"""Pruned by the processes themselves, whenever one reports or has deleted an endpoint."""
+ELSEWHERE = {"processes", "endpoint_deletions", "segments", "segment_members"}
+"""Pruned by the processes themselves: whenever one reports, has deleted an endpoint, or sweeps segments."""
 
 
 async def test_every_table_has_a_retention_that_the_guide_states(pool: Pool) -> None:

@@ -29,6 +29,7 @@ ABSENT = {
     "address": "nobody@example.org",
     "endpoint_id": str(uuid7()),
     "replay_id": str(uuid7()),
+    "name": "none",
 }
 
 
@@ -66,6 +67,9 @@ ROUTES_TABLE: Mapping[str, Call | str] = {
     "POST /v1/notifications/cancel": Call("absent", {"idempotency_key": "waiting of {user_id}"}),
     "PUT /v1/users/{user_id}": Call("refused", {"locale": "de"}),
     "PUT /v1/users": Call("refused", {"users": [{"user_id": "{user_id}", "locale": "de"}]}),
+    "PUT /v1/segments/{name}": Call("refused", {"user_id": "{user_id}"}),
+    "GET /v1/segments": Call("left_out"),
+    "DELETE /v1/segments/{name}": Call("absent"),
     "GET /v1/users/{user_id}": Call("absent"),
     "DELETE /v1/users/{user_id}": Call("absent"),
     "GET /v1/users/{user_id}/export": Call("absent"),

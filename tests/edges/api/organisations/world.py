@@ -53,6 +53,7 @@ async def add_organisation(edge: Edge, org_id: str, user: str) -> Organisation:
     for name, method, path, body in (
         ("endpoint_id", "POST", f"/v1/users/{user}/webhooks", {"url": f"https://{org_id}.example/hook"}),
         ("preferences", "PATCH", f"/v1/users/{user}/preferences", {"customers": {"push": False}}),
+        ("name", "PUT", f"/v1/segments/{org_id}-vip", {"user_id": user}),
         ("replay_id", "POST", "/v1/admin/dead-letters/replay", {"filter": {}, "rate": 1}),
     ):
         answer = await http.request(method, path, json=body, headers=headers)
@@ -72,6 +73,7 @@ async def add_organisation(edge: Edge, org_id: str, user: str) -> Organisation:
             "address": f"{user}@{org_id}.example",
             "endpoint_id": made["endpoint_id"],
             "replay_id": made["replay_id"],
+            "name": made["name"],
         },
     )
 
@@ -84,6 +86,8 @@ TABLES = {
     "notifications": "org_id",
     "refused_intents": "org_id",
     "replays": "filter ->> 'org_id'",
+    "segments": "org_id",
+    "segment_members": "user_id",
 }
 
 
