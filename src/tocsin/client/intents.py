@@ -23,7 +23,7 @@ class _Typed(msgspec.Struct, frozen=True):
 
 
 class Intent(_Typed, frozen=True, kw_only=True):
-    """A type, a payload and exactly one of users, emails, admins, topic, condition and attributes.
+    """A type, a payload and exactly one of the audiences, from `users` to `segment`.
 
     A key is generated unless one is given. The same intent can be sent repeatedly and is accepted once.
     """
@@ -34,6 +34,8 @@ class Intent(_Typed, frozen=True, kw_only=True):
     topic: str | None = None
     condition: str | None = None
     attributes: Mapping[str, Any] | None = None
+    everyone: bool | None = None
+    segment: str | None = None
     payload: Mapping[str, Any] = {}
     idempotency_key: str | None = None
     version: int | None = None

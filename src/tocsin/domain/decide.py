@@ -14,8 +14,8 @@ from tocsin.domain.delivery.held_by import HeldBy, HeldByOrder, HeldByToggle
 from tocsin.domain.delivery.reasons import MEANING, Reason, Rule
 from tocsin.domain.people.preferences import Choice, allows
 from tocsin.domain.people.profile import UNKNOWN_RECIPIENT, Destination, RecipientProfile
-from tocsin.domain.people.recipient import Broadcast, ConditionRecipient, TopicRecipient, broadcast_at
-from tocsin.domain.plan import BROADCAST_PROVIDER, GATEWAY_STREAM, MAIL_STREAM, due_time
+from tocsin.domain.people.recipient import ConditionRecipient, TopicRecipient, Topics, topics_at
+from tocsin.domain.plan import GATEWAY_STREAM, MAIL_STREAM, TOPIC_PROVIDER, due_time
 from tocsin.domain.timing.quiet_hours import QuietHours, WindowChoice
 from tocsin.domain.timing.wall_clock import instant_of
 from tocsin.domain.timing.windows import hold_until
@@ -325,8 +325,8 @@ def destinations(
 def _reachable(
     channel: Channel, profile: RecipientProfile, address: str | None, device_id: UUID | None
 ) -> tuple[Destination, ...] | Reason:
-    if (broadcast := broadcast_at(address)) is not None:
-        return (_topic(broadcast),)
+    if (topics := topics_at(address)) is not None:
+        return (_topic(topics),)
     if found := tuple(
         [each for each in profile.devices if (each.provider == WEBHOOK) == (channel == WEBHOOK)]
     ):
@@ -347,11 +347,11 @@ def _mailbox(profile: RecipientProfile, providers: AbstractSet[str]) -> tuple[De
     return Reason.PROVIDER_UNAVAILABLE
 
 
-def _topic(broadcast: Broadcast) -> Destination:
-    match broadcast:
+def _topic(topics: Topics) -> Destination:
+    match topics:
         case TopicRecipient(topic=topic):
-            return Destination(None, topic, BROADCAST_PROVIDER, "topic", token_kind="topic")  # noqa: S106 - no secret
+            return Destination(None, topic, TOPIC_PROVIDER, "topic", token_kind="topic")  # noqa: S106 - no secret
         case ConditionRecipient(condition=condition):
-            return Destination(None, condition, BROADCAST_PROVIDER, "topic", token_kind="condition")  # noqa: S106 - no secret
+            return Destination(None, condition, TOPIC_PROVIDER, "topic", token_kind="condition")  # noqa: S106 - no secret
         case _:
-            assert_never(broadcast)
+            assert_never(topics)

@@ -23,7 +23,7 @@ from tocsin.domain.people.recipient import (
     route_id,
 )
 
-BROADCAST_PROVIDER = "fcm"
+TOPIC_PROVIDER = "fcm"
 GATEWAY_STREAM = "gateway_stream"
 """Hands every push to a gateway, which finds a person's sessions by itself: no device is needed."""
 MAIL_STREAM = "mail_stream"
@@ -35,7 +35,7 @@ CONFIG_CHANNELS: tuple[Channel, ...] = ("email",)
 FAN_OUT = "fanout"
 """The lane of a delivery whose provider is not known yet, or that goes to several."""
 _FAILING: Channel = "push"
-_BROADCASTS = (TopicRecipient, ConditionRecipient)
+_TOPICS = (TopicRecipient, ConditionRecipient)
 
 
 class PlannedDelivery(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -143,8 +143,8 @@ def _for_recipient(
 
 def _lane(recipient: Recipient, channel: Channel, providers: Sequence[str]) -> str:
     """Return the provider that takes a delivery; a push to a person may depend on their devices."""
-    if isinstance(recipient, _BROADCASTS):
-        return BROADCAST_PROVIDER if BROADCAST_PROVIDER in providers else FAN_OUT
+    if isinstance(recipient, _TOPICS):
+        return TOPIC_PROVIDER if TOPIC_PROVIDER in providers else FAN_OUT
     if channel == "push":
         return GATEWAY_STREAM if GATEWAY_STREAM in providers else FAN_OUT
     return providers[0] if providers else FAN_OUT

@@ -55,7 +55,7 @@ async def test_a_segment_is_uploaded_sent_to_and_deleted(tocsin: Tocsin, pool: P
     assert [(row["name"], row["members"]) for row in listed.json] == [("vip", 5_000)]
     assert "broadcast expanding: 0 people have their deliveries" in shown.said
     assert "a broadcast to 5,000 people" in explained.said
-    assert (refused.code, "line 2" in refused.said) == (1, True)
+    assert (refused.code, "line 2" in refused.said) == (2, True)
     assert (deleted.out, absent.code) == ("Segment vip is deleted.\n", 1)
     assert await pool.fetchval("select count(*) from broadcasts") == 1
 

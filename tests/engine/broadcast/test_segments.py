@@ -23,7 +23,7 @@ from tocsin.engine.broadcast.segments import (
 from tocsin.engine.retention.erase import Eraser
 from tocsin.engine.retention.export import Exporter
 from tocsin.store.broadcasts import broadcasts, segments
-from tocsin.store.broadcasts.segments import UploadLostError
+from tocsin.store.broadcasts.segments import TooManySegmentsError, UploadLostError
 
 
 async def members(stage: Stage, name: str = "vip", org_id: str | None = None) -> list[str]:
@@ -84,6 +84,19 @@ async def test_an_upload_of_an_organisation_has_its_own_people_alone(stage: Stag
         ("north", 1),
     ]
     assert [row.org_id for row in await segments.list_all(stage.pool, "north")] == ["north"]
+
+
+async def test_there_is_a_limit_to_the_number_of_segments(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, "MOST_SEGMENTS", 1)
+    await add_segment(stage, "vip", ["ada"])
+
+    with pytest.raises(TooManySegmentsError):
+        await add_segment(stage, "other", ["ada"])
+    await add_segment(stage, "vip", ["bob"])
+
+    assert await members(stage) == ["bob"]
 
 
 async def test_a_stream_that_breaks_changes_nothing(stage: Stage) -> None:

@@ -14,7 +14,7 @@ from tests.providers.conformance import NOW, a_message, send_one
 from tocsin.domain.delivery.message import DEFAULT_APPEARANCE, PushAppearance
 from tocsin.domain.delivery.outcome import Rejected, Sent
 from tocsin.providers.fcm.provider import FcmProvider
-from tocsin.providers.fcm.render import BROADCAST_BYTES, render
+from tocsin.providers.fcm.render import TOPIC_BYTES, render
 from tocsin.providers.fcm.settings import FcmSettings
 from tocsin.sandbox import Refuse, Sandbox, SandboxSettings
 from tocsin.sandbox.fcm.message import Target, check_message
@@ -191,9 +191,9 @@ def test_a_message_has_one_target_of_its_kind(kind: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "most"), [("token", 4_096), ("fid", 4_096), ("topic", BROADCAST_BYTES), ("condition", 2_048)]
+    ("kind", "most"), [("token", 4_096), ("fid", 4_096), ("topic", TOPIC_BYTES), ("condition", 2_048)]
 )
-def test_a_broadcast_carries_half_as_much(kind: Any, most: int) -> None:
+def test_a_message_to_topics_carries_half_as_much(kind: Any, most: int) -> None:
     message = a_message("x", target_kind=kind, title="", body="")
     room = most - sum(len(key) + len(value) for key, value in message.data.items())
 

@@ -24,9 +24,9 @@ from tocsin.domain.people.recipient import (
     TopicRecipient,
     UserRecipient,
     address_of,
-    broadcast_at,
     recipient_of,
     route_id,
+    topics_at,
 )
 
 WHEN = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -258,6 +258,6 @@ def test_whom_a_stored_delivery_is_for_can_be_read_back(recipient: Recipient) ->
 
 
 def test_only_a_broadcast_has_the_address_of_one() -> None:
-    assert broadcast_at("topic:news") == TopicRecipient("news")
-    assert broadcast_at("topic:news@example.com") is None
-    assert broadcast_at(None) is None
+    assert topics_at("topic:news") == TopicRecipient("news")
+    assert topics_at("topic:news@example.com") is None
+    assert topics_at(None) is None

@@ -8,7 +8,7 @@ from tocsin.domain.people.topics import MOST_TOPICS
 from tocsin.providers.answers import Rule
 from tocsin.providers.fcm.answers import RULES
 from tocsin.providers.fcm.provider import FcmProvider
-from tocsin.providers.fcm.render import BROADCAST_BYTES
+from tocsin.providers.fcm.render import TOPIC_BYTES
 from tools.docs.markdown import code, page, table
 
 OUTCOMES = {
@@ -30,7 +30,7 @@ def fcm_page() -> str:
         "A message that gets no answer at all is retried: `timeout`, `network_error`, `unreadable_answer`.",
         "## Targets and sizes",
         "A device is addressed by its registration token, or by its Firebase installation id if it was "
-        "[registered](../guides/devices.md) with one. A broadcast goes to every device that follows a topic, "
+        "[registered](../guides/devices.md) with one. A message to a topic goes to all who follow it, "
         'or whose topics meet a condition: an intent says `{"audience": {"topic": "news"}}` or '
         """`{"audience": {"condition": "'news' in topics && !('sports' in topics)"}}`. """
         "A condition joins topics by `&&`, `||`, `!` and parentheses. Apps follow topics by Firebase's SDK.",
@@ -38,7 +38,7 @@ def fcm_page() -> str:
             ["target", "takes at most"],
             [
                 ["a device", f"{FcmProvider.limits.payload_bytes:,} bytes"],
-                ["a topic, a condition", f"{BROADCAST_BYTES:,} bytes"],
+                ["a topic, a condition", f"{TOPIC_BYTES:,} bytes"],
                 ["a condition", f"{MOST_TOPICS} topics"],
             ],
         ),

@@ -21,7 +21,7 @@ TERMS: tuple[tuple[str, str], ...] = (
     ("attribute", "A custom fact about a user, such as `plan: pro`, for texts and audiences."),
     (
         "audience",
-        "Whom an intent is for: users by id or attributes, e-mail addresses, admins, a topic or a condition.",
+        "Whom an intent is for: users by id or attributes, everyone, a segment, addresses, admins, a topic.",
     ),
     ("audit", "The record of who did what to which subject, stored with the change that it describes."),
     ("backoff", "The delay between two attempts: exponential with jitter, or a list of delays."),
@@ -29,7 +29,10 @@ TERMS: tuple[tuple[str, str], ...] = (
         "backpressure",
         "A part that is full stops taking work: a lane claims only as much as it has room and rate for.",
     ),
-    ("broadcast", "One message to all devices of a topic or a condition at FCM."),
+    (
+        "broadcast",
+        "A notification to very many people, whose deliveries are stored in chunks after it was accepted.",
+    ),
     ("catalog", "The declared types: payload schema, channels, category, policies, templates."),
     ("category", "A group of types that people opt out of together, per channel."),
     ("channel", "How a person is reached: `push`, `email`, `webhook` or `inbox`."),
@@ -151,6 +154,7 @@ TERMS: tuple[tuple[str, str], ...] = (
     ("retire", "To stop using a device or endpoint, with a reason. It is not deleted."),
     ("route id", "`<channel>:<recipient>`, the name of a delivery in outside contracts."),
     ("sandbox", "The emulated providers for trials and tests, with virtual devices and scripted faults."),
+    ("segment", "A named list of people, uploaded as a whole, that can be the audience of a broadcast."),
     ("settle", "To store the outcome of an attempt, guarded by the lease and the state."),
     ("skip", "To decide that a delivery is not sent, with a reason."),
     ("SNS topic", "A topic of Amazon SNS that an outbox is published to; a FIFO one keeps order."),

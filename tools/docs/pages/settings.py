@@ -124,8 +124,8 @@ MEANING: dict[str, str] = {
     "delivery.recover_every_seconds": "How often a delivery whose provider failed in its last attempt is "
     "tried again, unless its type declares `recover`.",
     "delivery.recover_for_days": "For how long, at most until its time to live ends; 0 means never.",
-    "delivery.largest_audience": "The most people that an audience by attributes may find; one that finds "
-    "more is refused.",
+    "delivery.largest_audience": "The most people whose deliveries are stored with the intent, where an "
+    "audience asks for attributes; one that finds more is a broadcast.",
     "dispatch.lease_seconds": "The duration of a worker's lease: at least four times the longest `timeout` "
     "of the providers in use; above 2.5 seconds, twice that and 5 seconds.",
     "dispatch.poll_seconds": "How often an idle worker polls, in case a notification was lost.",

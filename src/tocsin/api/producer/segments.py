@@ -9,8 +9,8 @@ from tocsin.api.http.requests import ApiRequest
 from tocsin.api.routes import Routes, Tag
 from tocsin.domain.intent import SegmentName
 from tocsin.engine.broadcast.segments import SegmentFaultsError, Uploader
-from tocsin.store import audit
 from tocsin.store.broadcasts import segments
+from tocsin.store.broadcasts.segments import TooManySegmentsError
 from tocsin.wire.segments import DeletedSegment, Segment, SegmentMember, Segments
 
 routes = Routes(Tag.USERS)
@@ -37,6 +37,8 @@ async def put_segment(request: ApiRequest, name: str) -> Segment:
         row = await uploader.upload(_checked(name), request.stream())
     except SegmentFaultsError as error:
         raise faults_problem(INVALID_BODY, *error.faults) from None
+    except TooManySegmentsError as error:
+        raise fault_problem("name", "too_many", str(error)) from None
     return copy_fields(Segment, row)
 
 
@@ -56,12 +58,8 @@ async def list_segments(request: ApiRequest) -> Segments:
 )
 async def delete_segment(request: ApiRequest, name: str) -> DeletedSegment:
     """Delete a segment; a broadcast that was accepted before goes on with its people."""
-    async with request.pool.acquire() as connection, connection.transaction():
-        if not await segments.delete(connection, _checked(name), request.holder.org_id, request.now()):
-            raise ProblemError(NOT_FOUND, "There is no such segment.")
-        await audit.record(
-            connection, actor=request.actor, action="segment.delete", subject=f"segment:{name}"
-        )
+    if not await segments.delete(request.pool, _checked(name), request.holder.org_id, request.now()):
+        raise ProblemError(NOT_FOUND, "There is no such segment.")
     return DeletedSegment(name)
 
 

@@ -22,9 +22,9 @@ class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     After the last attempt a delivery that failed by a fault of its provider is tried again every
     `recover_every_seconds`, for `recover_for_days` or until its time to live ends; 0 days means never.
-    `channel_attempts` are those of a channel, where they differ from `attempts`. `largest_audience` is how
-    many people an audience by attributes may find: the deliveries of a notification are planned and stored in
-    one piece.
+    `channel_attempts` are those of a channel, where they differ from `attempts`. `largest_audience` is for
+    how many people found by attributes the deliveries are planned and stored in one piece; for more it is a
+    broadcast.
     """
 
     default_ttl_days: Annotated[float, Meta(gt=0, le=28)] = 28.0

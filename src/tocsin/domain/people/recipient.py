@@ -58,12 +58,12 @@ class ErasedRecipient(msgspec.Struct, frozen=True):
         return ERASED
 
 
-Broadcast = TopicRecipient | ConditionRecipient
-Recipient = UserRecipient | EmailRecipient | ConfigRecipient | Broadcast
+Topics = TopicRecipient | ConditionRecipient
+Recipient = UserRecipient | EmailRecipient | ConfigRecipient | Topics
 
 
 def address_of(recipient: Recipient) -> str | None:
-    """Return the stored address of a delivery: an e-mail address, or a broadcast in its text form."""
+    """Return the stored address of a delivery: an e-mail address, or topics in their text form."""
     match recipient:
         case EmailRecipient():
             return recipient.address
@@ -75,8 +75,8 @@ def address_of(recipient: Recipient) -> str | None:
             assert_never(recipient)
 
 
-def broadcast_at(address: str | None) -> Broadcast | None:
-    """Parse the broadcast in an address; return None if it is an e-mail address.
+def topics_at(address: str | None) -> Topics | None:
+    """Parse the topic or condition in an address; return None if it is an e-mail address.
 
     A topic has no @; a condition has a space, which an e-mail address has not.
     """
@@ -97,7 +97,7 @@ def recipient_of(user_id: str | None, address: str | None, type_name: str) -> Re
         return ErasedRecipient()
     if address is None:
         return ConfigRecipient(type_name)
-    return broadcast_at(address) or EmailRecipient(address)
+    return topics_at(address) or EmailRecipient(address)
 
 
 def logged_route_id(channel: str, recipient: Recipient | ErasedRecipient) -> str:

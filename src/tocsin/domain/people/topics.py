@@ -1,4 +1,4 @@
-"""Broadcast topics, and the conditions that combine them in FCM's grammar."""
+"""Topics of FCM, and the conditions that combine them in FCM's grammar."""
 
 import re
 from typing import Annotated

@@ -13,7 +13,7 @@ from tocsin.domain.errors import ProviderSetupError
 from tocsin.providers.answers import ALARM_REST
 from tocsin.providers.fcm.answers import classify
 from tocsin.providers.fcm.google_auth import AccessTokens, TokenUnavailableError
-from tocsin.providers.fcm.render import BROADCASTS, LONGEST_TTL, PAYLOAD_BYTES, render
+from tocsin.providers.fcm.render import LONGEST_TTL, PAYLOAD_BYTES, TOPIC_KINDS, render
 from tocsin.providers.fcm.settings import FcmSettings
 from tocsin.providers.http.h2.client import Http2Client
 from tocsin.providers.http.h2.exchange import Exchange
@@ -88,7 +88,7 @@ class FcmProvider(Http2Provider):
                 return Sent(_taken.decode(body).name)
             except (msgspec.DecodeError, UnicodeDecodeError):
                 return _UNREADABLE
-        if message.target_kind not in BROADCASTS:
+        if message.target_kind not in TOPIC_KINDS:
             # An answer may quote what it was asked; the token must not end up in logs.
             body = body.replace(message.target.encode(), b"[token]")
         return classify(reply.status, body, reply.retry_after(now))

@@ -10,9 +10,9 @@ from tocsin.domain.delivery.outcome import Rejected
 from tocsin.providers.rendering import apple_alert, given, links, seconds_left, web_address
 
 PAYLOAD_BYTES = 4_096
-BROADCAST_BYTES = 2_048
+TOPIC_BYTES = 2_048
 LONGEST_TTL = 2_419_200
-BROADCASTS = frozenset({"topic", "condition"})
+TOPIC_KINDS = frozenset({"topic", "condition"})
 
 _ANDROID_PRIORITY = {"warning": "PRIORITY_HIGH", "critical": "PRIORITY_MAX"}
 _SHOWN = ("image", "icon", "sound", "click_action", "channel")
@@ -22,7 +22,7 @@ _encoder = msgspec.json.Encoder()
 def render(message: Message, now: datetime) -> bytes | Rejected:
     """Render a message as the body of a request to FCM."""
     content = {message.target_kind: message.target, **_content(message, now)}
-    most = BROADCAST_BYTES if message.target_kind in BROADCASTS else PAYLOAD_BYTES
+    most = TOPIC_BYTES if message.target_kind in TOPIC_KINDS else PAYLOAD_BYTES
     return _within(_encoder.encode({"message": content}), content, message, most)
 
 

@@ -30,6 +30,13 @@ class UploadLostError(TocsinError):
         super().__init__("The upload took too long between two batches and was dropped; upload it again.")
 
 
+class TooManySegmentsError(TocsinError):
+    """There are as many segments as there can be."""
+
+    def __init__(self) -> None:
+        super().__init__(f"there are {MOST_SEGMENTS:,} segments already; delete one")
+
+
 class SegmentRow(msgspec.Struct, frozen=True, kw_only=True):
     """A current segment."""
 
@@ -42,9 +49,12 @@ class SegmentRow(msgspec.Struct, frozen=True, kw_only=True):
 
 _COLUMNS = ", ".join(SegmentRow.__struct_fields__)
 
+# Few at a time are just over the limit if they begin at once, which does no harm.
 BEGIN = """
 insert into segments (id, name, org_id, state, updated_at)
-values ($1, $2, $3, 'uploading', $4)
+select $1, $2, $3, 'uploading', $4
+where (select count(*) from segments where state = 'current' and name <> $2) < $5
+returning id
 """
 
 # Locks the row too, so that nothing is added to an upload that is being swept.
@@ -153,7 +163,8 @@ DELETE = "delete from segments where id = $1"
 async def begin(connection: Connection | Pool, name: str, org_id: str | None, now: datetime) -> UUID:
     """Begin an upload and return its id."""
     upload = uuid7()
-    await connection.execute(BEGIN, upload, name, org_id, now)
+    if await connection.fetchval(BEGIN, upload, name, org_id, now, MOST_SEGMENTS) is None:
+        raise TooManySegmentsError
     return upload
 
 
