@@ -156,6 +156,22 @@ PATHS: Mapping[str, tuple[str, tuple[Call, ...]]] = {
             Call("engine/periodic/run.py:Run._succeed", "schedules the next run"),
         ),
     ),
+    "Expand a broadcast": (
+        "An intent for everyone was accepted.",
+        (
+            Call("engine/accept/audiences.py:find_people", "finds that its people are not to be listed"),
+            Call("store/broadcasts/broadcasts.py:create", "stores the broadcast with the notification"),
+            Call("engine/broadcast/expansion.py:Expander.step", "writes the chunk that is due first"),
+            Call("store/broadcasts/broadcasts.py:take", "locks the broadcast"),
+            Call("engine/broadcast/expansion.py:Expander._expand", "does its next step in one transaction"),
+            Call("store/deliveries/queue.py:count_unclaimed", "counts what waits in the lanes"),
+            Call("engine/broadcast/pace.py:next_chunk", "decides how many people follow, and whether now"),
+            Call("store/broadcasts/members.py:next_members", "lists the people behind the cursor"),
+            Call("engine/accept/planner.py:Planner.plan_people", "plans their deliveries"),
+            Call("engine/accept/write.py:add_planned", "stores them"),
+            Call("store/broadcasts/broadcasts.py:advance", "moves the cursor"),
+        ),
+    ),
     "Fail to call a webhook": (
         "The host of an endpoint is down.",
         (
