@@ -95,7 +95,12 @@ async def test_the_rollback_leaves_no_trace(old: asyncpg.Connection) -> None:
         org_id="acme",
     )
     await keys.create(old, row, b"k" * 32)
-    for migration in ("0041_erasure_organisations", "0030_organisations_indexes", "0030_organisations"):
+    for migration in (
+        "0042_broadcasts",
+        "0041_erasure_organisations",
+        "0030_organisations_indexes",
+        "0030_organisations",
+    ):
         _, rollback = (MIGRATIONS / f"{migration}.sql").read_text().split("-- migrate: rollback")
         for statement in filter(str.strip, rollback.split(";")):
             await old.execute(statement)

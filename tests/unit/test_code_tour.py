@@ -13,6 +13,7 @@ def test_the_tour_covers_every_path() -> None:
         "Relay an outbox row",
         "Publish an outbox row to an SNS topic",
         "Run a periodic producer",
+        "Expand a broadcast",
         "Fail to call a webhook",
         "Send a digest",
     ]
