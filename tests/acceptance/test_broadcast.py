@@ -12,6 +12,11 @@ select
     sha256(('phone-' || number)::bytea), now(), now()
 from generate_series(1, $1::integer) as number
 """
+NOTHING_RUNS = """
+select count(*) = 0
+from pg_stat_activity
+where datname = current_database() and state <> 'idle' and pid <> pg_backend_pid()
+"""
 REACHED = "select count(*) as deliveries, count(distinct user_id) as people from deliveries"
 
 
@@ -33,6 +38,8 @@ async def test_everybody_is_reached_though_workers_are_killed_in_the_middle(
     await found(is_under_way, within=60)
     await first.kill()
     await second.kill()
+    # The server still executes their last statements.
+    await found(lambda: installation.pool.fetchval(NOTHING_RUNS))
     expanded = await installation.pool.fetchval("select expanded from broadcasts where state = 'expanding'")
     reached = await installation.pool.fetchrow(REACHED)
     await installation.expire_leases()

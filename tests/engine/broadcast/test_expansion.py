@@ -345,3 +345,24 @@ async def test_whoever_stays_is_expanded_exactly_once_and_nobody_twice(
     assert row.state == "finished"
     assert len(there) == len(set(there)) == row.expanded
     assert stay <= set(there) <= stay | leave | join
+
+
+@pytest.mark.usefixtures("people")
+async def test_the_people_of_other_providers_do_not_wait_for_one_that_is_switched_off(stage: Stage) -> None:
+    notification_id = await accept(stage)
+    before = await expand(stage, notification_id, steps=2)
+    expander = an_expander(stage)
+    await stage.pool.execute("update deliveries set lane = 'apns', due_at = $1", stage.clock())
+
+    assert await expander.step()
+    waiting = await progress(stage, notification_id)
+    await stage.pool.execute(
+        "insert into toggles (name, enabled, updated_at, updated_by)"
+        " values ('provider:apns', false, now(), 'op')"
+    )
+    stage.clock.advance(timedelta(milliseconds=100))
+    assert await expander.step()
+    row = await progress(stage, notification_id)
+
+    assert (before.expanded, waiting.expanded) == (20, 20)
+    assert row.expanded > waiting.expanded

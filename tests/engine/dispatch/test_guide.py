@@ -16,6 +16,7 @@ import msgspec
 import typer
 
 from tests.edges.edge import Edge, person, running, services
+from tests.engine.broadcast.broadcasting import add_segment
 from tests.engine.stage import Stage, a_provider
 from tests.providers.sns.rig import platform_endpoints
 from tocsin.api.auth.roles import Role
@@ -23,7 +24,10 @@ from tocsin.cli.commands import app
 from tocsin.cli.notifications.intents import read_intent
 from tocsin.client.encoding import encode_intent
 from tocsin.client.intents import Intent
+from tocsin.compose.duties import duties_running
 from tocsin.domain.timing.quiet_hours import QuietHoursSettings
+from tocsin.engine.accept.planner import Planner
+from tocsin.engine.broadcast.expansion import Expander
 from tocsin.sandbox import Sandbox
 
 ROOT = Path(__file__).parents[3]
@@ -138,7 +142,10 @@ async def test_what_the_guides_send_arrives_at_three_in_the_morning(stage: Stage
     await stage.pool.execute(
         "insert into users (user_id, attributes, updated_at) values ('ada', $1::jsonb, now())", attributes
     )
-    acceptor = stage.an_acceptor({"push": ("fcm",), "email": ("smtp",)})
+    await add_segment(stage, "spring", ["42"])
+    channels = {"push": ("fcm",), "email": ("smtp",)}
+    acceptor = stage.an_acceptor(channels)
+    expander = Expander(stage.pool, Planner(stage.catalog, channels, {}, stage.toggles), stage.clock)
     providers = a_provider("fcm"), a_provider("smtp")
     sending = set()
     async with (
@@ -148,6 +155,7 @@ async def test_what_the_guides_send_arrives_at_three_in_the_morning(stage: Stage
             services(stage.pool, clock=stage.clock, acceptor=acceptor, platform_endpoints=registered)
         ) as edge,
         stage.working(*providers),
+        duties_running(expander),
     ):
         for page in PAGES:
             calls = [call for call in calls_of(page) if not call.path.startswith("/v1/admin/")]
@@ -170,6 +178,7 @@ async def test_what_the_guides_send_arrives_at_three_in_the_morning(stage: Stage
         "sending",
         "email",
         "client",
+        "broadcasts",
     }
     assert {message.target for provider in providers for message in provider.arrived} >= {
         "adas-phone", "42", "43", "sales", "ada@example.org"
