@@ -6,6 +6,9 @@ import msgspec
 
 from tocsin.domain.intent import NumericUserId, UserId
 
+NDJSON = "application/x-ndjson"
+"""The media type of an upload: one JSON object a line."""
+
 
 class SegmentMember(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One line of an upload: a person by user id."""

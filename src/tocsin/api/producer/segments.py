@@ -11,11 +11,10 @@ from tocsin.domain.intent import SegmentName
 from tocsin.engine.broadcast.segments import SegmentFaultsError, Uploader
 from tocsin.store.broadcasts import segments
 from tocsin.store.broadcasts.segments import TooManySegmentsError
-from tocsin.wire.segments import DeletedSegment, Segment, SegmentMember, Segments
+from tocsin.wire.segments import NDJSON, DeletedSegment, Segment, SegmentMember, Segments
 
 routes = Routes(Tag.USERS)
 
-NDJSON = "application/x-ndjson"
 LARGEST_UPLOAD = 1 << 30
 """How many bytes an upload has at most: a bound for the table, since it is stored as it comes."""
 

@@ -8,24 +8,15 @@ from typing import Annotated, BinaryIO
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tocsin.api.producer.segments import NDJSON
-from tocsin.cli.access import (
-    at_database_time,
-    checked,
-    over_http,
-    with_connection,
-    with_pool,
-)
+from tocsin.cli.access import at_database_time, checked, over_http, with_connection, with_pool
 from tocsin.cli.output import AsJson, errors, fail, plural, print_result, print_rows
 from tocsin.client.errors import NotFoundError
-from tocsin.compose.duties import database_clock
 from tocsin.domain.errors import FaultsError
 from tocsin.domain.intent import SegmentName
-from tocsin.engine.broadcast.segments import SegmentFaultsError, Uploader
 from tocsin.store.broadcasts import segments
 from tocsin.store.broadcasts.segments import SegmentRow
 from tocsin.store.pool import Pool
-from tocsin.wire.segments import DeletedSegment, Segment, Segments
+from tocsin.wire.segments import NDJSON, DeletedSegment, Segment, Segments
 
 PART = 1 << 16
 
@@ -100,6 +91,9 @@ def delete(name: Name, org_id: Org = None, as_json: AsJson = False) -> None:
 
 
 async def _store(pool: Pool, name: str, org_id: str | None, parts: Iterator[bytes]) -> SegmentRow:
+    from tocsin.compose.database import database_clock
+    from tocsin.engine.broadcast.segments import SegmentFaultsError, Uploader
+
     async def stream() -> AsyncIterator[bytes]:
         for part in parts:
             yield part
