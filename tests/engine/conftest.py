@@ -58,6 +58,9 @@ ELSEWHERE = {
     "everywhere": ("[push, email, webhook]", "{}"),
     "mail_only": ("[email]", "{}"),
     "hook_only": ("[webhook]", "{}"),
+    "listed": ("[push, inbox]", "{}"),
+    "rarely_listed": ("[inbox]", "{throttle: {limit: 1, per: 1h}}"),
+    "listed_together": ("[inbox]", "{digest: {window: 1s}}"),
     "must_know": (
         "[push, email]",
         "{attempts: {push: 9}, backoff: 'ladder(1h)', failover: {to: email, after: 10m}}",
@@ -83,6 +86,7 @@ TEXTS_OF = {
         "email.html": "<style>p { color: red }</style><p>{{ text | default('') }}</p>",
     },
     "webhook": {},
+    "inbox": {"inbox.title": "Alert", "inbox.body": "{{ text | default('nothing') }}"},
 }
 
 # Types that go by push alone and differ only in how they are treated.

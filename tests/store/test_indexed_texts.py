@@ -37,6 +37,7 @@ LONGEST = {
     "devices.user_id": USER_ID,
     "digests.key": SLOT + 1 + TYPE + len("@10000:") + 64,
     "erasures.user_id": USER_ID,
+    "inbox_items.user_id": USER_ID,
     "kept_secrets.name": TYPE,
     "limit_counters.key": len("category:") + 64 + 1 + USER_ID,
     "notifications.external_id": 100,  # an id of SQS or SNS; one of a stream is shorter

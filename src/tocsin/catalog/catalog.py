@@ -44,6 +44,11 @@ class CompiledType(msgspec.Struct, frozen=True):
     texts: Mapping[Channel, Mapping[str, NamedTemplates]] = {}
     appearance: AppearanceTemplates | None = None
     attributes: UsedAttributes | None = None
+    inbox: AppearanceTemplates | None = None
+
+    def appearance_in(self, channel: Channel) -> AppearanceTemplates | None:
+        """Return the templates that decide how a message looks, where a channel has such."""
+        return {"push": self.appearance, "inbox": self.inbox}.get(channel)
 
 
 class Catalog:
@@ -135,9 +140,10 @@ class Catalog:
             for field, template in compiled.data
             if (text := template.render(notification_type, found, field, payload))
         }
-        if compiled.appearance is None or channel != "push":
+        appearance = compiled.appearance_in(channel)
+        if appearance is None:
             return Content(found, parts, data)
-        return Content(found, parts, data, compiled.appearance.render(notification_type, found, payload))
+        return Content(found, parts, data, appearance.render(notification_type, found, payload))
 
     def locale(self, notification_type: NotificationType, channel: Channel, locale: str | None) -> str:
         """Return the locale in which a delivery is rendered for a person with this locale.

@@ -33,6 +33,8 @@ _RESERVED_PREFIXES = ("google", "gcm")
 _NO_CATEGORIES: tuple[Any, ...] = (None, True, 7, [], {}, "", "A", "7a", "a b", "a.b", "\xe4", "a" * 65)
 # Bare addresses have no devices, and a topic has no addresses.
 _REACHED_BY = {"emails": "email", "admins": "email", "topic": "push", "condition": "push"}
+_SECTIONS: Mapping[str, Channel] = {"push": "push", "inbox": "inbox", "event": "push"}
+"""The sections that are about one channel."""
 _APPEARANCE_DATA = frozenset({"deep_link", "route"})
 
 
@@ -107,9 +109,9 @@ def _type_violations(name: str, entry: Mapping[str, Any]) -> Iterator[SchemaViol
     yield from attribute_violations(name, entry)
     yield from _audience_violations(name, entry)
     for key_path, version in each_version(name, entry):
-        for section in ("push", "event"):
-            if section in version and "push" not in entry["channels"]:
-                message = f"{name} has no channel push; add the channel or remove this section"
+        for section, channel in _SECTIONS.items():
+            if section in version and channel not in entry["channels"]:
+                message = f"{name} has no channel {channel}; add the channel or remove this section"
                 yield SchemaViolation((*key_path, section), "channel", message)
         yield from _version_violations(key_path, version)
         if "category_field" in entry and "upgrade" not in version:
@@ -119,7 +121,7 @@ def _type_violations(name: str, entry: Mapping[str, Any]) -> Iterator[SchemaViol
         if int(number) >= entry["version"]:
             message = f"version {number} is not older than {entry['version']}, the newest"
             yield SchemaViolation(key_path, "version", message)
-        for section in ("data", "push", "event"):
+        for section in ("data", *_SECTIONS):
             if "upgrade" in older and section in older:
                 message = f"{section} comes from the version that this one upgrades to; remove it here"
                 yield SchemaViolation((*key_path, section), section, message)
@@ -201,6 +203,7 @@ def _declarations(
             payload_schema=version["payload"],
             data=version.get("data", {}),
             push={field: str(template) for field, template in version.get("push", {}).items()},
+            inbox={field: str(template) for field, template in version.get("inbox", {}).items()},
             event=msgspec.convert(version["event"], Event) if "event" in version else None,
             attributes=entry.get("attributes", {}),
             policies=parse_policies(entry.get("policies", {}), defaults),

@@ -60,5 +60,5 @@ def preview(
                 locale=content.locale,
                 parts=content.parts,
                 data=content.data,
-                appearance=content.appearance if channel == "push" else None,
+                appearance=content.appearance if channel in {"push", "inbox"} else None,
             )

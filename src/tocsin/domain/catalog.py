@@ -127,10 +127,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 class NotificationType(msgspec.Struct, frozen=True, kw_only=True):
     """One version of one type of notification.
 
-    `data` and `push` contain templates; the keys of `push` are the fields of PushAppearance. The
-    payload field `category_field`, where one is named, chooses another category than `category`.
-    `attributes` are the schemas of the custom attributes of users that the templates read. `audiences`
-    are the kinds of audience that it is for, each with its channels; None: every kind, by all channels.
+    `data`, `push` and `inbox` contain templates; the keys of `push` are the fields of PushAppearance, those
+    of `inbox` are `link` and `icon`. The payload field `category_field`, where one is named, chooses another
+    category than `category`. `attributes` are the schemas of the custom attributes of users that the
+    templates read. `audiences` are the kinds of audience that it is for, each with its channels; None: every
+    kind, by all channels.
     """
 
     name: str
@@ -144,6 +145,7 @@ class NotificationType(msgspec.Struct, frozen=True, kw_only=True):
     payload_schema: Mapping[str, Any]
     data: Mapping[str, str] = {}
     push: Mapping[str, str] = {}
+    inbox: Mapping[str, str] = {}
     event: Event | None = None
     attributes: Mapping[str, Mapping[str, Any]] = {}
     policies: Policies = NO_POLICIES

@@ -15,7 +15,7 @@ from tocsin.domain.delivery.reasons import MEANING, Reason, Rule
 from tocsin.domain.people.preferences import Choice, allows
 from tocsin.domain.people.profile import UNKNOWN_RECIPIENT, Destination, RecipientProfile
 from tocsin.domain.people.recipient import ConditionRecipient, TopicRecipient, Topics, topics_at
-from tocsin.domain.plan import GATEWAY_STREAM, MAIL_STREAM, TOPIC_PROVIDER, due_time
+from tocsin.domain.plan import GATEWAY_STREAM, INBOX, MAIL_STREAM, TOPIC_PROVIDER, due_time
 from tocsin.domain.timing.quiet_hours import QuietHours, WindowChoice
 from tocsin.domain.timing.wall_clock import instant_of
 from tocsin.domain.timing.windows import hold_until
@@ -314,6 +314,10 @@ def destinations(
     """List where a delivery can be sent by the configured providers, or return why it cannot."""
     if channel == "push" and user_id is not None and GATEWAY_STREAM in providers:
         return (Destination(None, user_id, GATEWAY_STREAM, "gateway"),)
+    if channel == INBOX and user_id is not None:
+        # Everybody has one: no device and no address is needed.
+        own = Destination(None, user_id, INBOX, "inbox")
+        return (own,) if INBOX in providers else Reason.PROVIDER_UNAVAILABLE
     if channel == "email":
         return _mailbox(profile, providers)
     found = _reachable(channel, profile, address, device_id)

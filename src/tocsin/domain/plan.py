@@ -27,6 +27,8 @@ TOPIC_PROVIDER = "fcm"
 GATEWAY_STREAM = "gateway_stream"
 """Hands every push to a gateway, which finds a person's sessions by itself: no device is needed."""
 MAIL_STREAM = "mail_stream"
+INBOX = "inbox"
+"""The provider of the channel of the same name: the list of messages inside an application."""
 HAND_OFF = frozenset({GATEWAY_STREAM, MAIL_STREAM})
 """The providers that hand off to another service, which shapes the message."""
 FURTHEST_AHEAD = timedelta(hours=14)

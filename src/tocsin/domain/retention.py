@@ -18,15 +18,17 @@ Days = Annotated[float, Meta(ge=0, le=36_500)]
 class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many days what is settled is kept; 0 means forever.
 
-    `days` is for notifications, deliveries and attempts, `refused_days` for refused intents, `audit_days` for
-    the audit, alarms and changes of toggles. An idempotency key is kept for `idempotency_days` after its
-    notification was settled, or as long as the notification if that is longer. Deletes take `share` of the
-    time of a pass, in batches of at most `batch_size` deliveries, by the cron `schedule` in UTC, and only at
-    the `hours` of the `timezone`, such as `01:00-05:00`; without them at any time.
+    `days` is for notifications, deliveries and attempts, `refused_days` for refused intents, `inbox_days` for
+    the items of inboxes, `audit_days` for the audit, alarms and changes of toggles. An idempotency key is
+    kept for `idempotency_days` after its notification was settled, or as long as the notification if that is
+    longer. Deletes take `share` of the time of a pass, in batches of at most `batch_size` deliveries, by the
+    cron `schedule` in UTC, and only at the `hours` of the `timezone`, such as `01:00-05:00`; without them at
+    any time.
     """
 
     days: Days = 30
     refused_days: Days = 90
+    inbox_days: Days = 90
     idempotency_days: Days = 7
     audit_days: Days = 365
     share: Annotated[float, Meta(gt=0, le=1)] = 0.2
@@ -50,6 +52,7 @@ class Cutoffs(msgspec.Struct, frozen=True, kw_only=True):
     content: datetime | None
     keys: datetime | None
     refused: datetime | None
+    inbox: datetime | None
     audit: datetime | None
 
     @property
@@ -77,6 +80,7 @@ def cutoffs(settings: RetentionSettings, now: datetime) -> Cutoffs:
         content=_before(now, settings.days),
         keys=None if forever else _before(now, max(settings.days, settings.idempotency_days)),
         refused=_before(now, settings.refused_days),
+        inbox=_before(now, settings.inbox_days),
         audit=_before(now, settings.audit_days),
     )
 

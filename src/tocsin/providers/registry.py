@@ -20,6 +20,8 @@ from tocsin.providers.apns.settings import ApnsSettings
 from tocsin.providers.expo.settings import ExpoSettings
 from tocsin.providers.fcm.settings import FcmSettings
 from tocsin.providers.gateway_stream.settings import GatewayStreamSettings
+from tocsin.providers.inbox.provider import InboxProvider
+from tocsin.providers.inbox.settings import InboxSettings
 from tocsin.providers.mail_stream.settings import MailStreamSettings
 from tocsin.providers.settings import ProviderSettings
 from tocsin.providers.smtp.settings import SmtpSettings
@@ -193,6 +195,13 @@ BUILT_IN = (
         settings=WebhookSettings,
         build=Imported("webhook.provider", "WebhookProvider"),
         sandbox=_SANDBOX_HOSTS,
+    ),
+    ProviderEntry(
+        title="Inbox",
+        channel="inbox",
+        settings=InboxSettings,
+        build=InboxProvider,
+        sandbox={"enabled": "true"},
     ),
     ProviderEntry(
         title="Gateway stream",

@@ -39,6 +39,7 @@ ERASED: Mapping[str, str] = {
     " retired_reason secret",
     "digests": "key",
     "erasures": "user_id email",
+    "inbox_items": "user_id type category title body link icon data org_id",
     "limit_counters": "key",
     "notifications": "audience payload collapse_key request_id trace_id reference",
     "preferences": "user_id choices",
@@ -135,6 +136,13 @@ async def add_person(pool: Pool) -> UUID:
         NOW,
     )
     await pool.execute("insert into tickets values ($1, 'expo', $2, $3, $3)", waiting, MARK, NOW)
+    await pool.execute(
+        "insert into inbox_items (id, user_id, delivery_id, type, category, title, body, link, icon, data,"
+        " org_id, created_at) values ($1, $2, $1, $2, $2, $2, $2, $2, $2, to_jsonb($2::text), $2, $3)",
+        uuid7(),
+        MARK,
+        NOW,
+    )
     await rows.add_delivery(pool, None, channel="email", address=EMAIL, state="sent", settled_at=NOW)
     async with pool.acquire() as connection:
         await suppressions.suppress(connection, EMAIL, reason="gone", detail=MARK, now=NOW)

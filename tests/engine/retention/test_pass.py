@@ -108,6 +108,13 @@ OLD_ROWS: Mapping[str, Callable[[Pool, datetime], Awaitable[Any]]] = {
         id_at(at),
         at,
     ),
+    "inbox_items": lambda pool, at: pool.execute(
+        "insert into inbox_items (id, user_id, delivery_id, type, category, title, body, data, created_at)"
+        " values ($1, 'ada', $2, 't', 'c', '', '', '{}', $3)",
+        id_at(at),
+        uuid7(),
+        at,
+    ),
     "circuits": lambda pool, at: pool.execute(
         "insert into circuits (name, provider, changed_at) values ($1, 'webhook', $2)", uuid7().hex, at
     ),

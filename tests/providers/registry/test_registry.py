@@ -35,7 +35,7 @@ from tocsin.settings.tree import providers_in_use
 from tocsin.store.pool import Pool
 
 ROOT = Path(__file__).parents[3]
-OURS = ("fcm", "apns", "expo", "webpush", "sns", "smtp", "webhook", "gateway_stream", "mail_stream")
+OURS = ("fcm", "apns", "expo", "webpush", "sns", "smtp", "webhook", "inbox", "gateway_stream", "mail_stream")
 ANATOMY = ("settings", "render", "answers", "provider")
 CONFIGURED = {
     "TOCSIN_PIGEON__LOFT": "the attic",

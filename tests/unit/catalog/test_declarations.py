@@ -152,9 +152,9 @@ DECLARATION_FAULTS = [
         id="no example for a required pattern",
     ),
     pytest.param(
-        TYPE.replace("[push]", "[push, inbox]"),
-        [("types/order_paid.yaml:4", "enum")],
-        id="channel that is not built",
+        TYPE + "  inbox: {link: /orders}\n",
+        [("types/order_paid.yaml:11", "channel")],
+        id="section of another channel",
     ),
     pytest.param(TYPE + "  default_locale: EN\n", [("types/order_paid.yaml:11", "locale")], id="locale"),
     pytest.param(
@@ -216,13 +216,8 @@ MESSAGES = [
     ),
     pytest.param(
         TYPE.replace("[push]", "[push, sms]"),
-        'channels[1]: "sms" is not one of: push, email, webhook',
+        'channels[1]: "sms" is not one of: push, email, webhook, inbox',
         id="unknown channel",
-    ),
-    pytest.param(
-        TYPE.replace("[push]", "[push, inbox]"),
-        'channels[1]: "inbox" is not one of: push, email, webhook',
-        id="channel that is not built",
     ),
     pytest.param(
         TYPE.replace(

@@ -225,6 +225,12 @@ def test_the_shipped_catalog_is_complete() -> None:
     assert report.faults == report.warnings == ()
     assert report.types == (
         TypeReport(
+            name="announcement",
+            category="announcements",
+            channels=("inbox",),
+            versions=(VersionReport(version=1, upgrades=False, locales={"inbox": ("en",)}),),
+        ),
+        TypeReport(
             name="invoice_due",
             category="billing",
             channels=("push", "email"),

@@ -1,4 +1,4 @@
-"""How a push looks: the templates of the section `push`, and what their values must be."""
+"""How a push or an inbox item looks: the templates of its section, and what their values must be."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -25,24 +25,25 @@ _CONSTANTS = ("push_type", "severity")
 
 
 class AppearanceTemplates(msgspec.Struct, frozen=True):
-    """The compiled templates of a section `push`, and the appearance from its constants alone."""
+    """The compiled templates of a section `push` or `inbox`, and the appearance from its constants alone."""
 
     constants: PushAppearance
     templates: tuple[tuple[str, CompiledTemplate], ...]
+    section: str = "push"
 
     def render(self, notification_type: NotificationType, locale: str, payload: Payload) -> PushAppearance:
-        """Render the appearance of one push; a field that renders blank is left out."""
+        """Render the appearance of one message; a field that renders blank is left out."""
         if not self.templates:
             return self.constants
         fields: dict[str, Any] = {name: getattr(self.constants, name) for name in _CONSTANTS}
         for field, template in self.templates:
-            part = f"push.{field}"
+            part = f"{self.section}.{field}"
             text = template.render(notification_type, locale, part, payload).strip()
             convert = _CONVERTED.get(field)
             if convert and (problem := appearance_problem(field, text)):
                 raise RenderError(notification_type, locale, part, template.source.location(1), problem)
             if text:
-                fields[field] = convert(text) if convert else text
+                fields[_FIELDS.get(field, field)] = convert(text) if convert else text
         return PushAppearance(**fields)
 
 
@@ -78,6 +79,17 @@ def _is_icon(value: str) -> bool:
     return _is_https(value) or bool(re.fullmatch(r"[a-z][a-z0-9_]*", value))
 
 
+def _is_link(value: str) -> bool:
+    """Return whether a page may lead there: a link with a scheme that runs code would be a script."""
+    if re.match(r"/(?!/)", value):
+        return not re.search(r"\s", value)
+    scheme = re.match(r"([a-zA-Z][a-zA-Z0-9+.\-]*):\S+\Z", value)
+    return scheme is not None and scheme[1].lower() not in _SCRIPTS
+
+
+_SCRIPTS = frozenset({"javascript", "data", "vbscript"})
+_FIELDS = {"link": "deep_link"}
+"""The fields of the appearance that the section `inbox` has other names for."""
 _CONVERTED: Mapping[str, Callable[[str], Any]] = {"badge": int, "severity": SEVERITIES.__getitem__}
 _Rule = tuple[Callable[[str], object], str]
 _ANYTHING: _Rule = (bool, "")
@@ -93,6 +105,7 @@ _RULES: Mapping[str, _Rule] = {
         re.compile(r"[a-zA-Z][a-zA-Z0-9+.\-]*:\S+").fullmatch,
         "must be an absolute URI with its scheme, such as myapp://orders/7 or https://example.com/orders/7",
     ),
+    "link": (_is_link, "must be a path that begins with /, or an absolute URI that runs no script"),
     "route": (re.compile(r"/\S*").fullmatch, "must be a path that begins with /"),
     "analytics_label": (
         re.compile(r"[a-zA-Z0-9\-_.~%]{1,50}").fullmatch,

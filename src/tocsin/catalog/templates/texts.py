@@ -24,6 +24,7 @@ from tocsin.catalog.templates.html_check import html_faults
 from tocsin.catalog.templates.jinja import CompiledTemplate, TemplateSource, compile_template
 from tocsin.catalog.templates.template_check import TextCheck, digest_examples, template_faults
 from tocsin.domain.catalog import PARTS, Channel, Payload
+from tocsin.domain.delivery.message import DEFAULT_APPEARANCE
 from tocsin.domain.digest import NAMES
 from tocsin.domain.faults import Fault
 
@@ -38,6 +39,10 @@ def compile_type(
         templates = {field: text for field, text in section.items() if not is_constant(field, text)}
         compiled = compiler.section("push", templates, check=appearance_problem)
         appearance = AppearanceTemplates(constant_appearance(section), compiled)
+    inbox = None
+    if notification_type.inbox:
+        compiled = compiler.section("inbox", notification_type.inbox, check=appearance_problem)
+        inbox = AppearanceTemplates(DEFAULT_APPEARANCE, compiled, "inbox")
     data = compiler.section("data", notification_type.data)
     return CompiledType(
         notification_type,
@@ -46,6 +51,7 @@ def compile_type(
         compiler.files(files),
         appearance,
         attributes_of(notification_type),
+        inbox,
     )
 
 

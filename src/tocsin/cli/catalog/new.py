@@ -22,7 +22,8 @@ def new(
         str | None, typer.Option(help="What people switch on and off; asked for, or `general`.")
     ] = None,
     channel: Annotated[
-        list[str] | None, typer.Option(help="push, email or webhook, may be repeated; asked for, or push.")
+        list[str] | None,
+        typer.Option(help="push, email, webhook or inbox, may be repeated; asked for, or push."),
     ] = None,
     field: Annotated[
         list[str] | None,
@@ -84,7 +85,7 @@ def _checked(type_: str, category: str, channels: list[str], fields: list[str], 
     from tocsin.catalog.declaration import locale_problem
 
     faults = list(name_faults(type_, category))
-    known = [each for each in get_args(Channel) if each != "inbox"]
+    known = get_args(Channel)
     faults += [
         Fault(field="--channel", code="invalid", message=f"{each[:80]!r} is none of {', '.join(known)}")
         for each in channels

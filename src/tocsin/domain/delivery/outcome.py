@@ -1,15 +1,30 @@
 """The outcome of an attempt: a closed union, never a boolean, never an exception."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Literal
 
 import msgspec
 
 
+class InboxContent(msgspec.Struct, frozen=True, kw_only=True):
+    """What an item of a person's inbox shows; texts are plain, never HTML."""
+
+    title: str
+    body: str
+    link: str | None
+    icon: str | None
+    data: Mapping[str, str]
+
+
 class Sent(msgspec.Struct, frozen=True, tag="sent"):
-    """The provider accepted the message."""
+    """The provider accepted the message.
+
+    That of the inbox is Tocsin itself: the `item` is stored by the settlement that marks it as sent.
+    """
 
     message_id: str | None = None
+    item: InboxContent | None = None
 
 
 class Retry(msgspec.Struct, frozen=True, tag="retry"):

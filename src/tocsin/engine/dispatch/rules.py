@@ -14,6 +14,7 @@ from tocsin.domain.delivery.held_by import HeldByUnknownType
 from tocsin.domain.faults import Fault
 from tocsin.domain.limits import Allowance, LimitsSettings, device_allowances, person_allowances
 from tocsin.domain.people.profile import Destination
+from tocsin.domain.plan import INBOX
 from tocsin.domain.timing.quiet_hours import QuietHours
 from tocsin.domain.toggles import Toggle, read_toggle
 from tocsin.engine.dispatch.attempt import Attempt
@@ -68,8 +69,8 @@ class DeliveryRules(msgspec.Struct, frozen=True, kw_only=True):
         return None if isinstance(toggle, Fault) else toggle
 
     def person_allowances(self, facts: Facts, user_id: str | None) -> tuple[Allowance, ...]:
-        """List the limits that a delivery to a person counts against."""
-        if user_id is None or facts.type.policies.critical:
+        """List the limits that a delivery to a person counts against; their inbox interrupts nobody."""
+        if user_id is None or facts.type.policies.critical or facts.channel == INBOX:
             return ()
         zone = zone_of(facts, self.quiet).zone
         return tuple(person_allowances(self.limits, facts.type, user_id, zone, facts.now))

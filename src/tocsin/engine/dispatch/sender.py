@@ -298,7 +298,9 @@ class Sender:
                 try:
                     settlement = self._settle(attempt, outcome, answered_at)
                 except Exception as error:  # noqa: BLE001 - one outcome must not keep the others from being settled
-                    self._writer.fail(attempt, error, was_sent=isinstance(outcome, Sent))
+                    # What the settlement itself stores is not there yet.
+                    was_sent = isinstance(outcome, Sent) and outcome.item is None
+                    self._writer.fail(attempt, error, was_sent=was_sent)
                 else:
                     self._writer.put(settlement)
         except BaseException:

@@ -111,6 +111,7 @@ class Eraser:
             # A message that was being sent may have counted, or have found its address dead, meanwhile.
             await store.delete_counters(connection, self._counters(user_id))
             await store.hash_suppression(connection, erasure)
+            await store.delete_inbox(connection, erasure)
             being_sent = await store.is_being_sent(connection, erasure)
             if being_sent:
                 await store.renew(connection, erasure, now + timedelta(seconds=EVERY_SECONDS))

@@ -53,6 +53,9 @@ class Exporter:
         yield b'],"notifications":['
         async for part in _joined(self._notifications(user_id, address)):
             yield part
+        yield b'],"inbox":['
+        async for part in _joined(self._inbox(user_id)):
+            yield part
         yield b'],"digests":['
         async for part in _joined(self._carriers(user_id)):
             yield part
@@ -108,6 +111,17 @@ class Exporter:
                     continue
                 fields = msgspec.structs.asdict(notification)
                 yield fields | {"deliveries": shown[notification.id]}
+
+    async def _inbox(self, user_id: str) -> AsyncIterator[Any]:
+        after = export.START
+        while True:
+            async with self._pool.acquire() as connection:
+                page = await export.inbox(connection, user_id, after, self._org_id)
+            if not page:
+                return
+            after = page[-1].id
+            for item in page:
+                yield msgspec.structs.asdict(item) | {"data": msgspec.Raw(item.data.encode())}
 
     async def _carriers(self, user_id: str) -> AsyncIterator[Any]:
         after = export.START

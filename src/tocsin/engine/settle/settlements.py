@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import assert_never
 from uuid import uuid4
 
+import msgspec
 import structlog
 
 from tocsin.domain.catalog import NO_POLICIES
@@ -12,11 +13,13 @@ from tocsin.domain.decide import Cancel, Expire, Hold, Refusal, Skip, Step, Wait
 from tocsin.domain.delivery.backoff import delay
 from tocsin.domain.delivery.decision_sets import shared_decisions
 from tocsin.domain.delivery.held_by import stored_held_by
-from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
+from tocsin.domain.delivery.outcome import Defer, Gone, InboxContent, Outcome, Rejected, Retry, Sent
 from tocsin.domain.delivery.states import WAITING, State
+from tocsin.domain.ids import uuid7
 from tocsin.engine.dispatch.attempt import LeasedDelivery
 from tocsin.engine.settle.report import INTERNAL_ERROR, report_rejected_by_bug, report_unsent
 from tocsin.store.deliveries.settle import SentDelivery, Settlement, UnsentDelivery, encode_steps
+from tocsin.store.inbox.items import NewItem
 
 LONGEST_DETAIL = 500
 LONGEST_DEFERRAL = timedelta(days=1)
@@ -26,6 +29,7 @@ LEASE_EXPIRED = "lease_expired"
 PROVIDER_FAILED = "provider_failed"
 """A bug in the code of a provider, which fails again with the same message."""
 
+_encoder = msgspec.json.Encoder()
 _log = structlog.stdlib.get_logger(__name__)
 
 
@@ -34,7 +38,7 @@ def settle_outcome(
 ) -> Settlement:
     """Settle an attempt by its outcome; `ask_at` is when to ask for a receipt of one that was sent."""
     match outcome:
-        case Sent(message_id=message_id):
+        case Sent(message_id=message_id, item=item):
             destination = attempt.destination
             decided = shared_decisions(attempt.steps)
             return SentDelivery(
@@ -48,6 +52,7 @@ def settle_outcome(
                 decided=decided,
                 digest_id=attempt.digest_id,
                 plain=attempt.plain,
+                item=_inbox_item(attempt, item) if item else None,
             )
         case Retry():
             return _retry(attempt, outcome, now, random)
@@ -152,6 +157,23 @@ def settle_sent_barely(delivery: LeasedDelivery | Settlement) -> SentDelivery:
     """Settle a delivery that its provider took, with nothing that could be at fault itself."""
     return SentDelivery(
         id=delivery.id, lease=delivery.lease, provider="", message_id=None, digest_id=delivery.digest_id
+    )
+
+
+def _inbox_item(attempt: LeasedDelivery, content: InboxContent) -> NewItem:
+    """Build the item that is stored with a delivery to an inbox."""
+    if attempt.type is None:
+        raise RuntimeError("an attempt is decided before it is settled as sent")
+    return NewItem(
+        id=uuid7(),
+        delivery_id=attempt.id,
+        type=attempt.type.name,
+        category=attempt.type.category,
+        title=content.title,
+        body=content.body,
+        link=content.link,
+        icon=content.icon,
+        data=_encoder.encode(content.data).decode(),
     )
 
 

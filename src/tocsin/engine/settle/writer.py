@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import nullcontext
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -34,6 +35,8 @@ from tocsin.store.deliveries.settle import (
 )
 from tocsin.store.deliveries.successors import find_followed, reassign
 from tocsin.store.health.provider_health import Alarm
+from tocsin.store.inbox import items as inbox
+from tocsin.store.inbox.notices import Notice, notify
 from tocsin.store.pool import Connection, Pool, is_transient
 from tocsin.telemetry import metrics
 from tocsin.telemetry.samples import before_read
@@ -202,6 +205,8 @@ class SettlementWriter:
             # What settlements lead to is written with them: a repeat finds them settled and leads to nothing.
             async with nullcontext() if all(map(_is_plain, batch)) else connection.transaction():
                 settled, followed = await self._settle(connection, batch)
+                written = {each for part in settled for each in part.ids}
+                await self._store_items(connection, batch, written)
                 if digest_ids:
                     await digests.end(connection, digest_ids, self._clock())
                 if collapsing := [each for part in settled for each in part.collapsing]:
@@ -220,11 +225,23 @@ class SettlementWriter:
                 await release_next(connection, sorted(keys), self._clock())
                 self._on_release()
         self._forget(batch)
-        written = {each for part in settled for each in part.ids}
         report_written(len(batch), len(written), time.monotonic() - began)
         if lost := [each for each in batch if each.id not in written]:
             _log.warning("lease lost", deliveries=len(lost))
             self._remember(lost)
+
+    async def _store_items(
+        self, connection: Connection, batch: Sequence[Settlement], written: AbstractSet[UUID]
+    ) -> None:
+        """Store the inbox items of what was settled as sent, and notify the sessions of their people."""
+        items = [
+            each.item
+            for each in batch
+            if isinstance(each, SentDelivery) and each.item is not None and each.id in written
+        ]
+        if items:
+            added = await inbox.add(connection, items, self._clock())
+            await notify(connection, [Notice("created", user_id, item_id) for user_id, item_id in added])
 
     def _forget(self, batch: Sequence[Settlement]) -> None:
         for each in batch:
@@ -257,13 +274,14 @@ class SettlementWriter:
 
 
 def _is_plain(settlement: Settlement) -> bool:
-    return isinstance(settlement, SentDelivery) and settlement.plain
+    return isinstance(settlement, SentDelivery) and settlement.plain and settlement.item is None
 
 
 def _minimal(refused: Settlement, now: datetime) -> Settlement | None:
     """Return what to write instead of a settlement that Postgres refuses; None leaves it to its lease."""
-    if isinstance(refused, SentDelivery) and refused != (barely := settle_sent_barely(refused)):
-        return barely
+    if isinstance(refused, SentDelivery) and refused.item is None:
+        barely = settle_sent_barely(refused)
+        return barely if refused != barely else settle_internal_error(refused, None, now)
     if isinstance(refused, UnsentDelivery) and refused.code == INTERNAL_ERROR:
         return None
     return settle_internal_error(refused, None, now)

@@ -11,6 +11,7 @@ from tocsin.domain.decide import Step
 from tocsin.domain.delivery.decision_sets import Decided
 from tocsin.domain.delivery.states import CLAIMED, State
 from tocsin.domain.ids import LeaseId
+from tocsin.store.inbox.items import NewItem
 from tocsin.store.pool import Connection
 
 _steps = msgspec.json.Decoder(list[Step])
@@ -21,7 +22,8 @@ class SentDelivery(msgspec.Struct, frozen=True, kw_only=True):
     """A delivery that its provider took; `ask_at` is when to ask for its receipt, where there is one.
 
     Decisions that other deliveries have too are `decided`, any other are `decisions`. One that is `plain` has
-    no collapse key, no digest and is no fallback: that it was sent leads to no other write.
+    no collapse key, no digest and is no fallback: that it was sent leads to no other write. One with an
+    `item` is stored in the person's inbox.
     """
 
     id: UUID
@@ -34,6 +36,7 @@ class SentDelivery(msgspec.Struct, frozen=True, kw_only=True):
     decided: Decided | None = None
     digest_id: UUID | None = None
     plain: bool = False
+    item: NewItem | None = None
 
 
 class UnsentDelivery(msgspec.Struct, frozen=True, kw_only=True):
@@ -380,5 +383,5 @@ async def attempts_of(connection: Connection, delivery_ids: Sequence[UUID], limi
     return [AttemptRow(**row) for row in await connection.fetch(ATTEMPTS_OF, delivery_ids, limit)]
 
 
-_SENT_COLUMNS = SentDelivery.__struct_fields__[:-3]
+_SENT_COLUMNS = SentDelivery.__struct_fields__[:-4]
 _UNSENT_COLUMNS = UnsentDelivery.__struct_fields__[:-2]

@@ -80,6 +80,7 @@ with erased as (
 DELETE_USER = "delete from users where user_id = $1"
 DELETE_PREFERENCES = "delete from preferences where user_id = $1"
 DELETE_REGISTRATIONS = "delete from registration_rates where user_id = $1"
+DELETE_INBOX = "delete from inbox_items where user_id = $1 and ($2::text is null or org_id = $2)"
 DELETE_COUNTERS = "delete from limit_counters where key = any($1::text[])"
 
 # A replay for the person alone has nothing left to replay.
@@ -303,6 +304,7 @@ async def begin(
     for statement in (DELETE_USER, DELETE_PREFERENCES, DELETE_REGISTRATIONS):
         await connection.execute(statement, user_id)
     await segments.forget_user(connection, user_id, org_id)
+    await delete_inbox(connection, erasure)
     await connection.execute(ERASE_REPLAYS, user_id, now, org_id)
     await connection.execute(ERASE_AUDIT, user_id, org_id)
     await delete_counters(connection, [*counters, *map(device_key, devices)])
@@ -319,6 +321,11 @@ async def hash_suppression(connection: Connection, erasure: ErasureRow) -> None:
 async def delete_counters(connection: Connection, keys: Sequence[str]) -> None:
     """Delete what was counted of a person or device."""
     await connection.execute(DELETE_COUNTERS, keys)
+
+
+async def delete_inbox(connection: Connection, erasure: ErasureRow) -> None:
+    """Delete the items of the person's inbox, those of the erasure's organisation if it is for one."""
+    await connection.execute(DELETE_INBOX, erasure.user_id, erasure.org_id)
 
 
 async def erase_deliveries(connection: Connection, erasure: ErasureRow, now: datetime) -> ErasedBatch:

@@ -7,6 +7,8 @@ from uuid import UUID
 
 import msgspec
 
+from tocsin.store.inbox.items import COLUMNS as INBOX_COLUMNS
+from tocsin.store.inbox.items import ItemRow
 from tocsin.store.people.devices import OF_USER as DEVICES_OF_USER
 from tocsin.store.people.devices import DeviceRow
 from tocsin.store.people.endpoints import OF_USER as ENDPOINTS_OF_USER
@@ -103,6 +105,14 @@ from limit_counters
 where key = any($1::text[])
 order by key, window_ends_at
 """
+
+INBOX = f"""
+select {INBOX_COLUMNS}
+from inbox_items
+where user_id = $1 and id > $2 and ($4::text is null or org_id = $4)
+order by user_id, id
+limit $3
+"""  # noqa: S608 - made of constants
 
 REGISTRATIONS = """
 select window_started_at, registrations
@@ -220,6 +230,13 @@ async def endpoints(connection: Connection, user_id: str) -> list[EndpointRow]:
 async def counters(connection: Connection, keys: Sequence[str]) -> list[dict[str, Any]]:
     """Read what was counted of a person or device."""
     return [dict(row) for row in await connection.fetch(COUNTERS, keys)]
+
+
+async def inbox(
+    connection: Connection, user_id: str, after: UUID, org_id: str | None = None
+) -> list[ItemRow]:
+    """Read items of the person's inbox after an id, of an organisation or all."""
+    return await fetch_all(connection, ItemRow, INBOX, user_id, after, PAGE_SIZE, org_id)
 
 
 async def registrations(connection: Connection, user_id: str) -> dict[str, Any] | None:

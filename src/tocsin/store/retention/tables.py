@@ -22,7 +22,7 @@ class TimeRule(msgspec.Struct, frozen=True, kw_only=True):
 
     table: str
     column: str
-    kept: timedelta | Literal["emptied", "refused", "audit"]
+    kept: timedelta | Literal["emptied", "refused", "inbox", "audit"]
     condition: str = "true"
 
     @property
@@ -52,6 +52,8 @@ where ctid = any(array(
                 before = cutoffs.emptied
             case "refused":
                 before = cutoffs.refused
+            case "inbox":
+                before = cutoffs.inbox
             case "audit":
                 before = cutoffs.audit
             case timedelta() as kept:
@@ -63,6 +65,7 @@ RULES = (
     # Those that lost their content, and were left for their idempotency key alone.
     TimeRule(table="notifications", column="pruned_at", kept="emptied"),
     TimeRule(table="refused_intents", column="refused_at", kept="refused"),
+    TimeRule(table="inbox_items", column="id", kept="inbox"),
     TimeRule(table="limit_counters", column="window_ends_at", kept=timedelta(days=2)),
     TimeRule(table="registration_rates", column="window_started_at", kept=timedelta(days=1)),
     TimeRule(table="provider_counts", column="minute", kept=timedelta(days=7)),
