@@ -30,13 +30,13 @@ from tocsin.api.operator import (
     suppressions,
     toggles,
 )
-from tocsin.api.person import devices, fisa_devices, preferences, unsubscribe, webpush
+from tocsin.api.person import devices, fisa_devices, inbox, preferences, unsubscribe, webpush
 from tocsin.api.producer import decisions, notifications, search, segments, users, webhooks
 from tocsin.api.services import Services
 from tocsin.catalog.catalog import Catalog
 from tocsin.wire.people import RegisterDevice
 
-PERSON = (devices, webpush, preferences, unsubscribe)
+PERSON = (devices, webpush, preferences, unsubscribe, inbox)
 PRODUCER = (notifications, search, decisions, users, segments, webhooks)
 DELIVERY = (endpoints,)
 OPERATOR = (

@@ -45,6 +45,7 @@ class Tag(StrEnum):
 
     DEVICES = "devices"
     PREFERENCES = "preferences"
+    INBOX = "inbox"
     NOTIFICATIONS = "notifications"
     USERS = "users"
     DELIVERY = "delivery"

@@ -90,7 +90,8 @@ def test_a_link_leads_into_the_app_or_to_an_address(tmp_path: Path, place: str) 
 
 
 @pytest.mark.parametrize(
-    "place", ["javascript:alert(1)", "JavaScript:alert(1)", "data:text/html,x", "//evil.example", "/a b", "x/y"]
+    "place",
+    ["javascript:alert(1)", "JavaScript:alert(1)", "data:text/html,x", "//evil.example", "/a b", "x/y"],
 )
 def test_a_link_that_runs_a_script_or_leads_nowhere_is_a_fault(tmp_path: Path, place: str) -> None:
     declared = TYPE.replace("examples: [/orders/7]", f"examples: ['{place}']")
