@@ -52,18 +52,18 @@ async def measure(
             argv = [sys.executable, "-m", "tocsin.cli", "gateway"]
             async with running(argv, environment, workdir / "gateway.log") as process:
                 gateway = psutil.Process(process.pid)
-                await _listens(port)
+                await listens(port)
                 empty = gateway.memory_info().rss
-                began, before = time.monotonic(), _cpu(gateway)
+                began, before = time.monotonic(), cpu(gateway)
                 clients = await _connected(port, sessions, websockets, signalr)
-                connecting, connect_cpu = time.monotonic() - began, _cpu(gateway) - before
+                connecting, connect_cpu = time.monotonic() - began, cpu(gateway) - before
                 tell(f"{sessions:,} sessions in {connecting:.1f} s")
                 idle_cpu = await _cpu_over(gateway, seconds)
                 resident = gateway.memory_info().rss
-                before = _cpu(gateway)
+                before = cpu(gateway)
                 async with Redis.from_url(broker.url) as redis:
                     latencies = await _sent(redis, clients, events)
-                event_cpu = _cpu(gateway) - before
+                event_cpu = cpu(gateway) - before
                 began = time.monotonic()
                 process.send_signal(signal.SIGTERM)
                 await asyncio.gather(*(client.ended.wait() for client in clients))
@@ -120,17 +120,17 @@ async def _sent(redis: Redis, clients: list[Client], events: int) -> list[float]
 
 
 async def _cpu_over(process: psutil.Process, seconds: float) -> float:
-    before = _cpu(process)
+    before = cpu(process)
     await asyncio.sleep(seconds)
-    return _cpu(process) - before
+    return cpu(process) - before
 
 
-def _cpu(process: psutil.Process) -> float:
+def cpu(process: psutil.Process) -> float:
     times = process.cpu_times()
     return float(times.user + times.system)
 
 
-async def _listens(port: int) -> None:
+async def listens(port: int) -> None:
     async with asyncio.timeout(START_SECONDS):
         while True:
             try:

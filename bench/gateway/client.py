@@ -32,6 +32,8 @@ class Client(asyncio.Protocol):
             "sse": ("/v1/events", ""),
             "websocket": ("/v1/events/ws", UPGRADE),
             "signalr": (HUB, UPGRADE),
+            "inbox": ("/v1/inbox/stream", ""),
+            "inbox websocket": ("/v1/inbox/ws", UPGRADE),
         }[self._kind]
         claims = {"sub": f"u{self.number}", "exp": time.time() + 3_600}
         token = jwt.encode(claims, SECRET, algorithm="HS256")
@@ -45,7 +47,8 @@ class Client(asyncio.Protocol):
             self.live.set_result(None)
             if self._kind == "signalr":
                 self._ping()
-        self.seen_at += [time.monotonic()] * data.count(b'"event_id"')
+        events = data.count(b'"event_id"') + data.count(b'"item.created"')
+        self.seen_at += [time.monotonic()] * events
 
     def _send(self, message: bytes) -> None:
         self._transport.write(bytes([0x81, 0x80 | len(message), 0, 0, 0, 0]) + message)

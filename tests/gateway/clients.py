@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 
 from tests.waiting import LONGEST_WAIT, found, until
 from tocsin.api.settings import AuthSettings
-from tocsin.gateway.process import Gateway
+from tocsin.gateway.process import Events, Gateway
 from tocsin.gateway.settings import GatewaySettings
 from tocsin.ingress.redis_streams.settings import RedisSettings
 from tocsin.telemetry.instruments import Instrument
@@ -160,32 +160,46 @@ class RunningGateway:
         self.http = http
         self.stop = stop
 
+    @property
+    def stream(self) -> Events:
+        """The sessions of client events."""
+        assert self.gateway.events is not None
+        return self.gateway.events
+
     @contextlib.asynccontextmanager
     async def sse(
-        self, user_id: str = "ada", last_event_id: str | None = None, **claims: Any
+        self,
+        user_id: str = "ada",
+        last_event_id: str | None = None,
+        path: str = "/v1/events",
+        **claims: Any,
     ) -> AsyncIterator[SseClient]:
         """Open a stream of events."""
         headers = bearer(user_id, **claims)
         if last_event_id is not None:
             headers["Last-Event-ID"] = last_event_id
-        async with self.http.get(f"{self.url}/v1/events", headers=headers) as response:
+        async with self.http.get(f"{self.url}{path}", headers=headers) as response:
             assert response.status == 200, await response.text()
             yield SseClient(response)
 
     @contextlib.asynccontextmanager
     async def websocket(
-        self, user_id: str = "ada", last_event_id: str | None = None, **claims: Any
+        self,
+        user_id: str = "ada",
+        last_event_id: str | None = None,
+        path: str = "/v1/events/ws",
+        **claims: Any,
     ) -> AsyncIterator["WebSocketClient"]:
         """Open a WebSocket as a browser does, with everything in its address."""
         query = {"access_token": token(user_id, **claims)}
         if last_event_id is not None:
             query["last_event_id"] = last_event_id
-        async with self.http.ws_connect(f"{self.url}/v1/events/ws", params=query, autoclose=False) as socket:
+        async with self.http.ws_connect(f"{self.url}{path}", params=query, autoclose=False) as socket:
             yield WebSocketClient(socket)
 
     async def reaches(self, entry_id: str) -> None:
         """Wait until the gateway has read an entry."""
-        await until(lambda: str(self.gateway._sessions.position) == entry_id)
+        await until(lambda: str(self.stream.sessions.position) == entry_id)
 
     async def refusal(self, **given: Any) -> tuple[int, Any, Any]:
         """Connect in vain; return the status, the problem and the headers."""
@@ -198,12 +212,13 @@ async def running_gateway(
     url: str, stream: str, *, wait: bool = True, **changes: Any
 ) -> AsyncIterator[RunningGateway]:
     """Run a gateway on a free port until the context ends, or until it is stopped."""
+    database = changes.pop("database", None)
     settings = GatewaySettings(stream=stream, **({"port": 0} | changes))
-    gateway = Gateway(settings, RedisSettings(url=url, timeout=1.0), AUTH)
+    gateway = Gateway(settings, RedisSettings(url=url, timeout=1.0), AUTH, database)
     stop = asyncio.Event()
     address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     running = asyncio.create_task(gateway.run(stop, address.set_result))
-    reading = asyncio.create_task(gateway.reader.run())
+    reading = [asyncio.create_task(duty.run()) for duty in gateway.duties]
 
     async def is_ready() -> bool:
         return await gateway.fault() is None
@@ -217,8 +232,9 @@ async def running_gateway(
         await running
     finally:
         running.cancel()
-        reading.cancel()
-        await asyncio.wait([running, reading])
+        for each in reading:
+            each.cancel()
+        await asyncio.wait([running, *reading])
 
 
 def _fields(event_id: str, user_id: str, /, **changes: Any) -> Any:

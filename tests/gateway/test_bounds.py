@@ -26,7 +26,7 @@ async def test_a_person_has_as_many_sessions_as_they_may_and_gets_another_when_o
             assert (last["reason"], code) == ("too_many_sessions", 1013)
             async with gateway.sse("bo") as other:
                 await other.live()
-        ended = gateway.gateway._sessions
+        ended = gateway.stream.sessions
         await until(lambda: not ended._by_user)
         async with gateway.sse() as again:
             await again.live()
@@ -124,7 +124,7 @@ async def test_a_stop_does_not_wait_for_a_client_that_does_not_read(events: Clie
             await events.append(f"e{number}", payload_bytes=LARGE)
         began = asyncio.get_running_loop().time()
         gateway.stop.set()
-        await until(lambda: gateway.gateway._sessions.is_stopping)
+        await until(lambda: gateway.stream.sessions.is_stopping)
         status, problem, headers = await gateway.refusal(headers=bearer("bo"))
         assert (status, problem["code"]) == (503, "unavailable")
         assert int(headers["retry-after"]) > 0
@@ -141,7 +141,7 @@ async def test_clients_that_vanish_in_the_middle_of_an_event_are_not_errors(even
                 if number == 10:
                     for _, writer in gone:
                         writer.transport.abort()
-            await until(lambda: not gateway.gateway._sessions._by_user)
+            await until(lambda: not gateway.stream.sessions._by_user)
 
     assert [line for line in lines if line["log_level"] in {"error", "critical"}] == []
 

@@ -30,7 +30,7 @@ async def test_a_message_that_is_too_large_is_refused_before_it_is_read(gateway:
     writer.close()
 
     assert psutil.Process(os.getpid()).memory_info().rss - before < 16 * MEBIBYTE
-    await until(lambda: not gateway.gateway._sessions._by_user)
+    await until(lambda: not gateway.stream.sessions._by_user)
 
 
 @pytest.mark.parametrize("opcode", [0x01, 0x02])
@@ -53,7 +53,7 @@ async def test_a_client_whose_pings_are_not_read_back_is_not_read_either(gateway
                 await writer.drain()
     writer.transport.abort()
 
-    await until(lambda: not gateway.gateway._sessions._by_user)
+    await until(lambda: not gateway.stream.sessions._by_user)
 
 
 async def test_a_connection_of_a_client_that_takes_nothing_is_closed(
@@ -68,7 +68,7 @@ async def test_a_connection_of_a_client_that_takes_nothing_is_closed(
             silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
             silent.connect((host, port))
             silent.sendall(f"GET /v1/events?access_token={token()} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-            await until(lambda: len(gateway.gateway._sessions._by_user["ada"]) == 2)
+            await until(lambda: len(gateway.stream.sessions._by_user["ada"]) == 2)
             client = silent.getsockname()
             assert [end for end in psutil.net_connections("tcp4") if end.raddr == client]
             for number in range(60):
@@ -89,7 +89,7 @@ async def test_a_connection_has_limited_time_for_a_request_and_a_port_has_one_se
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     settings = HttpSettings(port=0, header_seconds=1, max_connections=2)
     serving = asyncio.create_task(
-        serve_gateway(gateway.gateway._app, settings, stop, ready.set_result, websockets=True)
+        serve_gateway(gateway.stream.app, settings, stop, ready.set_result, websockets=True)
     )
     url = await ready
     host, _, number = url.removeprefix("http://").partition(":")
@@ -129,7 +129,7 @@ async def test_a_body_that_is_not_http_ends_its_session(gateway: RunningGateway)
     await reader.readuntil(b"ping")
     writer.write(b"no chunk\r\n")
 
-    await until(lambda: not gateway.gateway._sessions._by_user)
+    await until(lambda: not gateway.stream.sessions._by_user)
     writer.close()
 
 

@@ -4,10 +4,10 @@ import pytest
 
 from tests.gateway.clients import AUTH, ClientEvents, RunningGateway, SseClient, bearer
 from tests.waiting import until
-from tocsin.gateway.process import Gateway
+from tocsin.gateway.process import Events
 from tocsin.gateway.settings import GatewaySettings
-from tocsin.ingress.redis_streams.reader import EntryId
 from tocsin.ingress.redis_streams.settings import RedisSettings
+from tocsin.wire.streams.entry_ids import EntryId
 
 
 async def test_a_client_that_reconnects_gets_what_it_missed_and_then_what_is_new(
@@ -103,7 +103,7 @@ async def test_a_replica_that_is_behind_repeats_nothing(
         last = await events.append("e2")
         await client.ids(2)
     # As it was before it read the second one.
-    gateway.gateway.reader._sessions.position = EntryId.parse(first)
+    gateway.stream.reader._sessions.position = EntryId.parse(first)
     async with gateway.sse(last_event_id=last) as resumed:
         await resumed.live()
         assert resumed.last_event_id == last
@@ -160,7 +160,7 @@ async def test_a_stream_that_begins_anew_is_followed(
         await events.append("e1")
         await client.ids(1)
         await events.redis.delete(events.stream)
-        await until(lambda: gateway.gateway.reader._gap is not None)
+        await until(lambda: gateway.stream.reader._gap is not None)
         await events.redis.xadd(
             events.stream,
             {"user_id": "ada", "event_type": "t", "event_id": "new", "payload_bytes": ""},
@@ -174,7 +174,7 @@ async def test_a_stream_that_begins_anew_is_followed(
 
 
 async def test_every_gap_is_reported_also_one_right_after_another(events: ClientEvents) -> None:
-    reader = Gateway(GatewaySettings(stream=events.stream), RedisSettings(url=events.url), AUTH).reader
+    reader = Events(GatewaySettings(stream=events.stream), RedisSettings(url=events.url), AUTH).reader
     await events.append("e0")
     await reader._step()
     firsts = []

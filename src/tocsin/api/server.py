@@ -3,7 +3,7 @@
 import asyncio
 import errno
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from math import ceil
 
@@ -33,11 +33,12 @@ async def serve_api(
     on_ready: Callable[[str], None],
     *,
     section: str = "http",
+    on_stop: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Serve until `stop` is set, then finish the open requests.
 
-    `on_ready` is called with the base URL once connections are accepted. Errors name the settings `section`
-    that the address is from.
+    `on_stop` is called before that, to end those that do not end by themselves. `on_ready` is called with the
+    base URL once connections are accepted. Errors name the settings `section` that the address is from.
     """
     # Granian would share a port that another process has.
     with bound_socket(settings, section) as probe:
@@ -48,7 +49,7 @@ async def serve_api(
         port=port,
         interface=Interfaces.ASGI,
         http=HTTPModes.auto,
-        websockets=False,
+        websockets=True,
         backlog=settings.backlog,
         backpressure=settings.max_connections,
         http1_settings=HTTP1Settings(header_read_timeout=ceil(settings.header_seconds * 1_000)),
@@ -59,6 +60,8 @@ async def serve_api(
         await _until_listening(serving, address, port)
         on_ready(f"http://{f'[{address}]' if ':' in address else address}:{port}")
         await first_of(serving, stop)
+        if on_stop is not None:
+            await on_stop()
     finally:
         server.stop()  # type: ignore[no-untyped-call]  # granian ships no types for it
         await asyncio.wait([serving], timeout=settings.drain_seconds)

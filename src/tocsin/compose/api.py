@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from tocsin.engine.accept.acceptor import Acceptor
 from tocsin.engine.toggles.toggles import ToggleWatch
 from tocsin.providers.registry import device_rules
@@ -12,6 +14,8 @@ from tocsin.settings.tree import Settings
 
 if TYPE_CHECKING:
     from litestar import Litestar
+
+    from tocsin.gateway.inbox.live import LiveInbox
 from tocsin.compose.catalog import read_catalog
 from tocsin.compose.database import checked_pool, database_clock
 from tocsin.compose.duties import catalog_watch, duties_running
@@ -27,6 +31,7 @@ async def open_api(settings: Settings, url: str) -> AsyncIterator["Litestar"]:
     # Of all processes the API alone needs the web framework, which is slow to import.
     from tocsin.api.app import create_app  # noqa: PLC0415
     from tocsin.api.services import Services  # noqa: PLC0415
+    from tocsin.gateway.inbox.live import LiveInbox  # noqa: PLC0415
 
     catalog = read_catalog(settings)
     async with (
@@ -58,5 +63,19 @@ async def open_api(settings: Settings, url: str) -> AsyncIterator["Litestar"]:
         watch = ToggleWatch(toggles, url, settings.schema, settings.pool)
         reloads = catalog_watch(settings, catalog, pool, "api", clock)
         optional = [duty for duty in (webpush_keys, endpoints) if duty is not None]
-        async with duties_running(watch, clock, reloads, *optional):
-            yield create_app(services, catalog)
+        live = _live_inbox(settings, url, LiveInbox)
+        exits.push_async_callback(live.aclose)
+        async with duties_running(watch, clock, reloads, live.source, *optional):
+            app = create_app(services, catalog)
+            app.asgi_handler = live.beside(app.asgi_handler)
+            app.state.live = live
+            yield app
+
+
+def _live_inbox(settings: Settings, url: str, build: "type[LiveInbox]") -> "LiveInbox":
+    """Build the live inboxes of an API process, whose connections are for other callers too."""
+    from tocsin.gateway.inbox.live import Database  # noqa: PLC0415 - imports the web framework
+
+    most = min(settings.gateway.max_sessions, max(1, settings.http.max_connections // 2))
+    database = Database(url=url, schema=settings.schema, settings=settings.pool)
+    return build(msgspec.structs.replace(settings.gateway, max_sessions=most), settings.auth, database)

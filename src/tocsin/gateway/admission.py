@@ -10,12 +10,11 @@ from tocsin.api.auth.tokens import PersonTokens, TokenRefusedError
 from tocsin.api.http.problems import INVALID_QUERY, UNAUTHENTICATED, UNAVAILABLE, ProblemError, fault_problem
 from tocsin.api.settings import AuthSettings
 from tocsin.engine.clock import utc_now
-from tocsin.gateway.events import parse_entry_id
-from tocsin.gateway.reader import FAULTS, EventReader
+from tocsin.gateway.events import EventSource, SourceUnavailableError, parse_entry_id
 from tocsin.gateway.requests import ConnectRequest
 from tocsin.gateway.sessions import UNKNOWN, Person, Sessions
 from tocsin.gateway.settings import GatewaySettings
-from tocsin.ingress.redis_streams.reader import EntryId
+from tocsin.wire.streams.entry_ids import EntryId
 
 STARTING_SECONDS = 2.0
 """How long a client waits at most for a gateway that has not read its stream yet."""
@@ -27,13 +26,13 @@ class Admission:
     """Verifies tokens and positions of clients."""
 
     def __init__(
-        self, settings: GatewaySettings, auth: AuthSettings, sessions: Sessions, reader: EventReader
+        self, settings: GatewaySettings, auth: AuthSettings, sessions: Sessions, source: EventSource
     ) -> None:
         self._settings = settings
         self._leeway = auth.leeway_seconds
         self._tokens = PersonTokens(auth)
         self._sessions = sessions
-        self._reader = reader
+        self._source = source
 
     async def admit(self, request: ConnectRequest) -> tuple[Person, EntryId | None]:
         """Return whose session it is and the entry after which it begins; raise a problem if it may not."""
@@ -109,9 +108,9 @@ class Admission:
             return after
         try:
             # Another replica may have been faster.
-            return after if await self._reader.has(after) else UNKNOWN
-        except FAULTS as error:
-            raise self.retry_later("Redis does not answer; retry.") from error
+            return after if await self._source.has(after) else UNKNOWN
+        except SourceUnavailableError as error:
+            raise self.retry_later(f"{error} Retry.") from error
 
 
 def _unauthenticated(challenge: str, detail: str) -> ProblemError:

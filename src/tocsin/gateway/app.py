@@ -1,134 +1,45 @@
-"""The app of the gateway: one session for each connection.
+"""The app of the gateway: sessions of client events, and those of SignalR."""
 
-It is plain ASGI: a request lasts for hours, and what a web framework keeps for each would add up.
-"""
-
+from collections.abc import Mapping
 from typing import Any
 
-import structlog
-from litestar.response.base import ASGIResponse
 from uvicorn.protocols.utils import ClientDisconnected
 
-from tocsin.api.http.problems import (
-    BAD_REQUEST,
-    METHOD_NOT_ALLOWED,
-    NOT_ALLOWED,
-    NOT_FOUND,
-    ProblemError,
-)
-from tocsin.api.http.replies import problem_reply
 from tocsin.gateway.admission import Admission
-from tocsin.gateway.requests import ConnectRequest, read_request
+from tocsin.gateway.requests import ConnectRequest
 from tocsin.gateway.serving import SessionServer
+from tocsin.gateway.session_app import SessionApp
 from tocsin.gateway.settings import EVENTS_PATH, WEBSOCKET_PATH, GatewaySettings
 from tocsin.gateway.signalr.hub import CORS, Hub
-from tocsin.gateway.transports import SseTransport, Transport, WebSocketTransport
-from tocsin.telemetry import metrics
 
 PATHS = {"http": EVENTS_PATH, "websocket": WEBSOCKET_PATH}
-CLOSE_CODES = {401: 4401, 503: 1013}
-"""The close code of a WebSocket that is refused, by the status of the problem."""
-NOT_ACCEPTABLE = 1008
-PREFLIGHT = {
-    "Access-Control-Allow-Methods": "GET",
-    "Access-Control-Allow-Headers": "authorization, cache-control, last-event-id",
-    "Access-Control-Max-Age": "600",
-}
-
-_NAMES = {"http": SseTransport.name, "websocket": WebSocketTransport.name}
-_log = structlog.stdlib.get_logger(__name__)
+DISCONNECTS: tuple[type[Exception], ...] = (ClientDisconnected,)
 
 
-class GatewayApp:
+class GatewayApp(SessionApp):
     """Answers `GET /v1/events` with Server-Sent Events, `/v1/events/ws` with a WebSocket, and SignalR."""
 
     def __init__(self, settings: GatewaySettings, admission: Admission, server: SessionServer) -> None:
-        self._settings = settings
-        self._admission = admission
-        self._server = server
+        super().__init__(settings, admission, server, PATHS, DISCONNECTS)
         self._hub = Hub(settings, admission, server)
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Handle a connection."""
-        headers: dict[str, str] = {}
-        is_for_hub = self._hub.has(scope["path"])
-        name = self._hub.transport_name(scope) if is_for_hub else _NAMES[scope["type"]]
-        try:
-            request = self._read(scope, is_for_hub=is_for_hub)
-            if request.origin is not None:
-                headers = {
-                    "Access-Control-Allow-Origin": request.origin,
-                    "Access-Control-Expose-Headers": "retry-after",
-                    "Vary": "Origin",
-                }
-                headers |= CORS if is_for_hub else {}
-            if is_for_hub:
-                await self._hub.answer(request, headers, scope, receive, send)
-            elif scope["type"] == "websocket":
-                await self._websocket(request, receive, send)
-            elif scope["method"] == "OPTIONS":
-                await ASGIResponse(status_code=204, headers=headers | PREFLIGHT)(scope, receive, send)
-            else:
-                await self._serve(request, SseTransport(receive, send, headers))
-        except ProblemError as error:
-            metrics.gateway_sessions_refused.add((name, error.problem.code))
-            error.headers.update(headers)
-            await problem_reply(error)(
-                scope, receive, _denying(send) if scope["type"] == "websocket" else send
-            )
-        except ClientDisconnected:
-            # A WebSocket that its client has left; a response to one is dropped.
-            return
-        except Exception:
-            _log.exception("session failed")
-            raise
+    def _transport_name(self, scope: Any) -> str:
+        return self._hub.transport_name(scope) if self._is_for_hub(scope) else super()._transport_name(scope)
 
-    def _read(self, scope: Any, *, is_for_hub: bool) -> ConnectRequest:
-        """Read a request; raise a problem if nobody may make it."""
-        if not is_for_hub:
-            _check_path(scope)
-        try:
-            request = read_request(scope)
-        except ValueError:
-            raise ProblemError(BAD_REQUEST, "The query of the address cannot be read.") from None
-        if not request.is_from_allowed_origin(self._settings.allowed_origins):
-            raise ProblemError(
-                NOT_ALLOWED, "Pages of this origin may not connect: see gateway.allowed_origins."
-            )
-        return request
+    def _more_headers(self, scope: Any) -> Mapping[str, str]:
+        return CORS if self._is_for_hub(scope) else {}
 
-    async def _websocket(self, request: ConnectRequest, receive: Any, send: Any) -> None:
-        """Serve a WebSocket; browsers see why one was refused only if it is accepted and closed."""
-        await receive()
-        transport = WebSocketTransport(receive, send)
-        try:
-            await self._serve(request, transport)
-        except ProblemError as error:
-            metrics.gateway_sessions_refused.add((transport.name, error.problem.code))
-            retry_ms = self._admission.retry_ms()
-            await transport.open(retry_ms)
-            close_code = CLOSE_CODES.get(error.problem.status, NOT_ACCEPTABLE)
-            await transport.end(error.problem.code, close_code, retry_ms)
+    def _check(self, scope: Any) -> None:
+        if not self._is_for_hub(scope):
+            super()._check(scope)
 
-    async def _serve(self, request: ConnectRequest, transport: Transport) -> None:
-        """Serve a session until it ends; raise a problem if it may not begin."""
-        person, after = await self._admission.admit(request)
-        await self._server.serve(person, after, transport)
+    async def _answer(
+        self, request: ConnectRequest, headers: Mapping[str, str], scope: Any, receive: Any, send: Any
+    ) -> None:
+        if self._is_for_hub(scope):
+            await self._hub.answer(request, headers, scope, receive, send)
+        else:
+            await super()._answer(request, headers, scope, receive, send)
 
-
-def _check_path(scope: Any) -> None:
-    """Raise a problem if there are no events at a path, or not by this method."""
-    if scope["path"] != PATHS[scope["type"]]:
-        detail = f"The gateway answers {PATHS['http']}, and WebSockets at {PATHS['websocket']}."
-        raise ProblemError(NOT_FOUND, detail)
-    if scope["type"] == "http" and scope["method"] not in {"GET", "OPTIONS"}:
-        raise ProblemError(METHOD_NOT_ALLOWED, "Events are read with GET.", headers={"Allow": "GET, OPTIONS"})
-
-
-def _denying(send: Any) -> Any:
-    """Return a `send` with which a response refuses a WebSocket."""
-
-    async def deny(message: Any) -> None:
-        await send({**message, "type": f"websocket.{message['type']}"})
-
-    return deny
+    def _is_for_hub(self, scope: Any) -> bool:
+        return self._hub.has(scope["path"])

@@ -1,92 +1,54 @@
-"""Client events: the entries of the gateway's stream, and as clients get them."""
+"""Events for the sessions of users, whatever source they come from."""
 
 import re
-from collections.abc import Mapping
-from functools import cached_property
+from abc import ABC, abstractmethod
+from typing import Protocol
 
-import msgspec
-
-from tocsin.ingress.redis_streams.reader import Entry, EntryId
-from tocsin.wire.streams.client_events import JSON_CONTENT, OPTIONAL, REQUIRED, compact_object
-from tocsin.wire.streams.intents import LARGEST_ENTRY
+from tocsin.wire.streams.entry_ids import EntryId
 
 _ENTRY_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
 _LARGEST_PART = 2**64 - 1
-_encoder = msgspec.json.Encoder()
 
 
-class MalformedEntryError(Exception):
-    """An entry that cannot be sent to anybody; the message is a code without the content."""
+class SourceUnavailableError(Exception):
+    """The source of events does not answer."""
 
 
-class EventBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An event as clients get it; `id` is the id of its entry, `payload` is a JSON object or base64."""
+class EventSource(Protocol):
+    """Publishes events to the sessions of a process."""
 
-    id: str
-    event_id: str
-    event_type: str
-    payload: bytes | msgspec.Raw
-    request_id: str | None = None
-    trace_id: str | None = None
+    async def has(self, entry_id: EntryId) -> bool:
+        """Return whether the source has an event that was not read here yet.
+
+        Raise SourceUnavailableError if that cannot be found out.
+        """
+        ...
 
 
-class ClientEvent:
-    """An event for the sessions of a user, or for one of them."""
+class ClientEvent(ABC):
+    """An event for the sessions of a user, or for one of them.
+
+    One that is not `is_known` was not read, since its user had no session: who resumes has missed it.
+    """
+
+    is_known = True
 
     def __init__(
-        self, entry_id: EntryId, size: int, texts: Mapping[str, str], payload: bytes | msgspec.Raw
+        self, entry_id: EntryId, user_id: str, size: int, device_session_id: str | None = None
     ) -> None:
         self.id = entry_id
+        self.user_id = user_id
         self.size = size
-        self.user_id = texts["user_id"]
-        self.device_session_id = texts.get("device_session_id")
-        self._texts = texts
-        self._payload = payload
+        self.device_session_id = device_session_id
 
-    @cached_property
+    @property
+    @abstractmethod
     def body(self) -> bytes:
-        """The event as JSON, encoded once for all sessions that get it."""
-        texts = self._texts
-        body = EventBody(
-            id=str(self.id),
-            event_id=texts["event_id"],
-            event_type=texts["event_type"],
-            payload=self._payload,
-            request_id=texts.get("request_id"),
-            trace_id=texts.get("trace_id"),
-        )
-        return _encoder.encode(body)
-
-
-def read_event(entry: Entry) -> ClientEvent:
-    """Build the event of an entry; raise MalformedEntryError if it is malformed or too large."""
-    size = sum(len(name) + len(value) for name, value in entry.fields.items())
-    if size > LARGEST_ENTRY:
-        raise MalformedEntryError("too_large")
-    given = {name: value for name in (*REQUIRED, *OPTIONAL) if (value := entry.fields.get(name.encode()))}
-    payload = entry.fields.get(b"payload_bytes")
-    given.pop("payload_bytes", None)
-    if payload is None or not all(name in given for name in REQUIRED if name != "payload_bytes"):
-        raise MalformedEntryError("field_missing")
-    try:
-        texts = {name: value.decode() for name, value in given.items()}
-    except UnicodeDecodeError:
-        raise MalformedEntryError("not_text") from None
-    return ClientEvent(EntryId.parse(entry.id), size, texts, _shown(payload, texts.get("content_type", "")))
-
-
-def _shown(payload: bytes, content_type: str) -> bytes | msgspec.Raw:
-    """Return a payload as clients get it: JSON in one line, which Server-Sent Events need, or bytes."""
-    if content_type.partition(";")[0].strip().lower() != JSON_CONTENT:
-        return payload
-    try:
-        return msgspec.Raw(compact_object(payload))
-    except msgspec.ValidationError:
-        raise MalformedEntryError("not_json") from None
+        """The event as JSON in one line."""
 
 
 def parse_entry_id(text: str) -> EntryId | None:
-    """Parse the id of an entry from outside; None if it is not one."""
+    """Parse the id of an event from outside; None if it is not one."""
     if not _ENTRY_ID.fullmatch(text):
         return None
     parsed = EntryId.parse(text)

@@ -3,7 +3,7 @@
 from collections import deque
 
 from tocsin.gateway.events import ClientEvent
-from tocsin.ingress.redis_streams.reader import EntryId
+from tocsin.wire.streams.entry_ids import EntryId
 
 MOST_BYTES = 64 * 1_048_576
 

@@ -8,14 +8,16 @@ from redis.exceptions import RedisError
 
 from tocsin.domain.delivery.backoff import parse_backoff
 from tocsin.engine.duty import repeat
-from tocsin.gateway.events import MalformedEntryError, read_event
+from tocsin.gateway.events import SourceUnavailableError
 from tocsin.gateway.sessions import Sessions
 from tocsin.gateway.settings import GatewaySettings
-from tocsin.ingress.redis_streams.reader import START, Entry, EntryId, Gap, Look, StreamReader
+from tocsin.gateway.stream_events import MalformedEntryError, read_event
+from tocsin.ingress.redis_streams.reader import START, Entry, Gap, Look, StreamReader
 from tocsin.ingress.redis_streams.settings import RedisSettings, StreamSettings
 from tocsin.logs import LineBudget
 from tocsin.store.sources.stream_offsets import Offset
 from tocsin.telemetry import metrics
+from tocsin.wire.streams.entry_ids import EntryId
 
 BACKOFF = parse_backoff("exponential(250ms, 5s, 2, 0)")
 BLOCK_SECONDS = 2.0
@@ -60,9 +62,12 @@ class EventReader:
             await self._reader.aclose()
 
     async def has(self, entry_id: EntryId) -> bool:
-        """Return whether the stream has an entry."""
-        async with asyncio.timeout(self._timeout):
-            return await self._reader.has(str(entry_id))
+        """Return whether the stream has an entry; raise SourceUnavailableError if Redis does not answer."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._reader.has(str(entry_id))
+        except FAULTS as error:
+            raise SourceUnavailableError(UNREACHABLE) from error
 
     async def _step(self) -> None:
         try:

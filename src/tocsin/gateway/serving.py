@@ -9,8 +9,8 @@ from tocsin.gateway.admission import Admission
 from tocsin.gateway.sessions import Ending, Person, Reset, Session, Sessions, TooManySessionsError
 from tocsin.gateway.settings import GatewaySettings
 from tocsin.gateway.transports import Transport
-from tocsin.ingress.redis_streams.reader import EntryId
 from tocsin.telemetry import metrics
+from tocsin.wire.streams.entry_ids import EntryId
 
 LAST_SECONDS = 1.0
 

@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeAlias
 from tocsin.gateway.events import ClientEvent
 from tocsin.gateway.history import History
 from tocsin.gateway.settings import GatewaySettings
-from tocsin.ingress.redis_streams.reader import EntryId
 from tocsin.telemetry import metrics
+from tocsin.wire.streams.entry_ids import EntryId
 
 UNKNOWN = EntryId(-1, 0)
 """Before every entry of the stream, where a client's own position is not in it."""
@@ -76,10 +76,10 @@ class Session:
     def resume(self, history: History, after: EntryId) -> None:
         """Queue what was missed after an entry; where that is not known in full, a reset comes first."""
         self.seen = after
-        if after < history.complete_after:
-            self._waiting.append(Reset())
         missed = history.of_user(self.person.user_id, after)
-        self._waiting.extend(event for event in missed if self._is_for(event))
+        if after < history.complete_after or not all(event.is_known for event in missed):
+            self._waiting.append(Reset())
+        self._waiting.extend(event for event in missed if event.is_known and self._is_for(event))
         self._missed = len(self._waiting)
 
     def offer(self, item: Item) -> None:
@@ -178,6 +178,10 @@ class Sessions:
         for session in tuple(sessions or ()):
             session.offer(event)
         return sessions is not None
+
+    def has_user(self, user_id: str) -> bool:
+        """Return whether a user has a session."""
+        return user_id in self._by_user
 
     def restart_at(self, position: EntryId) -> None:
         """Continue after a gap in the stream: every session is told that events may be missing."""

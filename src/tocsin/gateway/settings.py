@@ -15,6 +15,8 @@ from tocsin.wire.streams.intents import LARGEST_ENTRY
 ANY_ORIGIN = "*"
 EVENTS_PATH = "/v1/events"
 WEBSOCKET_PATH = "/v1/events/ws"
+INBOX_STREAM_PATH = "/v1/inbox/stream"
+INBOX_WEBSOCKET_PATH = "/v1/inbox/ws"
 SIGNALR_PATIENCE = 30.0
 """Seconds without a message after which a client of SignalR gives up, unless it is told otherwise."""
 _MEBIBYTE = 1_048_576
@@ -70,7 +72,7 @@ def gateway_settings_faults(settings: GatewaySettings) -> Iterator[Fault]:
         if origin != ANY_ORIGIN and not _is_origin(origin):
             message = f"{origin!r} is not an origin as browsers send it: https://app.example.com, or *"
             yield Fault(field="gateway.allowed_origins", code="invalid", message=message)
-    if settings.signalr_path in {EVENTS_PATH, WEBSOCKET_PATH}:
+    if settings.signalr_path in {EVENTS_PATH, WEBSOCKET_PATH, INBOX_STREAM_PATH, INBOX_WEBSOCKET_PATH}:
         message = f"{settings.signalr_path} has events of the gateway's own; choose another path"
         yield Fault(field="gateway.signalr_path", code="invalid", message=message)
     if settings.signalr_path and settings.ping_seconds >= SIGNALR_PATIENCE:

@@ -7,7 +7,7 @@ import msgspec
 
 from tocsin.gateway.events import ClientEvent
 from tocsin.gateway.sessions import Ending
-from tocsin.ingress.redis_streams.reader import EntryId
+from tocsin.wire.streams.entry_ids import EntryId
 
 _encoder = msgspec.json.Encoder()
 

@@ -150,7 +150,7 @@ async def test_a_flood_of_calls_whose_answers_are_not_read_is_not_read_either(hu
     async with hub.sse("bo") as other:
         await other.live()
     writer.transport.abort()
-    await until(lambda: not hub.gateway._sessions._by_user)
+    await until(lambda: not hub.stream.sessions._by_user)
 
 
 @pytest.mark.parametrize("agreed", [False, True])
@@ -217,7 +217,7 @@ async def test_a_post_waits_for_a_client_that_does_not_read_and_a_second_one_is_
         for number in range(60):
             await events.append(f"e{number}", payload_bytes=bytes(200_000))
         posting = asyncio.create_task(stream.post(b'{"type":1,"target":"x","invocationId":"1"}\x1e'))
-        [[posted]] = [gateway.gateway._app._hub._connections._posting.values()]
+        [[posted]] = [gateway.stream.app._hub._connections._posting.values()]
         await until(lambda: posted.transport.is_busy)
         assert await stream.post(PING) == 409
         paused.transport.resume_reading()
@@ -235,7 +235,7 @@ async def test_only_its_own_person_uses_a_connection_token_and_only_once(hub: Ru
         assert await stream.post(HANDSHAKE, "bo") == 404
         assert await stream.post(HANDSHAKE) == 200
         assert await stream.message() == {}
-    await until(lambda: not hub.gateway._sessions._by_user)
+    await until(lambda: not hub.stream.sessions._by_user)
     assert await stream.post(PING) == 404
 
 
@@ -255,7 +255,7 @@ async def test_connection_tokens_expire_and_are_bounded(
         expired = (await negotiate(gateway, "cy"))["connectionToken"]
         assert await _socket_status(gateway, expired, "cy") == 404
         assert await _socket_status(gateway, newer[1], "ada") == 101
-        hub = gateway.gateway._app._hub._connections
+        hub = gateway.stream.app._hub._connections
         assert [value.user_id for value in hub._negotiated.values()] == ["bo"]
         assert list(hub._of_user) == ["bo"]
 

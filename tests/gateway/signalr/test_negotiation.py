@@ -97,14 +97,14 @@ async def test_without_a_path_there_is_no_hub(gateway: RunningGateway) -> None:
 async def test_a_gateway_that_stops_negotiates_no_more(events: ClientEvents) -> None:
     async with events.gateway(signalr_path=PATH) as hub, hub_socket(hub) as socket:
         await socket.agree()
-        hub.gateway._sessions.is_stopping = True
+        hub.stream.sessions.is_stopping = True
         url = f"{hub.url}{PATH}/negotiate?negotiateVersion=1"
         async with hub.http.post(url, headers=bearer()) as response:
             assert response.status == 503
         hub.stop.set()
         assert await socket.rest() == [{"type": 7, "error": "restart", "allowReconnect": True}]
         assert socket.close_code == 1012
-        await until(lambda: not hub.gateway._sessions._by_user)
+        await until(lambda: not hub.stream.sessions._by_user)
 
 
 @pytest.mark.parametrize("path", ["/v1/events", "/v1/events/ws", "hub", "/hub/", "/a b", "/a?b"])

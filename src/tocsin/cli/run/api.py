@@ -30,11 +30,18 @@ def api(*, tied: bool) -> None:
 
 async def _run_api(settings: Settings, url: str, stop: asyncio.Event, *, tied: bool) -> None:
     async with exported_metrics(settings, url, tied=tied), exported_traces(), AsyncExitStack() as exits:
+        served: list[Litestar] = []
 
         async def opened() -> Litestar:
             app = await exits.enter_async_context(open_api(settings, url))
+            served.append(app)
             tune_gc()
             return app
+
+        async def drain() -> None:
+            """End live sessions; the rest of the time is for other requests."""
+            for each in served:
+                await each.state.live.drain(settings.http.drain_seconds / 2)
 
         try:
             app: ASGIApp = await opened()
@@ -46,4 +53,6 @@ async def _run_api(settings: Settings, url: str, stop: asyncio.Event, *, tied: b
             opening = asyncio.create_task(app.wait_for(when_available(opened, stop)))
             opening.add_done_callback(lambda task: stop.set() if task.exception() else None)
             exits.push_async_callback(lambda: opening)
-        await serve_api(app, settings.http, stop, lambda at: _log.info("api started", address=at))
+        await serve_api(
+            app, settings.http, stop, lambda at: _log.info("api started", address=at), on_stop=drain
+        )

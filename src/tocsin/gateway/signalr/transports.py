@@ -27,7 +27,7 @@ from tocsin.gateway.signalr.protocol import (
     refused_handshake,
 )
 from tocsin.gateway.transports import event_stream_start
-from tocsin.ingress.redis_streams.reader import EntryId
+from tocsin.wire.streams.entry_ids import EntryId
 
 HANDSHAKE_SECONDS = 15.0
 _encoder = msgspec.json.Encoder()

@@ -13,6 +13,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from tocsin.ingress.redis_streams.settings import RedisSettings, StreamSettings
 from tocsin.store.sources.stream_offsets import Offset
+from tocsin.wire.streams.entry_ids import EntryId
 
 START = "0-0"
 TRIMMED = "the entry that was read last was trimmed, and perhaps others after it"
@@ -35,23 +36,6 @@ return {
     known['max-deleted-entry-id'] or '0-0'
 }
 """
-
-
-class EntryId(NamedTuple):
-    """The id of an entry: milliseconds and a sequence number, in the order of the stream."""
-
-    milliseconds: int
-    sequence: int
-
-    @classmethod
-    def parse(cls, text: str) -> "EntryId":
-        """Parse an id as Redis writes it."""
-        milliseconds, _, sequence = text.partition("-")
-        return cls(int(milliseconds), int(sequence or 0))
-
-    def __str__(self) -> str:
-        """Format the id as Redis does."""
-        return f"{self.milliseconds}-{self.sequence}"
 
 
 class Entry(NamedTuple):
