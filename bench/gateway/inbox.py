@@ -36,7 +36,8 @@ TICK = 0.01
 STORE = """
 insert into inbox_items (id, user_id, delivery_id, type, category, title, body, link, data, created_at)
 select
-    id, user_id, id, 'announcement', 'bench', 'A new report', 'Your figures are there.', '/reports', '{}', now()
+    id, user_id, id, 'announcement', 'bench', 'A new report', 'Your figures are there.', '/reports', '{}',
+    now()
 from unnest($1::uuid[], $2::text[]) as given (id, user_id)
 """
 

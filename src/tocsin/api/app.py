@@ -30,13 +30,14 @@ from tocsin.api.operator import (
     suppressions,
     toggles,
 )
-from tocsin.api.person import devices, fisa_devices, inbox, preferences, unsubscribe, webpush
+from tocsin.api.operator import receipts as receipt_rates
+from tocsin.api.person import devices, fisa_devices, inbox, preferences, receipts, unsubscribe, webpush
 from tocsin.api.producer import decisions, notifications, search, segments, users, webhooks
 from tocsin.api.services import Services
 from tocsin.catalog.catalog import Catalog
 from tocsin.wire.people import RegisterDevice
 
-PERSON = (devices, webpush, preferences, unsubscribe, inbox)
+PERSON = (devices, webpush, preferences, inbox, receipts, unsubscribe)
 PRODUCER = (notifications, search, decisions, users, segments, webhooks)
 DELIVERY = (endpoints,)
 OPERATOR = (
@@ -53,6 +54,7 @@ OPERATOR = (
     people,
     erasure,
     cancelling,
+    receipt_rates,
 )
 STREAMED = "/v1/segments/"
 """The paths of bodies that are stored while they are received."""

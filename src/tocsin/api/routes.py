@@ -46,6 +46,7 @@ class Tag(StrEnum):
     DEVICES = "devices"
     PREFERENCES = "preferences"
     INBOX = "inbox"
+    RECEIPTS = "receipts"
     NOTIFICATIONS = "notifications"
     USERS = "users"
     DELIVERY = "delivery"

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from tocsin.api.settings import AuthSettings, HttpSettings
+from tocsin.domain.delivery.receipts import ReceiptSettings
 from tocsin.domain.people.device_tokens import DeviceRules
 from tocsin.domain.people.devices import DeviceSettings
 from tocsin.domain.people.unsubscribe import UnsubscribeSettings
@@ -33,6 +34,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     devices: DeviceSettings = DeviceSettings()
     device_rules: Mapping[str, DeviceRules] = {}
     unsubscribe: UnsubscribeSettings = UnsubscribeSettings()
+    receipts: ReceiptSettings = ReceiptSettings()
     http: HttpSettings = HttpSettings()
     webhook: WebhookSettings = WebhookSettings()
     webpush_keys: WebPushKeys | None = None

@@ -27,8 +27,8 @@ from tocsin.domain.people.locale import normalize
 _FILE = Schema(json.loads(resources.files(__package__).joinpath("type.schema.json").read_text("utf-8")))
 
 
-# Tocsin sets the first two itself; FCM refuses the others.
-_RESERVED_DATA = frozenset({"delivery_id", "notification_id", "from", "message_type"})
+# Tocsin sets the first three itself; FCM refuses the others.
+_RESERVED_DATA = frozenset({"delivery_id", "notification_id", "receipt_token", "from", "message_type"})
 _RESERVED_PREFIXES = ("google", "gcm")
 _NO_CATEGORIES: tuple[Any, ...] = (None, True, 7, [], {}, "", "A", "7a", "a b", "a.b", "\xe4", "a" * 65)
 # Bare addresses have no devices, and a topic has no addresses.

@@ -89,6 +89,9 @@ COMMANDS = {
     "providers": CommandSource(
         "operate.providers", "The health of the providers in use; pause one, resume it, try it."
     ),
+    "receipts": CommandSource(
+        "inspect.receipts", "Show how many deliveries of each type arrived and were opened."
+    ),
     "alarms": CommandSource("operate.alarms", "Faults that an operator has to act on."),
     "progress": CommandSource(
         "operate.progress", "The progress of periodic producers; run one now, or set its checkpoint."

@@ -53,6 +53,7 @@ async def open_api(settings: Settings, url: str) -> AsyncIterator["Litestar"]:
             devices=settings.devices,
             http=settings.http,
             unsubscribe=settings.unsubscribe,
+            receipts=settings.receipts,
             webhook=settings.provider(WebhookSettings),
             device_rules=device_rules(settings.registry),
             webpush_keys=webpush_keys,

@@ -64,6 +64,7 @@ async def open_worker(
                 health=settings.health,
                 devices=settings.devices,
                 unsubscribe=settings.unsubscribe,
+                receipts=settings.receipts,
                 rates=settings.rates,
                 retention=settings.retention,
                 data_keys=keys,

@@ -77,7 +77,7 @@ def device_allowances(
 
 def person_keys(types: Iterable[NotificationType], user_id: str) -> set[str]:
     """Return the keys that count what a person got, of every type and category."""
-    return {f"person:{user_id}"} | {
+    return {f"person:{user_id}", f"receipts:{user_id}"} | {
         key
         for each in types
         for key in (_category_key(each.category, user_id), _type_key(each.name, user_id))

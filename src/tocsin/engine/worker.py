@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 import structlog
 
 from tocsin.domain.delivery.message import GivesReceipts, Provider
+from tocsin.domain.delivery.receipts import ReceiptSettings
 from tocsin.domain.people.devices import DeviceSettings
 from tocsin.domain.people.unsubscribe import UnsubscribeSettings
 from tocsin.domain.plan import FAN_OUT
@@ -17,7 +19,7 @@ from tocsin.engine.dispatch.lane import Lane, LaneTools
 from tocsin.engine.dispatch.render import Renderer
 from tocsin.engine.dispatch.rules import DeliveryRules
 from tocsin.engine.dispatch.settings import DispatchSettings
-from tocsin.engine.duty import Duty
+from tocsin.engine.duty import RETRIED_FAULTS, Duty
 from tocsin.engine.health.circuit_breakers import CircuitBreakers
 from tocsin.engine.health.overdue_sweep import Sweep
 from tocsin.engine.health.rate_limits import RateLimit
@@ -28,6 +30,7 @@ from tocsin.engine.settle.expiry import ExpirySweep
 from tocsin.engine.settle.receipts import Receipts
 from tocsin.engine.settle.release import Releaser
 from tocsin.engine.settle.replays import Replayer
+from tocsin.engine.settle.sent_counts import SentCounts
 from tocsin.engine.settle.writer import SettlementWriter
 from tocsin.engine.toggles.toggles import ToggleWatch
 from tocsin.engine.wake import Wake
@@ -44,6 +47,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     health: HealthSettings = HealthSettings()
     devices: DeviceSettings = DeviceSettings()
     unsubscribe: UnsubscribeSettings = UnsubscribeSettings()
+    receipts: ReceiptSettings = ReceiptSettings()
     rates: RatesSettings = RatesSettings()
     retention: RetentionSettings = RetentionSettings()
     data_keys: DataKeys = NO_KEYS
@@ -70,14 +74,15 @@ class Worker:
     ) -> None:
         self._stop_seconds = settings.dispatch.stop_seconds
         self._breakers = CircuitBreakers(pool, settings.health, clock)
+        self._sent = SentCounts(pool)
         self._writer = SettlementWriter(
-            pool, clock, on_release=wake.set, raise_alarm=self._breakers.raise_alarm
+            pool, clock, on_release=wake.set, raise_alarm=self._breakers.raise_alarm, sent=self._sent
         )
         tools = LaneTools(
             pool=pool,
             rules=rules,
             digests=DigestPayloads(pool, rules.catalog),
-            renderer=Renderer(rules.catalog, settings.unsubscribe, settings.data_keys),
+            renderer=Renderer(rules.catalog, settings.unsubscribe, settings.data_keys, settings.receipts),
             breakers=self._breakers,
             writer=self._writer,
             settings=settings.dispatch,
@@ -119,6 +124,7 @@ class Worker:
             Sweep(pool, rules.providers, clock),
             Replayer(pool, clock),
             self._breakers,
+            self._sent,
             *receipts,
             *more,
         ]
@@ -147,3 +153,5 @@ class Worker:
             for duty in duties:
                 duty.cancel()
         await self._breakers.exchange()
+        with suppress(*RETRIED_FAULTS):
+            await self._sent.write()

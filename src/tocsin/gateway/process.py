@@ -64,8 +64,8 @@ class Gateway:
     @property
     def duties(self) -> tuple[Duty, ...]:
         """What reads the sources."""
-        readers = (self.events and self.events.reader, self.inbox and self.inbox.source)
-        return tuple(each for each in readers if each is not None)
+        readers: list[Duty] = [self.events.reader] if self.events else []
+        return (*readers, *([self.inbox.source] if self.inbox else []))
 
     async def fault(self) -> str | None:
         """Return why the process is not ready, None if it is."""

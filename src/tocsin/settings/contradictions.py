@@ -7,6 +7,7 @@ import msgspec
 
 from tocsin.api.settings import auth_settings_faults
 from tocsin.aws.archive.settings import archive_settings_faults
+from tocsin.domain.delivery.receipts import receipt_settings_faults
 from tocsin.domain.delivery.settings import delivery_settings_faults
 from tocsin.domain.faults import Fault
 from tocsin.domain.people.devices import device_settings_faults
@@ -48,6 +49,7 @@ def contradictions(settings: Settings, faulty: Collection[str]) -> Iterator[Faul
         *device_settings_faults(settings.devices),
         *quiet_hours_faults(settings.quiet_hours),
         *unsubscribe_settings_faults(settings.unsubscribe),
+        *receipt_settings_faults(settings.receipts),
         *toggles_settings_faults(settings.toggles),
         *periodic_settings_faults(settings.periodic),
         *health_settings_faults(settings.health),

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from tocsin.api.settings import AuthSettings, HttpSettings, ProbesSettings
 from tocsin.aws.archive.settings import ArchiveSettings
+from tocsin.domain.delivery.receipts import ReceiptSettings
 from tocsin.domain.delivery.settings import DeliverySettings
 from tocsin.domain.errors import SettingsError
 from tocsin.domain.faults import Fault
@@ -74,6 +75,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     retention: RetentionSettings = RetentionSettings()
     toggles: TogglesSettings = TogglesSettings()
     unsubscribe: UnsubscribeSettings = UnsubscribeSettings()
+    receipts: ReceiptSettings = ReceiptSettings()
     log: LogSettings = LogSettings()
     outboxes: dict[str, OutboxSettings] = {}
     redis: RedisSettings = RedisSettings()

@@ -70,6 +70,7 @@ IMPERSONAL: Mapping[str, str] = {
     # The key and the fingerprint keep the promise that an intent is accepted once; they go with retention.
     # The external id is the position in a stream, by its server.
     "notifications": "producer idempotency_key fingerprint type external_id locale org_id",
+    "receipt_counts": "type channel event",
     "processes": "kind host catalog catalog_fault",
     "progress": "name kind schedule timezone catch_up value_type last_value status last_error note",
     "provider_counts": "provider outcome code",

@@ -108,6 +108,12 @@ OLD_ROWS: Mapping[str, Callable[[Pool, datetime], Awaitable[Any]]] = {
         id_at(at),
         at,
     ),
+    "receipts": lambda pool, at: pool.execute(
+        "insert into receipts (delivery_id, received_at) values ($1, $2)", uuid7(), at
+    ),
+    "receipt_counts": lambda pool, at: pool.execute(
+        "insert into receipt_counts values ($1, 't', 'push', 'sent', 1)", at
+    ),
     "inbox_items": lambda pool, at: pool.execute(
         "insert into inbox_items (id, user_id, delivery_id, type, category, title, body, data, created_at)"
         " values ($1, 'ada', $2, 't', 'c', '', '', '{}', $3)",

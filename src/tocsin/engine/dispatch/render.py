@@ -10,6 +10,7 @@ from tocsin.catalog.templates.jinja import RenderError
 from tocsin.domain.catalog import Content, NotificationType
 from tocsin.domain.delivery.message import HandOff, Message
 from tocsin.domain.delivery.outcome import Rejected
+from tocsin.domain.delivery.receipts import TOKEN_FIELD, ReceiptSettings, receipt_token
 from tocsin.domain.ids import DeliveryId, NotificationId
 from tocsin.domain.people.profile import Destination, RecipientProfile
 from tocsin.domain.people.recipient import recipient_of, route_id
@@ -29,6 +30,7 @@ class Renderer(msgspec.Struct, frozen=True):
     catalog: Catalog
     unsubscribe: UnsubscribeSettings
     data_keys: DataKeys = NO_KEYS
+    receipts: ReceiptSettings = ReceiptSettings()
 
     def render(
         self, attempt: Attempt, type_: NotificationType, destination: Destination
@@ -55,6 +57,8 @@ class Renderer(msgspec.Struct, frozen=True):
             "notification_id": str(notification_id),
             "type": delivery.type,
         }
+        if delivery.channel == "push" and self.receipts.secret is not None and delivery.user_id is not None:
+            identity[TOKEN_FIELD] = receipt_token(self.receipts.secret, attempt.id)
         message = Message(
             delivery_id=DeliveryId(attempt.id),
             notification_id=NotificationId(notification_id),

@@ -53,6 +53,7 @@ def settle_outcome(
                 digest_id=attempt.digest_id,
                 plain=attempt.plain,
                 item=_inbox_item(attempt, item) if item else None,
+                kind=(attempt.type.name, attempt.channel) if attempt.type else None,
             )
         case Retry():
             return _retry(attempt, outcome, now, random)

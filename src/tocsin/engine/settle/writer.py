@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import nullcontext
@@ -17,6 +18,7 @@ from tocsin.engine.clock import Clock
 from tocsin.engine.dispatch.attempt import LeasedDelivery
 from tocsin.engine.duty import raise_if_cancelled
 from tocsin.engine.settle.report import INTERNAL_ERROR, report_written
+from tocsin.engine.settle.sent_counts import SentCounts
 from tocsin.engine.settle.settlements import (
     report_internal_error,
     settle_internal_error,
@@ -71,8 +73,10 @@ class SettlementWriter:
         *,
         on_release: Callable[[], None],
         raise_alarm: Callable[[Alarm], None],
+        sent: SentCounts | None = None,
     ) -> None:
         self._pool = pool
+        self._sent = sent
         self._on_release = on_release
         self._raise_alarm = raise_alarm
         self._clock = clock
@@ -225,6 +229,7 @@ class SettlementWriter:
                 await release_next(connection, sorted(keys), self._clock())
                 self._on_release()
         self._forget(batch)
+        self._count_sent(batch, written)
         report_written(len(batch), len(written), time.monotonic() - began)
         if lost := [each for each in batch if each.id not in written]:
             _log.warning("lease lost", deliveries=len(lost))
@@ -242,6 +247,14 @@ class SettlementWriter:
         if items:
             added = await inbox.add(connection, items, self._clock())
             await notify(connection, [Notice("created", user_id, item_id) for user_id, item_id in added])
+
+    def _count_sent(self, batch: Sequence[Settlement], written: AbstractSet[UUID]) -> None:
+        if self._sent is None:
+            return
+        kinds = Counter(each.kind for each in batch if isinstance(each, SentDelivery) and each.id in written)
+        for kind, number in kinds.items():
+            if kind is not None:
+                self._sent.add(*kind, number, self._clock())
 
     def _forget(self, batch: Sequence[Settlement]) -> None:
         for each in batch:

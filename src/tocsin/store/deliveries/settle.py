@@ -23,7 +23,7 @@ class SentDelivery(msgspec.Struct, frozen=True, kw_only=True):
 
     Decisions that other deliveries have too are `decided`, any other are `decisions`. One that is `plain` has
     no collapse key, no digest and is no fallback: that it was sent leads to no other write. One with an
-    `item` is stored in the person's inbox.
+    `item` is stored in the person's inbox. Its `kind`, type and channel, is what it is counted by.
     """
 
     id: UUID
@@ -37,6 +37,7 @@ class SentDelivery(msgspec.Struct, frozen=True, kw_only=True):
     digest_id: UUID | None = None
     plain: bool = False
     item: NewItem | None = None
+    kind: tuple[str, str] | None = None
 
 
 class UnsentDelivery(msgspec.Struct, frozen=True, kw_only=True):
@@ -383,5 +384,5 @@ async def attempts_of(connection: Connection, delivery_ids: Sequence[UUID], limi
     return [AttemptRow(**row) for row in await connection.fetch(ATTEMPTS_OF, delivery_ids, limit)]
 
 
-_SENT_COLUMNS = SentDelivery.__struct_fields__[:-4]
+_SENT_COLUMNS = SentDelivery.__struct_fields__[:-5]
 _UNSENT_COLUMNS = UnsentDelivery.__struct_fields__[:-2]

@@ -166,6 +166,7 @@ ERASE_MAIL = _ERASE_DELIVERIES.format(**_OF_ADDRESS, within="")
 ERASE_MAIL_WITHIN = _ERASE_DELIVERIES.format(**_OF_ADDRESS, within=_of_org("$5"))
 
 ERASE_ATTEMPTS = "update attempts set detail = '' where delivery_id = any($1::uuid[])"
+DELETE_RECEIPTS = "delete from receipts where delivery_id = any($1::uuid[])"
 DELETE_TICKETS = "delete from tickets where delivery_id = any($1::uuid[])"
 ERASE_DIGESTS = "update digests set state = 'ended', key = 'erased:' || id where id = any($1::uuid[])"
 ERASE_DIGESTS_WITHIN = f"{ERASE_DIGESTS} and {ONLY_OF_ORG.format(digest='digests.id', org_id='$2')}"
@@ -343,6 +344,7 @@ async def erase_deliveries(connection: Connection, erasure: ErasureRow, now: dat
     ids = [row["id"] for row in rows]
     await connection.execute(ERASE_ATTEMPTS, ids)
     await connection.execute(DELETE_TICKETS, ids)
+    await connection.execute(DELETE_RECEIPTS, ids)
     digest_ids = sorted({row["digest_id"] for row in rows if row["digest_id"]})
     await connection.execute(digests, digest_ids, *within)
     touched = await connection.fetch(

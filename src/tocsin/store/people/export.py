@@ -62,7 +62,10 @@ _DELIVERY = """
     id, notification_id, digest_id, channel, address, device_id, state, reason, attempts,
     nullif(due_at, 'infinity') as due_at, provider, provider_message_id, last_error_code, last_error,
     coalesce(decisions_of(decisions, decision_set, decided_at), '[]')::text as decisions,
-    created_at, settled_at
+    created_at, settled_at,
+    (select delivered_at from receipts where delivery_id = id) as delivered_at,
+    (select opened_at from receipts where delivery_id = id) as opened_at,
+    (select dismissed_at from receipts where delivery_id = id) as dismissed_at
 """
 
 DELIVERIES = f"""
@@ -170,6 +173,9 @@ class ExportedDelivery(msgspec.Struct, frozen=True, kw_only=True):
     decisions: msgspec.Raw
     created_at: datetime
     settled_at: datetime | None
+    delivered_at: datetime | None
+    opened_at: datetime | None
+    dismissed_at: datetime | None
 
 
 class ExportedAttempt(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ class TimeRule(msgspec.Struct, frozen=True, kw_only=True):
 
     table: str
     column: str
-    kept: timedelta | Literal["emptied", "refused", "inbox", "audit"]
+    kept: timedelta | Literal["content", "emptied", "refused", "inbox", "audit"]
     condition: str = "true"
 
     @property
@@ -48,6 +48,8 @@ where ctid = any(array(
     def cutoff(self, cutoffs: Cutoffs) -> datetime | UUID | None:
         """Return the value of the column before which rows go; None keeps all of them."""
         match self.kept:
+            case "content":
+                before = cutoffs.content
             case "emptied":
                 before = cutoffs.emptied
             case "refused":
@@ -65,6 +67,8 @@ RULES = (
     # Those that lost their content, and were left for their idempotency key alone.
     TimeRule(table="notifications", column="pruned_at", kept="emptied"),
     TimeRule(table="refused_intents", column="refused_at", kept="refused"),
+    TimeRule(table="receipts", column="received_at", kept="content"),
+    TimeRule(table="receipt_counts", column="day", kept="audit"),
     TimeRule(table="inbox_items", column="id", kept="inbox"),
     TimeRule(table="limit_counters", column="window_ends_at", kept=timedelta(days=2)),
     TimeRule(table="registration_rates", column="window_started_at", kept=timedelta(days=1)),

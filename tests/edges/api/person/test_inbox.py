@@ -9,6 +9,7 @@ import pytest
 
 from tests.edges.edge import Edge, faults, person
 from tests.inboxes import add_items
+from tests.rows import NOW
 from tocsin.domain.ids import uuid7
 
 CHANGES = ("read", "unread", "archive", "unarchive")
@@ -21,8 +22,7 @@ async def listed(edge: Edge, user_id: str = "ada", **query: Any) -> Any:
 
 
 async def post(edge: Edge, path: str, user_id: str = "ada", **body: Any) -> httpx.Response:
-    content = {"json": body} if body else {}
-    return await edge.http.post(f"/v1/inbox/{path}", headers=person(user_id), **content)
+    return await edge.http.post(f"/v1/inbox/{path}", headers=person(user_id), json=body or None)
 
 
 def titles(page: Any) -> list[str]:
@@ -44,7 +44,7 @@ async def test_items_are_listed_newest_first_with_all_that_an_app_shows(edge: Ed
 
     assert [item["id"] for item in page["items"]] == [str(second), str(first)]
     item = dict(page["items"][1])
-    assert datetime.fromisoformat(item.pop("created_at"))
+    assert datetime.fromisoformat(item.pop("created_at")) == NOW
     assert item == {
         "id": str(first),
         "type": "announcement",

@@ -1,0 +1,28 @@
+"""The operator's call about receipts."""
+
+import msgspec
+
+from tocsin.api.auth.roles import Right
+from tocsin.api.http.queries import Query
+from tocsin.api.http.requests import ApiRequest
+from tocsin.api.routes import Routes, Tag
+from tocsin.domain.intent import Moment, TypeName
+from tocsin.engine.inspect.receipt_rates import read_rates
+from tocsin.wire.receipts import ReceiptRates
+
+routes = Routes(Tag.ADMIN)
+
+
+class WhichRates(Query, frozen=True, kw_only=True):
+    """The days, in UTC, on which deliveries were sent, by default the last thirty; and one type, or all."""
+
+    type: TypeName | None = None
+    from_: Moment | None = msgspec.field(name="from", default=None)
+    to: Moment | None = None
+
+
+@routes("GET /v1/admin/receipts", "Show delivery and open rates by type and channel", Right.SEE_ALL)
+async def show_rates(request: ApiRequest, query: WhichRates) -> ReceiptRates:
+    """Read what devices reported, by type."""
+    async with request.pool.acquire() as connection:
+        return await read_rates(connection, request.now(), first=query.from_, last=query.to, type_=query.type)
