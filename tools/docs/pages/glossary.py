@@ -102,7 +102,8 @@ TERMS: tuple[tuple[str, str], ...] = (
         "idempotency key",
         "The producer's key for what happened. The same producer and key never make two notifications.",
     ),
-    ("inbox", "The list of notifications inside an application. This channel has no provider yet."),
+    ("inbox", "The list of a person's messages inside an application; the channel and the provider of it."),
+    ("inbox item", "One message in a person's inbox, with when it was seen, read and archived."),
     ("intent", "What a producer submits: type, version, audience, payload, idempotency key."),
     (
         "lane",
@@ -177,6 +178,8 @@ TERMS: tuple[tuple[str, str], ...] = (
     ("toggle", "A switch for a type, a channel or a provider."),
     ("topic", "A name at FCM that devices subscribe to; a condition combines several."),
     ("type", "A kind of notification, such as `new_customer`, declared in the catalog with a version."),
+    ("unread", "Said of an inbox item that its person has not opened or marked as read."),
+    ("unseen", "Said of an inbox item that came after its person looked at the list last."),
     ("upgrade", "The conversion of a payload to the next version of its type."),
     ("worker", "A process that sends deliveries and runs periodic producers."),
 )

@@ -37,6 +37,7 @@ SECTIONS: Mapping[str, str] = {
     "retention": "Retention",
     "toggles": "Toggles",
     "unsubscribe": "Unsubscribe links",
+    "receipts": "Receipts of devices",
     "log": "Logs",
     "periodic": "Periodic producers",
     "outboxes.NAME": "Outboxes",
@@ -156,6 +157,7 @@ MEANING: dict[str, str] = {
     "retention.refused_days": "For how many days refused intents are kept; 0 means forever.",
     "retention.idempotency_days": "For how many days after settlement an idempotency key is kept at least; "
     "0 means forever.",
+    "retention.inbox_days": "For how many days the items of inboxes are kept; 0 means forever.",
     "retention.audit_days": "For how many days the audit, cleared alarms and changes of toggles are kept; "
     "0 means forever.",
     "retention.share": "The share of the time that deletes take during a pass.",
@@ -170,6 +172,8 @@ MEANING: dict[str, str] = {
     "toggles.provider": "An OpenFeature provider as `module:callable`. Left out: our own table.",
     "unsubscribe.secret": "Signs the unsubscribe links, at least 32 bytes.",
     "unsubscribe.base_url": "The public address of this API, for the links.",
+    "receipts.secret": "Signs the receipt tokens in pushes, at least 32 bytes; unless set, pushes have none.",
+    "receipts.per_minute": "How many receipts a minute a person may send.",
     "log.level": "The lowest level that is logged.",
     "log.format": "`auto` is `console` on a terminal and `json` elsewhere.",
     "log.sent_per_second": "How many deliveries that are sent, or skipped when they are accepted, each "
