@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.files import DEPLOY, commands
-from tocsin.api.person import devices, fisa_devices
+from tocsin.api.person import devices, fisa_devices, inbox, receipts
 from tocsin.api.settings import HttpSettings
 from tocsin.cli.run.serve import grace
 from tocsin.gateway.app import PATHS
+from tocsin.gateway.inbox import live
 from tocsin.gateway.process import SPARE_CONNECTIONS
 from tocsin.gateway.settings import GatewaySettings
 from tocsin.settings.load import load_settings
@@ -93,11 +94,23 @@ def test_the_proxy_and_the_chart_reach_the_calls_for_devices_also_at_the_paths_o
     chart = (DEPLOY / "helm/tocsin/templates/service.yaml").read_text()
     [first, second] = re.findall(r'"part" "api" "path" "(.*?)" "also" "(.*?)"', chart)[0]
     [limited] = re.findall(r"location ~ (\S+) \{\n\s+limit_req zone=tocsin_people", NGINX)
+    for module in (inbox, receipts):
+        assert all(re.match(limited, path) for each in module.routes.handlers for path in each.paths)
     for module in (devices, fisa_devices):
         for handler in module.routes.handlers:
             [path] = handler.paths
             assert re.match(limited, path), path
             assert path.startswith((first, f"{second}/")), path
+
+
+def test_the_proxy_passes_live_inboxes_on_at_once_and_logs_no_token() -> None:
+    location = re.search(r"location ~ (\^/v1/inbox\S+) \{(.*?)\n    \}", NGINX, re.DOTALL)
+    assert location
+    assert all(re.match(location[1], path) for path in live.PATHS.values())
+    for option in ("proxy_buffering off;", "access_log off;", "proxy_set_header Upgrade $http_upgrade;"):
+        assert option in location[2]
+    # The first regular expression that matches decides.
+    assert location.start() < NGINX.index("limit_req zone=tocsin_people")
 
 
 def test_the_proxy_passes_events_on_at_once_and_logs_no_token() -> None:

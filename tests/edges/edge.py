@@ -86,11 +86,13 @@ def services(pool: Pool, **changes: Any) -> Services:
 
 
 @asynccontextmanager
-async def listening(app: ASGIApp, settings: HttpSettings = FREE_PORT) -> AsyncIterator[str]:
+async def listening(
+    app: ASGIApp, settings: HttpSettings = FREE_PORT, *, websockets: bool = False
+) -> AsyncIterator[str]:
     """Serve an app on a free port and yield its address."""
     stop = asyncio.Event()
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(serve_api(app, settings, stop, ready.set_result))
+    serving = asyncio.create_task(serve_api(app, settings, stop, ready.set_result, websockets=websockets))
     serving.add_done_callback(lambda _: ready.cancel())
     try:
         yield await ready

@@ -33,6 +33,7 @@ async def serve_api(
     on_ready: Callable[[str], None],
     *,
     section: str = "http",
+    websockets: bool = False,
     on_stop: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Serve until `stop` is set, then finish the open requests.
@@ -49,7 +50,7 @@ async def serve_api(
         port=port,
         interface=Interfaces.ASGI,
         http=HTTPModes.auto,
-        websockets=True,
+        websockets=websockets,
         backlog=settings.backlog,
         backpressure=settings.max_connections,
         http1_settings=HTTP1Settings(header_read_timeout=ceil(settings.header_seconds * 1_000)),

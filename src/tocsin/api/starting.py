@@ -11,6 +11,8 @@ from tocsin.api.http.replies import problem_reply, reply
 from tocsin.api.probes import Health
 from tocsin.catalog.catalog import Catalog
 
+TRY_AGAIN_LATER = 1013
+
 
 class StartingApp:
     """Passes requests to the app once there is one; until then it is alive, not ready and unavailable."""
@@ -28,6 +30,8 @@ class StartingApp:
             await complete_lifespan(receive, send, self._close)
         elif self._app is not None:
             await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": TRY_AGAIN_LATER})
         else:
             await self._answer(scope["path"])(scope, receive, send)
 

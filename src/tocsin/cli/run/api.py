@@ -54,5 +54,10 @@ async def _run_api(settings: Settings, url: str, stop: asyncio.Event, *, tied: b
             opening.add_done_callback(lambda task: stop.set() if task.exception() else None)
             exits.push_async_callback(lambda: opening)
         await serve_api(
-            app, settings.http, stop, lambda at: _log.info("api started", address=at), on_stop=drain
+            app,
+            settings.http,
+            stop,
+            lambda at: _log.info("api started", address=at),
+            websockets=settings.gateway.websockets,
+            on_stop=drain,
         )

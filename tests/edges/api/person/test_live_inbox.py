@@ -34,7 +34,7 @@ async def site(database_url: str) -> AsyncIterator[Site]:
     settings = load_settings(ENVIRONMENT, Path("/dev/null"))
     async with (
         open_api(settings, database_url) as app,
-        listening(app) as url,
+        listening(app, websockets=True) as url,
         aiohttp.ClientSession() as http,
     ):
 
