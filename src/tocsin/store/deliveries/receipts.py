@@ -43,7 +43,8 @@ class TypeRates(msgspec.Struct, frozen=True, kw_only=True):
     dismissed: int
 
 
-# Locked in the order of their ids, to avoid deadlocks. Only what was sent can have arrived.
+# Locked in the order of their ids, to avoid deadlocks. Only what was sent can have arrived. No index helps to
+# compare the user: while the table is new, the planner would read all deliveries of the person.
 OWN = """
 select
     d.id, d.channel, d.state, d.settled_at, coalesce(n.type, digests.type) as type,
@@ -52,7 +53,7 @@ from deliveries as d
 left join notifications as n on n.id = d.notification_id
 left join digests on d.notification_id is null and digests.id = d.digest_id
 left join receipts as r on r.delivery_id = d.id
-where d.id = any($1::uuid[]) and d.user_id = $2 and d.state in ('sent', 'delivered')
+where d.id = any($1::uuid[]) and d.user_id is not distinct from $2 and d.state in ('sent', 'delivered')
 order by d.id
 for update of d
 """
