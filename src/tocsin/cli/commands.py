@@ -36,7 +36,8 @@ COMMANDS = {
         "run.commands", "Relay the outboxes, streams and queues of applications into Tocsin."
     ),
     "gateway": CommandSource(
-        "run.commands", "Send client events from a Redis stream to apps and browsers, live."
+        "run.commands",
+        "Send client events from a Redis stream, and people's inboxes, to apps and browsers, live.",
     ),
     "mailer": CommandSource(
         "run.commands", "Send the mail that other services ask for by commands in a Redis stream."

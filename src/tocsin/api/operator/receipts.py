@@ -3,10 +3,12 @@
 import msgspec
 
 from tocsin.api.auth.roles import Right
+from tocsin.api.http.problems import INVALID_QUERY, faults_problem
 from tocsin.api.http.queries import Query
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.routes import Routes, Tag
 from tocsin.domain.intent import Moment, TypeName
+from tocsin.domain.timing.moments import moment_faults
 from tocsin.engine.inspect.receipt_rates import read_rates
 from tocsin.wire.receipts import ReceiptRates
 
@@ -24,5 +26,8 @@ class WhichRates(Query, frozen=True, kw_only=True):
 @routes("GET /v1/admin/receipts", "Show delivery and open rates by type and channel", Right.SEE_ALL)
 async def show_rates(request: ApiRequest, query: WhichRates) -> ReceiptRates:
     """Read what devices reported, by type."""
+    times = (("from", query.from_), ("to", query.to))
+    if faults := [fault for name, at in times if at is not None for fault in moment_faults(name, at)]:
+        raise faults_problem(INVALID_QUERY, *faults)
     async with request.pool.acquire() as connection:
         return await read_rates(connection, request.now(), first=query.from_, last=query.to, type_=query.type)

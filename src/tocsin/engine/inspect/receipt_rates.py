@@ -1,6 +1,6 @@
 """Delivery and open rates by type."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from tocsin.store.deliveries import receipts
 from tocsin.store.deliveries.receipts import TypeRates
@@ -21,7 +21,7 @@ async def read_rates(
 ) -> ReceiptRates:
     """Read the rates of what was sent from one day to another, by default in the last thirty days."""
     last = _day(last or now)
-    first = _day(first) if first else last - min(USUAL_DAYS, last - datetime.min.replace(tzinfo=last.tzinfo))
+    first = _day(first) if first else last - USUAL_DAYS
     found = await receipts.rates(connection, first, last, type_)
     return ReceiptRates(from_=first, to=last, rates=[_rates(each) for each in found])
 
@@ -44,4 +44,4 @@ def _share(part: int, whole: int) -> float | None:
 
 
 def _day(moment: datetime) -> datetime:
-    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

@@ -123,6 +123,7 @@ async def test_the_categories_of_the_catalog_are_listed(pool: Pool) -> None:
 
     assert answer.json() == {
         "categories": [
+            {"category": "announcements", "channels": {"inbox": "all"}},
             {"category": "billing", "channels": {"push": "all", "email": "all"}},
             {"category": "customers", "channels": {"push": "all"}},
             {"category": "general", "channels": {"push": "all"}},

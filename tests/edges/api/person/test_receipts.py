@@ -191,6 +191,8 @@ async def test_rates_are_of_the_day_of_sending_and_by_type(edge: Edge) -> None:
     }
     assert await rates() == await rates(type="new_customer") == [expected]
     assert await rates(type="other") == await rates(**{"from": TODAY.isoformat()}) == []
-    assert await rates(to="0001-01-01T00:00:00Z") == []
+    for far in ("0001-01-01T00:00:00Z", "9999-12-31T23:59:59-14:00"):
+        answer = await edge.http.get("/v1/admin/receipts", params={"to": far}, headers=viewer)
+        assert (answer.status_code, list(faults(answer))) == (422, ["to"])
     producer = await edge.key(Role.PRODUCER)
     assert (await edge.http.get("/v1/admin/receipts", headers=producer)).status_code == 403
