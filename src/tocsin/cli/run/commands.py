@@ -64,7 +64,7 @@ def relay(tied: Tied = False) -> None:
 
 
 def gateway(tied: Tied = False) -> None:
-    """Send client events from a Redis stream to apps and browsers, live."""
+    """Send client events from a Redis stream, and people's inboxes, to apps and browsers, live."""
     from tocsin.cli.run import gateway as process
 
     process.gateway(tied=tied)
