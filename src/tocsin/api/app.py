@@ -9,6 +9,8 @@ from tocsin.api import probes
 from tocsin.api.auth.access import AccessControl
 from tocsin.api.auth.api_keys import KeyRing
 from tocsin.api.auth.tokens import PersonTokens
+from tocsin.api.dashboard.registry import PAGES
+from tocsin.api.dashboard.router import dashboard_router
 from tocsin.api.delivery import endpoints
 from tocsin.api.http.access_log import AccessLog
 from tocsin.api.http.body_deadline import BodyDeadline
@@ -67,9 +69,14 @@ ROUTES = tuple(
 
 def create_app(services: Services, catalog: Catalog | None = None) -> Litestar:
     """Build the app; the names of types are looked up in the catalog."""
-    access = AccessControl(KeyRing(services.pool, services.clock), PersonTokens(services.auth), services.auth)
+    keys = KeyRing(services.pool, services.clock)
+    access = AccessControl(keys, PersonTokens(services.auth), services.auth)
     app = Litestar(
-        [*ROUTES, *(fisa_devices.routes.handlers if services.http.fisa_paths else ())],
+        [
+            *ROUTES,
+            *(fisa_devices.routes.handlers if services.http.fisa_paths else ()),
+            *([dashboard_router()] if services.dashboard.enabled else ()),
+        ],
         before_request=access.check,
         exception_handlers=FAILURES,
         logging_config=None,
@@ -77,7 +84,7 @@ def create_app(services: Services, catalog: Catalog | None = None) -> Litestar:
         openapi_config=None,
         request_class=ApiRequest,
         request_max_body_size=services.http.max_body_bytes,
-        state=State({"services": services, "catalog": catalog}),
+        state=State({"services": services, "catalog": catalog, "key_ring": keys, "dashboard_pages": PAGES}),
     )
     app.state.registration = devices.registration_type(services.device_rules)
     # Few ask for it, so that it is not built at every start.

@@ -119,7 +119,7 @@ class Routes:
         method, _, path = route.partition(" ")
 
         def declare(handler: Handler) -> HTTPRouteHandler:
-            parts = _Signature(handler, path)
+            parts = Signature(handler, path)
             body_given = body if parts.body is None else parts.body.annotation
             operation = Operation(
                 tag=self._tag,
@@ -150,7 +150,7 @@ class Routes:
         return declare
 
 
-class _Signature:
+class Signature:
     """The inputs of a handler, by the names and annotations of its parameters."""
 
     def __init__(self, handler: Handler, path: str) -> None:
@@ -169,7 +169,7 @@ class _Signature:
 
 
 def _problems_of_input(
-    parts: _Signature, body: Any, body_type: str, invalid: ProblemType
+    parts: Signature, body: Any, body_type: str, invalid: ProblemType
 ) -> tuple[ProblemType, ...]:
     found = [NOT_FOUND] if parts.ids else []
     if parts.query is not None:
@@ -179,13 +179,13 @@ def _problems_of_input(
     return tuple(found)
 
 
-def _adapter(handler: Handler, parts: _Signature, status: int) -> Callable[..., Awaitable[ASGIResponse]]:
+def _adapter(handler: Handler, parts: Signature, status: int) -> Callable[..., Awaitable[ASGIResponse]]:
     """Build the function that Litestar calls: it decodes the inputs of a handler and encodes its answer."""
 
     async def handle(request: Request[Any, Any, Any]) -> ASGIResponse:
         inputs: dict[str, Any] = {name: request.path_params[name] for name in parts.texts}
         for name in parts.ids:
-            inputs[name] = _path_id(request.path_params[name])
+            inputs[name] = path_id(request.path_params[name])
         if parts.query is not None:
             inputs["query"] = read_query(request, parts.query)
         if parts.body is not None:
@@ -198,7 +198,8 @@ def _adapter(handler: Handler, parts: _Signature, status: int) -> Callable[..., 
     return handle
 
 
-def _path_id(text: str) -> UUID:
+def path_id(text: str) -> UUID:
+    """Return the id that a part of a path is; raise a problem if it is none."""
     try:
         return UUID(text)
     except ValueError:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tocsin.api.settings import AuthSettings, HttpSettings
+from tocsin.api.settings import AuthSettings, DashboardSettings, HttpSettings
 from tocsin.domain.delivery.receipts import ReceiptSettings
 from tocsin.domain.people.device_tokens import DeviceRules
 from tocsin.domain.people.devices import DeviceSettings
@@ -36,6 +36,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     unsubscribe: UnsubscribeSettings = UnsubscribeSettings()
     receipts: ReceiptSettings = ReceiptSettings()
     http: HttpSettings = HttpSettings()
+    dashboard: DashboardSettings = DashboardSettings()
     webhook: WebhookSettings = WebhookSettings()
     webpush_keys: WebPushKeys | None = None
     platform_endpoints: PlatformEndpoints | None = None

@@ -38,6 +38,13 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     fisa_paths: bool = False
 
 
+class DashboardSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The operator's pages at `/dashboard` of the API; a session ends after `session_hours`."""
+
+    enabled: bool = True
+    session_hours: Annotated[float, Meta(gt=0, le=720)] = 12.0
+
+
 class ProbesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The address of `/healthz` and `/readyz` of a worker, relay or gateway; off unless `port` is set.
 

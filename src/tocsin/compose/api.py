@@ -52,6 +52,7 @@ async def open_api(settings: Settings, url: str) -> AsyncIterator["Litestar"]:
             auth=settings.auth,
             devices=settings.devices,
             http=settings.http,
+            dashboard=settings.dashboard,
             unsubscribe=settings.unsubscribe,
             receipts=settings.receipts,
             webhook=settings.provider(WebhookSettings),

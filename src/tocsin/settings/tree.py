@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, TypeVar, cast
 import msgspec
 from msgspec import Meta
 
-from tocsin.api.settings import AuthSettings, HttpSettings, ProbesSettings
+from tocsin.api.settings import AuthSettings, DashboardSettings, HttpSettings, ProbesSettings
 from tocsin.aws.archive.settings import ArchiveSettings
 from tocsin.domain.delivery.receipts import ReceiptSettings
 from tocsin.domain.delivery.settings import DeliverySettings
@@ -59,6 +59,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     workers: Annotated[int, Meta(ge=1, le=64)] = 1
     admin_emails: dict[str, list[EmailAddress]] = {}
     http: HttpSettings = HttpSettings()
+    dashboard: DashboardSettings = DashboardSettings()
     probes: ProbesSettings = ProbesSettings()
     metrics: MetricsSettings = MetricsSettings()
     auth: AuthSettings = AuthSettings()

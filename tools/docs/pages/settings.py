@@ -21,6 +21,7 @@ from tools.docs.markdown import NONE, code, codes, page, table
 SECTIONS: Mapping[str, str] = {
     "": "Everything",
     "http": "The HTTP listener",
+    "dashboard": "The dashboard",
     "probes": "Probes of a worker, relay or gateway",
     "metrics": "Metrics",
     "auth": "Tokens of people, producers and operators",
@@ -76,6 +77,8 @@ MEANING: dict[str, str] = {
     "http.drain_seconds": "How long open requests may take after a stop signal.",
     "http.fisa_paths": "Whether apps can use [the paths of fisa](http.md#the-paths-of-fisa) too; needs "
     "[Amazon SNS](../start/sns.md).",
+    "dashboard.enabled": "Whether the API serves [the dashboard](../guides/dashboard.md) at `/dashboard`.",
+    "dashboard.session_hours": "How long somebody stays signed in to it.",
     "probes.host": "The address on which a worker, relay or gateway answers `/healthz` and `/readyz`.",
     "probes.port": "The port for it; 0 chooses a free one. With `tocsin serve`, the first worker has it, and "
     "each further process the next; with a profile, one listener answers for all of them.",

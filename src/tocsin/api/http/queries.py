@@ -1,14 +1,14 @@
 """Query parameters and pages of lists."""
 
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, TypeAlias, TypeVar, get_origin
 from uuid import UUID
 
 import msgspec
 from litestar import Request
 
 from tocsin.api.http.bodies import plain_message
-from tocsin.api.http.problems import INVALID_QUERY, faults_problem
+from tocsin.api.http.problems import INVALID_QUERY, ProblemType, faults_problem
 from tocsin.api.settings import LARGEST_PAGE
 from tocsin.domain.faults import Fault
 from tocsin.domain.ids import LAST
@@ -43,20 +43,30 @@ def next_cursor(rows: Sequence[Row], limit: int, cursor: Callable[[Row], Cursor]
 
 def read_query(request: Request[Any, Any, Any], query: type[S]) -> S:
     """Decode the query parameters; raise a problem with every fault."""
-    given = request.query_params.dict()
-    fields = {field.encode_name: field for field in msgspec.structs.fields(query)}
+    return convert_fields(request.query_params.dict(), query, INVALID_QUERY)
+
+
+def convert_fields(given: Mapping[str, Sequence[str]], type_: type[S], invalid: ProblemType) -> S:
+    """Convert texts by name into a struct; of several for one name the last counts, unless it is a list."""
+    fields = {field.encode_name: field for field in msgspec.structs.fields(type_)}
     faults = [
         Fault(field=name[:100], code="unknown", message=f"is not known here; known are {', '.join(fields)}")
         for name in given.keys() - fields.keys()
     ]
+    faults += (
+        Fault(field=name, code="missing", message="is required")
+        for name, field in fields.items()
+        if field.required and name not in given
+    )
     read = {}
     for name in given.keys() & fields.keys():
         field = fields[name]
         try:
-            read[field.name] = msgspec.convert(given[name][-1], field.type, strict=False)
+            value = given[name] if get_origin(field.type) is list else given[name][-1]
+            read[field.name] = msgspec.convert(value, field.type, strict=False)
         except msgspec.ValidationError as error:
             message = plain_message(str(error), field.type)
             faults.append(Fault(field=name, code="invalid", message=message))
     if faults:
-        raise faults_problem(INVALID_QUERY, *sorted(faults, key=lambda fault: fault.field))
-    return query(**read)
+        raise faults_problem(invalid, *sorted(faults, key=lambda fault: fault.field))
+    return type_(**read)

@@ -73,6 +73,8 @@ RULES = (
     TimeRule(table="limit_counters", column="window_ends_at", kept=timedelta(days=2)),
     TimeRule(table="registration_rates", column="window_started_at", kept=timedelta(days=1)),
     TimeRule(table="provider_counts", column="minute", kept=timedelta(days=7)),
+    TimeRule(table="activity_counts", column="minute", kept=timedelta(days=7)),
+    TimeRule(table="dashboard_sessions", column="expires_at", kept=timedelta()),
     # A row of an outbox is retried every day; one that was deleted there is not, and is never taken again.
     TimeRule(table="publications", column="updated_at", kept=timedelta(days=30)),
     TimeRule(table="audit", column="id", kept="audit"),

@@ -1,0 +1,101 @@
+"""Rendering of templates; every value is escaped."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from tocsin.api.dashboard.assets import asset_url
+from tocsin.api.dashboard.sessions import Session
+from tocsin.api.http.requests import ApiRequest
+
+_FOLDER = Path(__file__).parent / "templates"
+_WITHOUT_DECIMALS = 100
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.globals["asset"] = asset_url
+    environment.filters |= {
+        "moment": moment,
+        "span": span,
+        "ago": ago,
+        "number": number,
+        "pretty": pretty,
+        "words": words,
+    }
+    return environment
+
+
+def render(request: ApiRequest, session: Session | None, template: str, context: Mapping[str, Any]) -> str:
+    """Render a template for a request.
+
+    Beside the context it has `session`, `holder` and `may` (of whoever has signed in), `pages` (the
+    navigation), `path` and `now`.
+    """
+    holder = session.holder if session else None
+    pages: Sequence[Any] = request.app.state.dashboard_pages
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            **context,
+            session=session,
+            holder=holder,
+            pages=[page for page in pages if holder and page.access.permits(holder)],
+            path=request.scope["path"],
+            now=request.now(),
+        )
+    )
+
+
+def moment(at: datetime) -> str:
+    """Return a moment as people read it, in UTC."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def span(seconds: float | timedelta) -> str:
+    """Return a length of time in its two largest units."""
+    left = int(seconds.total_seconds() if isinstance(seconds, timedelta) else seconds)
+    if left < 1:
+        return "0 s"
+    parts: list[str] = []
+    for size, unit in _UNITS:
+        count, left = divmod(left, size)
+        if count or parts:
+            parts.append(f"{count} {unit}")
+    return " ".join(part for part in parts[:2] if not part.startswith("0 "))
+
+
+def ago(at: datetime, now: datetime) -> str:
+    """Return how long ago a moment was, or how far ahead it is."""
+    seconds = (now - at).total_seconds()
+    return f"{span(seconds)} ago" if seconds >= 1 else f"in {span(-seconds)}" if seconds <= -1 else "now"
+
+
+def number(value: float) -> str:
+    """Return a number with its thousands apart, and decimals only where they count."""
+    return f"{value:,.0f}" if value == int(value) or abs(value) >= _WITHOUT_DECIMALS else f"{value:,.2f}"
+
+
+def pretty(value: Any) -> str:
+    """Return a value as indented JSON."""
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+def words(name: str) -> str:
+    """Return a name of several words as a phrase."""
+    return name.replace("_", " ")
