@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tocsin.engine.accept.acceptor import Acceptor
+from tocsin.engine.health.activity import ActivityWriter
 from tocsin.engine.toggles.toggles import ToggleWatch
 from tocsin.providers.registry import device_rules
 from tocsin.providers.webhook.settings import WebhookSettings
@@ -67,7 +68,7 @@ async def open_api(settings: Settings, url: str) -> AsyncIterator["Litestar"]:
         optional = [duty for duty in (webpush_keys, endpoints) if duty is not None]
         live = _live_inbox(settings, url, LiveInbox)
         exits.push_async_callback(live.aclose)
-        async with duties_running(watch, clock, reloads, live.source, *optional):
+        async with duties_running(watch, clock, reloads, live.source, ActivityWriter(pool), *optional):
             app = create_app(services, catalog)
             app.asgi_handler = live.beside(app.asgi_handler)
             app.state.live = live

@@ -14,6 +14,7 @@ from tocsin.domain.faults import Fault
 from tocsin.engine.accept.acceptor import Acceptor
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.clock import Clock
+from tocsin.engine.health.activity import ActivityWriter
 from tocsin.engine.toggles.toggles import ToggleWatch
 from tocsin.ingress.directory.lookup import Directory
 from tocsin.ingress.directory.open import open_directory
@@ -67,7 +68,8 @@ async def open_relays(settings: Settings, url: str, catalog: Catalog) -> AsyncIt
         if settings.queues:
             relays += open_queues(settings, pool, plans, clock)
         watch = ToggleWatch(toggles, url, settings.schema, settings.pool)
-        async with duties_running(watch, clock, catalog_watch(settings, catalog, pool, "relay", clock)):
+        reloads = catalog_watch(settings, catalog, pool, "relay", clock)
+        async with duties_running(watch, clock, reloads, ActivityWriter(pool)):
             yield relays
 
 

@@ -15,6 +15,7 @@ from tocsin.compose.providers import checked_data_keys, kept_secrets, open_provi
 from tocsin.engine.broadcast.expansion import Expander
 from tocsin.engine.broadcast.segments import SegmentSweep
 from tocsin.engine.clock import utc_now
+from tocsin.engine.health.activity import ActivityWriter
 from tocsin.engine.periodic.load import load_sources
 from tocsin.engine.periodic.run import RunTools
 from tocsin.engine.periodic.scheduler import Scheduler
@@ -73,6 +74,7 @@ async def open_worker(
             lanes=lanes,
             more=[
                 clock,
+                ActivityWriter(pool),
                 Scheduler(sources, run_tools),
                 Expander(accepting, run_tools.planner, clock),
                 SegmentSweep(pool, clock),

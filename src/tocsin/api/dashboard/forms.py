@@ -1,5 +1,6 @@
 """The fields of forms, in a body or a query."""
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -12,6 +13,7 @@ from tocsin.api.http.problems import BAD_REQUEST, INVALID_BODY, INVALID_QUERY, P
 from tocsin.api.http.queries import convert_fields
 
 FORM = "application/x-www-form-urlencoded"
+_LOCAL = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?P<seconds>:\d\d(\.\d{1,6})?)?")
 MOST_FIELDS = 1_100
 LARGEST_FORM = 262_144
 
@@ -40,7 +42,19 @@ async def read_form(request: Request[Any, Any, Any], type_: type[S], ignored: st
 
 def read_filter(request: Request[Any, Any, Any], type_: type[S]) -> S:
     """Decode the query of a form; raise a problem with every fault."""
-    return _read(request.query_params.dict(), type_, INVALID_QUERY)
+    given = request.query_params.dict()
+    return _read(
+        {name: [_with_zone(name, each) for each in values] for name, values in given.items()},
+        type_,
+        INVALID_QUERY,
+    )
+
+
+def _with_zone(name: str, value: str) -> str:
+    """Return a moment with its offset: browsers send what was entered without one, and it is UTC."""
+    if name not in {"from", "to"} or (local := _LOCAL.fullmatch(value)) is None:
+        return value
+    return f"{value}Z" if local["seconds"] else f"{value}:00Z"
 
 
 def _read(given: Mapping[str, Sequence[str]], type_: type[S], invalid: ProblemType) -> S:

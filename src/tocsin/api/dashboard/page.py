@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias, get_type_hints
+from typing import Any, TypeAlias, TypeVar, get_type_hints
 
 import msgspec
 from litestar.enums import HttpMethod
@@ -19,6 +19,7 @@ from tocsin.api.routes import Signature, path_id
 
 Answer: TypeAlias = View | Redirect | ASGIResponse
 Handler: TypeAlias = Callable[..., Awaitable[Answer]]
+H = TypeVar("H", bound=Handler)
 
 
 class Page:
@@ -35,18 +36,18 @@ class Page:
         self.access = PageAccess(right=right, within_organisation=within_organisation)
         self.handlers: list[HTTPRouteHandler] = []
 
-    def get(self, path: str = "", right: Right | None = None) -> Callable[[Handler], Handler]:
+    def get(self, path: str = "", right: Right | None = None) -> Callable[[H], H]:
         """Declare a handler for reading; its path is below that of the page."""
         return self._declare(HttpMethod.GET, path, right)
 
-    def post(self, path: str, right: Right) -> Callable[[Handler], Handler]:
+    def post(self, path: str, right: Right) -> Callable[[H], H]:
         """Declare a handler of a form; the CSRF token is checked before it is called."""
         return self._declare(HttpMethod.POST, path, right)
 
-    def _declare(self, method: HttpMethod, path: str, right: Right | None) -> Callable[[Handler], Handler]:
+    def _declare(self, method: HttpMethod, path: str, right: Right | None) -> Callable[[H], H]:
         access = self.access if right is None else msgspec.structs.replace(self.access, right=right)
 
-        def declare(handler: Handler) -> Handler:
+        def declare(handler: H) -> H:
             self.handlers.append(route(method, self.path + path, access, handler))
             return handler
 

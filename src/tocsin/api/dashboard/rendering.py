@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -30,10 +31,12 @@ def _environment() -> Environment:
     )
     environment.globals["asset"] = asset_url
     environment.filters |= {
+        "input_moment": input_moment,
         "moment": moment,
         "span": span,
         "ago": ago,
         "number": number,
+        "path_part": path_part,
         "pretty": pretty,
         "words": words,
     }
@@ -67,6 +70,11 @@ def moment(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
 
 
+def input_moment(at: datetime | None) -> str:
+    """Return a moment as the field of a form has it."""
+    return "" if at is None else f"{at.astimezone(UTC):%Y-%m-%dT%H:%M}"
+
+
 def span(seconds: float | timedelta) -> str:
     """Return a length of time in its two largest units."""
     left = int(seconds.total_seconds() if isinstance(seconds, timedelta) else seconds)
@@ -89,6 +97,11 @@ def ago(at: datetime, now: datetime) -> str:
 def number(value: float) -> str:
     """Return a number with its thousands apart, and decimals only where they count."""
     return f"{value:,.0f}" if value == int(value) or abs(value) >= _WITHOUT_DECIMALS else f"{value:,.2f}"
+
+
+def path_part(value: object) -> str:
+    """Return a value as one part of a path."""
+    return quote(str(value), safe="")
 
 
 def pretty(value: Any) -> str:

@@ -58,6 +58,11 @@ class ExportQuery(DeadLetterFilter, frozen=True, kw_only=True):
 )
 async def list_dead_letters(request: ApiRequest, query: DeadLetterFilter) -> DeadLetterGroups:
     """Group the newest dead letters by state, error code, provider and type."""
+    return await find_groups(request, query)
+
+
+async def find_groups(request: ApiRequest, query: DeadLetterFilter) -> DeadLetterGroups:
+    """List the causes of dead letters that the caller may see."""
     _check_query(query)
     async with request.pool.acquire() as connection:
         return await dead_letters.list_groups(connection, within_organisation(request, query))
@@ -71,10 +76,17 @@ async def list_dead_letters(request: ApiRequest, query: DeadLetterFilter) -> Dea
 )
 async def export_dead_letters(request: ApiRequest, query: ExportQuery) -> DeadLetterPage:
     """Read a page of dead letters, oldest first."""
+    return await find_dead_letters(request, query, query.after, query.limit)
+
+
+async def find_dead_letters(
+    request: ApiRequest, query: DeadLetterFilter, after: UUID, limit: int
+) -> DeadLetterPage:
+    """Read a page of dead letters that the caller may see, oldest first."""
     _check_query(query)
     given = within_organisation(request, query)
     async with request.pool.acquire() as connection:
-        return await dead_letters.page(connection, given, query.after, query.limit)
+        return await dead_letters.page(connection, given, after, limit)
 
 
 @routes(
@@ -90,16 +102,19 @@ async def export_dead_letters(request: ApiRequest, query: ExportQuery) -> DeadLe
 )
 async def replay_dead_letters(request: ApiRequest, body: ReplayRequest) -> StartedReplay | ASGIResponse:
     """Start a replay; with `dry_run`, answer 200 with how many deliveries match."""
+    wanted = msgspec.structs.replace(body, idempotency_key=_idempotency_key(request, body))
+    started = await start_replay(request, wanted)
+    return reply(started, 200) if wanted.dry_run else started
+
+
+async def start_replay(request: ApiRequest, body: ReplayRequest) -> StartedReplay:
+    """Start a replay of what the caller may see, or count what it would match."""
     if faults := dead_letter_faults(body.filter, "filter."):
         raise faults_problem(INVALID_BODY, *faults)
-    wanted = msgspec.structs.replace(
-        body,
-        filter=within_organisation(request, body.filter),
-        idempotency_key=_idempotency_key(request, body),
-    )
+    wanted = msgspec.structs.replace(body, filter=within_organisation(request, body.filter))
     async with request.pool.acquire() as connection:
         if wanted.dry_run:
-            return reply(StartedReplay(None, await dead_letters.count(connection, wanted.filter)), 200)
+            return StartedReplay(None, await dead_letters.count(connection, wanted.filter))
         try:
             started = replay_of(await dead_letters.start_replay(connection, wanted, request.actor))
         except ReplayConflictError as error:
@@ -115,6 +130,11 @@ async def replay_dead_letters(request: ApiRequest, body: ReplayRequest) -> Start
 @routes("GET /v1/admin/replays", "List replays, newest first", Right.SEE_ALL, within_organisation=True)
 async def list_replays(request: ApiRequest, query: Page) -> ReplayPage:
     """List replays with their progress."""
+    return await find_replays(request, query)
+
+
+async def find_replays(request: ApiRequest, query: Page) -> ReplayPage:
+    """List replays that the caller may see, newest first."""
     rows = await replays.page(request.pool, query.cursor, query.limit, request.holder.org_id)
     return ReplayPage(list(map(replay_of, rows)), next_cursor(rows, query.limit, lambda row: row.id))
 
@@ -124,6 +144,11 @@ async def list_replays(request: ApiRequest, query: Page) -> ReplayPage:
 )
 async def show_replay(request: ApiRequest, replay_id: UUID) -> Replay:
     """Read one replay."""
+    return await find_replay(request, replay_id)
+
+
+async def find_replay(request: ApiRequest, replay_id: UUID) -> Replay:
+    """Read a replay that the caller may see; raise a problem if there is none."""
     row = await replays.get(request.pool, replay_id, request.holder.org_id)
     if row is None:
         raise ProblemError(NOT_FOUND, "There is no such replay.")
@@ -138,6 +163,11 @@ async def show_replay(request: ApiRequest, replay_id: UUID) -> Replay:
 )
 async def stop_replay(request: ApiRequest, replay_id: UUID) -> Replay:
     """Stop a replay that is running."""
+    return await end_replay(request, replay_id)
+
+
+async def end_replay(request: ApiRequest, replay_id: UUID) -> Replay:
+    """Stop a running replay that the caller may see; raise a problem if there is none."""
     async with request.pool.acquire() as connection:
         row = await dead_letters.stop_replay(
             connection, replay_id, request.actor, org_id=request.holder.org_id

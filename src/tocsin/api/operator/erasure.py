@@ -1,5 +1,6 @@
 """The operator's calls about a person as a whole: erasure and export."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 from litestar.response.base import ASGIResponse
@@ -26,6 +27,11 @@ routes = Routes(Tag.USERS)
 )
 async def erase_user(request: ApiRequest, user_id: str) -> Erasure:
     """Erase a person; what waits for them is cancelled. Repeating it is harmless."""
+    return await erase_person(request, user_id)
+
+
+async def erase_person(request: ApiRequest, user_id: str) -> Erasure:
+    """Erase a person whom the caller may see."""
     eraser, checked = (
         Eraser(request.pool, request.catalog, request.now),
         await reachable_user(request, user_id),
@@ -46,7 +52,12 @@ async def erase_user(request: ApiRequest, user_id: str) -> Erasure:
 )
 async def export_user(request: ApiRequest, user_id: str) -> ASGIResponse:
     """Return one JSON document, streamed."""
+    document = await export_person(request, user_id)
+    return ASGIStreamingResponse(iterator=document, media_type=JSON)
+
+
+async def export_person(request: ApiRequest, user_id: str) -> AsyncIterator[bytes]:
+    """Record the export of a person whom the caller may see, and return its parts."""
     checked = await reachable_user(request, user_id)
     await audit.record(request.pool, actor=request.actor, action="user.export", subject=subject_of(checked))
-    document = Exporter(request.pool, request.catalog, request.holder.org_id).export(checked, request.now())
-    return ASGIStreamingResponse(iterator=document, media_type=JSON)
+    return Exporter(request.pool, request.catalog, request.holder.org_id).export(checked, request.now())

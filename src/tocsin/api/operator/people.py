@@ -32,10 +32,15 @@ async def show_person(request: ApiRequest, user_id: str, query: Newest) -> Perso
     """Return devices, preferences, time zone, limits used and the newest deliveries of a person."""
     if not request.holder.may(Right.SEE_USERS):
         raise ProblemError(NOT_ALLOWED, request.holder.lacks(Right.SEE_USERS))
+    return await find_person(request, user_id, query.limit)
+
+
+async def find_person(request: ApiRequest, user_id: str, limit: int) -> Person:
+    """Read a person whom the caller may see; raise a problem if nothing is known of them."""
     checked, rules = await reachable_user(request, user_id), request.services.explainer.rules
     async with request.pool.acquire() as connection:
         person = await read_person(
-            connection, rules, checked, request.now(), limit=query.limit, org_id=request.holder.org_id
+            connection, rules, checked, request.now(), limit=limit, org_id=request.holder.org_id
         )
     if person is None:
         raise ProblemError(NOT_FOUND, "Nothing is known of such a user.")

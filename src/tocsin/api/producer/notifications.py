@@ -71,7 +71,11 @@ async def accept_notification(request: ApiRequest) -> Taken:
     """Accept one intent; the answer comes when it is durable."""
     body = await request.body()
     key = request.headers.get("idempotency-key")
-    intent = read_intent(body) if key is None else read_keyed_intent(body, key)
+    return await accept_intent(request, read_intent(body) if key is None else read_keyed_intent(body, key))
+
+
+async def accept_intent(request: ApiRequest, intent: Intent | Unreadable) -> Taken:
+    """Accept an intent of the caller; raise a problem if it is refused."""
     [answer] = await _accept(request, [intent])
     match answer:
         case Accepted() | Duplicate():
@@ -153,6 +157,11 @@ async def _traced(intents: Sequence[Intent | Unreadable], traceparent: str) -> S
 )
 async def show_notification(request: ApiRequest, notification_id: str) -> Notification:
     """Return a notification to its producer or to an operator, by its id or that of its stream entry."""
+    return await find_notification(request, notification_id)
+
+
+async def find_notification(request: ApiRequest, notification_id: str) -> Notification:
+    """Read a notification that the caller may see; raise a problem if there is none."""
     own = None if request.holder.may(Right.SEE_ALL) else request.holder.producer
     async with request.pool.acquire() as connection:
         try:

@@ -32,6 +32,11 @@ class SearchQuery(DeliveryFilter, frozen=True, kw_only=True, forbid_unknown_fiel
 )
 async def search_notifications(request: ApiRequest, query: SearchQuery) -> SearchPage:
     """Return the notifications with deliveries that match."""
+    return await find_notifications(request, query)
+
+
+async def find_notifications(request: ApiRequest, query: SearchQuery) -> SearchPage:
+    """Search what the caller may see; raise a problem if the filter has faults."""
     if faults := filter_faults(query):
         raise faults_problem(INVALID_QUERY, *faults)
     holder = request.holder

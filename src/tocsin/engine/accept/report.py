@@ -11,6 +11,7 @@ from tocsin.domain.people.organisations import NOT_YOURS
 from tocsin.domain.people.recipient import logged_route_id, recipient_of
 from tocsin.domain.plan import PlannedDelivery
 from tocsin.engine.accept.answers import INVALID, Accepted, Answer, Conflict, Duplicate, Invalid, Unreadable
+from tocsin.engine.health.activity import activity
 from tocsin.logs import sent_lines
 from tocsin.store.notifications import NewNotification, NotificationRow
 from tocsin.telemetry import metrics
@@ -42,6 +43,8 @@ def report_answers(
     """Report the intents of a request by their answers, and the notifications that were accepted of them."""
     if metrics.switch.on:
         _count(source, intents, answers, catalog)
+    if accepted:
+        activity.add("accepted", len(accepted))
     for notification in accepted:
         report_planned(notification, notification.deliveries)
     for intent, answer in zip(intents, answers, strict=True):
@@ -95,6 +98,7 @@ def report_planned(
             metrics.planned.add((notification.type, delivery.channel))
         if delivery.state is not State.SKIPPED:
             continue
+        activity.add("skipped")
         reason = str(delivery.reason or "")
         if metrics.switch.on:
             metrics.settled.add((notification.type, delivery.channel, "", State.SKIPPED, reason))

@@ -10,6 +10,7 @@ import structlog
 from tocsin.domain.delivery.outcome import Outcome, Sent
 from tocsin.domain.delivery.states import WAITING, State
 from tocsin.engine.dispatch.attempt import Attempt, LeasedDelivery
+from tocsin.engine.health.activity import activity
 from tocsin.logs import sent_lines
 from tocsin.store.deliveries.settle import Settlement, UnsentDelivery
 from tocsin.telemetry import metrics
@@ -56,6 +57,8 @@ def _count_sent(provider: str, attempt: Attempt, now: datetime) -> None:
 def report_unsent(attempt: LeasedDelivery, settled: UnsentDelivery) -> None:
     """Report an attempt that failed, or a delivery that was not sent, for now or for good."""
     is_final = settled.state not in WAITING
+    if settled.state is State.SKIPPED:
+        activity.add("skipped")
     if metrics.switch.on:
         provider = settled.provider or ""
         if settled.outcome:

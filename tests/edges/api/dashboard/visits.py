@@ -25,7 +25,7 @@ class Visit(msgspec.Struct, frozen=True):
 
     async def shown(self, path: str, **query: str) -> str:
         """Return a page that must be there."""
-        answer = await self.get(path, params=query)
+        answer = await self.get(path, params=query or None)
         assert answer.status_code == 200, answer.text
         return answer.text
 

@@ -1,0 +1,270 @@
+"""The pages of the dashboard: what they show, and what their forms do."""
+
+import re
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pytest
+
+from tests.edges.api.dashboard.visits import signed_in
+from tests.edges.edge import Edge, running, services
+from tests.rows import NOW, add_delivery, add_device, add_notification, add_user
+from tocsin.api.auth.roles import Role
+from tocsin.domain.ids import uuid7
+from tocsin.engine.health.activity import Activity, ActivityWriter
+from tocsin.engine.health.provider_health import ProviderInUse
+from tocsin.store.health.provider_health import Alarm, Counted, count_outcomes, raise_alarms
+from tocsin.store.pool import Pool
+
+HOSTILE = """<script>alert(1)</script><img src=x onerror="alert(2)">'"{{ 7 * 7 }}"""
+
+
+async def add_dead(edge: Edge, **changes: Any) -> UUID:
+    row: dict[str, Any] = {
+        "state": "dead",
+        "provider": "fcm",
+        "last_error_code": "UNAVAILABLE",
+        "last_error": "try later",
+        "settled_at": NOW,
+    }
+    return await add_delivery(edge.pool, **row | changes)
+
+
+async def test_now_shows_counts_lanes_providers_and_alarms(pool: Pool) -> None:
+    counted = Activity()
+    counted.add("accepted", 3)
+    counted.add("skipped")
+    await ActivityWriter(pool, counted).write()
+    await ActivityWriter(pool, counted).write()
+    provider = ProviderInUse(name="fcm", channel="push", rate=600)
+    async with running(services(pool, providers=(provider,))) as edge:
+        now = await pool.fetchval("select now()")
+        async with pool.acquire() as connection:
+            counts = {Counted("fcm", "sent", ""): 1_234, Counted("fcm", "retry", "UNAVAILABLE"): 5}
+            await count_outcomes(connection, {**counts, Counted("fcm", "defer", "QUOTA"): 99}, now)
+            await raise_alarms(connection, {Alarm("fcm", "credentials", HOSTILE): 2}, now)
+        await add_delivery(pool)
+        visit = await signed_in(edge, Role.VIEWER)
+
+        for page in ("/dashboard/now", "/dashboard/now/live", "/dashboard/now?span=7d"):
+            shown = await visit.shown(page)
+            totals = re.findall(r'data-event="(\w+)"><span>\w+</span><strong>([\d,]+)</strong>', shown)
+            assert dict(totals) == {"accepted": "3", "sent": "1,234", "failed": "5", "skipped": "1"}
+            assert "healthy" in shown
+            assert re.search(r'<th scope="row">fcm</th><td class="n">1</td>', shown)
+            assert ("credentials" in shown, HOSTILE in shown) == (True, False)
+        columns = msgspec.json.decode(
+            re.findall(r'data-columns="([^"]+)"', await visit.shown("/dashboard/now"))[0]
+        )
+        assert [len(column) for column in columns] == [61] * 5
+        assert (await visit.get("/dashboard/now?span=9y")).status_code == 422
+
+
+async def test_what_is_counted_is_kept_until_it_can_be_written(pool: Pool) -> None:
+    counted = Activity()
+    counted.add("accepted", 2)
+    await pool.execute("alter table activity_counts rename to away")
+    try:
+        with pytest.raises(Exception, match="activity_counts"):
+            await ActivityWriter(pool, counted).write()
+    finally:
+        await pool.execute("alter table away rename to activity_counts")
+    counted.add("accepted")
+
+    await ActivityWriter(pool, counted).write()
+
+    assert await pool.fetchval("select count from activity_counts") == 3
+
+
+async def test_accepting_and_skipping_are_counted(edge: Edge) -> None:
+    from tocsin.engine.health.activity import activity
+
+    before = activity.counts.copy()
+    intent = {"type": "new_customer", "audience": {"users": ["ada"]}, "payload": {"customer_name": "Ali"}}
+    answer = await edge.http.post(
+        "/v1/notifications", json={**intent, "idempotency_key": "a"}, headers=await edge.key(Role.PRODUCER)
+    )
+
+    assert answer.status_code == 202
+    assert activity.counts["accepted"] - before["accepted"] == 1
+
+
+async def test_notifications_are_searched_with_the_filters_of_the_api(edge: Edge) -> None:
+    await add_dead(edge, user_id="ada")
+    await add_delivery(edge.pool, user_id="grace")
+    visit = await signed_in(edge, Role.VIEWER)
+
+    everything = await visit.shown("/dashboard/notifications")
+    found = await visit.shown("/dashboard/notifications", user="ada", state="dead", code="", type="")
+    nothing = await visit.shown("/dashboard/notifications", **{"from": "2027-01-01T00:00"})
+
+    assert ("user:ada" in everything, "user:grace" in everything) == (True, True)
+    assert ("user:ada" in found, "user:grace" in found) == (True, False)
+    assert "Nothing matches" in nothing
+    faulty = await visit.get("/dashboard/notifications?from=2026-03-02T00:00&to=2026-03-01T00:00")
+    assert (faulty.status_code, "must be later than from" in faulty.text) == (422, True)
+
+
+async def test_notifications_go_page_by_page(edge: Edge) -> None:
+    for number in range(3):
+        await add_delivery(edge.pool, user_id=f"person-{number}")
+    visit = await signed_in(edge, Role.VIEWER)
+
+    first = await visit.shown("/dashboard/notifications", limit="2")
+    address = re.findall(r'rel="next" href="\?([^"]+)"', first)[0].replace("&amp;", "&")
+    second = await visit.shown(f"/dashboard/notifications?{address}")
+
+    assert [f"person-{number}" in first for number in range(3)] == [False, True, True]
+    assert [f"person-{number}" in second for number in range(3)] == [True, False, False]
+
+
+async def test_a_notification_is_shown_as_a_timeline(edge: Edge) -> None:
+    notification_id = await add_notification(edge.pool)
+    delivery_id = await add_dead(edge, notification_id=notification_id, attempts=1)
+    await edge.pool.execute(
+        """
+        insert into attempts (delivery_id, at, outcome, code, detail)
+        values ($1, $2, 'retry', 'UNAVAILABLE', 'busy')
+        """,
+        delivery_id,
+        NOW,
+    )
+    visit = await signed_in(edge, Role.VIEWER)
+
+    shown = await visit.shown(f"/dashboard/notifications/{notification_id}")
+
+    titles = [" ".join(each.split()) for each in re.findall(r'class="what">([^<]+)<', shown)]
+    assert titles == ["Accepted", "Planned", "Attempt failed: retry", "dead"]
+    assert "Ali Veli" in shown
+    assert re.search(r'class="push-title"[^>]*>[^<]+', shown)
+    found = await visit.shown("/dashboard/notifications", id=str(notification_id))
+    assert str(delivery_id) in found
+    assert (await visit.get(f"/dashboard/notifications/{uuid7()}")).status_code == 404
+
+
+async def test_hostile_texts_are_escaped_everywhere(edge: Edge) -> None:
+    payload = msgspec.json.encode({"customer_name": HOSTILE}).decode()
+    notification_id = await add_notification(
+        edge.pool, payload=payload, producer=HOSTILE[:100], idempotency_key=HOSTILE[:100], type="offer"
+    )
+    await add_dead(edge, notification_id=notification_id, last_error=HOSTILE, last_error_code=HOSTILE[:50])
+    await add_device(edge.pool, device_model=HOSTILE, app_version=HOSTILE)
+    await add_user(edge.pool, "ada", email="<b>@example.org")
+    visit = await signed_in(edge, Role.ADMIN, producer=HOSTILE)
+
+    for path in (
+        "/dashboard/now",
+        "/dashboard/notifications",
+        f"/dashboard/notifications/{notification_id}",
+        "/dashboard/notifications?user=%3Cscript%3Ealert(1)%3C/script%3E",
+        "/dashboard/dead-letters",
+        "/dashboard/dead-letters/cause?state=dead",
+        "/dashboard/people/ada",
+        "/dashboard/sign-in?next=%22%3E%3Cscript%3Ealert(1)%3C/script%3E",
+    ):
+        shown = await visit.shown(path)
+        assert "<script>alert" not in shown, path
+        assert "<img src=x" not in shown, path
+        assert "<b>@" not in shown, path
+        assert not re.search(r"<[^>]* (on\w+|style)=", re.sub(r'"[^"]*"', '""', shown)), path
+
+
+async def test_dead_letters_are_grouped_and_all_of_a_cause_replayed(edge: Edge) -> None:
+    for _ in range(3):
+        await add_dead(edge)
+    other = await add_dead(edge, last_error_code="INVALID_ARGUMENT", state="rejected")
+    visit = await signed_in(edge, Role.OPERATOR)
+
+    causes = await visit.shown("/dashboard/dead-letters")
+    address = next(each for each in re.findall(r'href="([^"]+cause[^"]+)"', causes) if "UNAVAILABLE" in each)
+    cause = await visit.shown(address.replace("&amp;", "&"))
+    assert "Replay 3" in cause
+    form = re.findall(
+        r'<input type="hidden" name="(\w+)" value="([^"]*)">', cause.partition('aria-label="Replay"')[2]
+    )
+    fields = {name: value for name, value in form[:6] if name not in {"csrf_token", "delivery_id"}}
+    answer = await visit.post("/dashboard/dead-letters/replay", rate=7, **fields)
+
+    assert answer.status_code == 303
+    shown = await visit.shown(answer.headers["location"])
+    assert "Replay of 3 deliveries started." in shown
+    assert "Replay of 3 deliveries started." not in await visit.shown(answer.headers["location"])
+    assert "<dd>7 a second</dd>" in shown
+    assert "hx-trigger" in await visit.shown(f"{answer.headers['location']}/progress")
+    stored = await edge.pool.fetchrow("select filter::text, created_by from replays")
+    assert msgspec.json.decode(stored["filter"])["code"] == "UNAVAILABLE"
+    assert stored["created_by"].startswith("console (key ")
+    stopped = await visit.post(f"{answer.headers['location']}/stop")
+    assert "was stopped" in await visit.shown(stopped.headers["location"])
+    single = await visit.post("/dashboard/dead-letters/replay", delivery_id=str(other))
+    assert "Replay of 1 delivery started." in await visit.shown(single.headers["location"])
+
+
+async def test_a_viewer_sees_dead_letters_without_the_buttons(edge: Edge) -> None:
+    await add_dead(edge)
+    visit = await signed_in(edge, Role.VIEWER)
+
+    shown = await visit.shown("/dashboard/dead-letters/cause?state=dead")
+
+    assert "1 match" in shown
+    assert "/dashboard/dead-letters/replay" not in shown
+
+
+async def test_dead_letters_are_exported_as_lines(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tocsin.api.dashboard.pages.dead_letters.EXPORT_SIZE", 2)
+    made = [await add_dead(edge) for _ in range(5)]
+    visit = await signed_in(edge, Role.VIEWER)
+
+    answer = await visit.get("/dashboard/dead-letters/export", params={"state": "dead"})
+
+    lines = [msgspec.json.decode(line) for line in answer.content.splitlines()]
+    assert {line["delivery_id"] for line in lines} == set(map(str, made))
+    assert answer.headers["content-disposition"].startswith("attachment")
+    assert answer.headers["cache-control"] == "no-store"
+
+
+async def test_a_person_is_shown_with_what_they_got_and_did_not_get(edge: Edge) -> None:
+    await add_user(edge.pool, "ada", email="ada@example.org", timezone="Asia/Tehran", locale="fa")
+    await add_device(edge.pool, device_model="Pixel 9", token="secret-token")
+    await add_delivery(edge.pool, state="skipped", reason="opted_out", settled_at=NOW)
+    visit = await signed_in(edge, Role.OPERATOR)
+
+    looked_up = await visit.get("/dashboard/people?user=ada")
+    shown = await visit.shown(looked_up.headers["location"])
+
+    for expected in ("Asia/Tehran", "Pixel 9", "ada@example.org", "skipped", "Erase this person"):
+        assert expected in shown
+    assert ("secret-token" in shown, "Send a test" in shown) == (False, False)
+    assert (await visit.get("/dashboard/people/nobody")).status_code == 404
+
+
+async def test_an_admin_sends_a_test(edge: Edge) -> None:
+    await add_user(edge.pool, "ada")
+    visit = await signed_in(edge, Role.ADMIN)
+    assert "Send to ada" in await visit.shown("/dashboard/people/ada?test=new_customer")
+
+    sent = await visit.post(
+        "/dashboard/people/ada/test", type="new_customer", payload='{"customer_name": "Ali"}'
+    )
+
+    assert sent.status_code == 303, sent.text
+    assert "user:ada" in await visit.shown(sent.headers["location"])
+    for payload in ("{", "[]", "[" * 5_000, '{"customer_name": 7}'):
+        refused = await visit.post("/dashboard/people/ada/test", type="new_customer", payload=payload)
+        assert refused.status_code == 422, payload[:20]
+
+
+async def test_a_person_is_erased_once_their_id_is_entered(edge: Edge) -> None:
+    await add_user(edge.pool, "ada")
+    await add_device(edge.pool)
+    visit = await signed_in(edge, Role.OPERATOR)
+
+    slip = await visit.post("/dashboard/people/ada/erase", confirm="adam")
+    exported = await visit.get("/dashboard/people/ada/export")
+    erased = await visit.post("/dashboard/people/ada/erase", confirm="ada")
+
+    assert (slip.status_code, erased.status_code) == (422, 303)
+    assert exported.json()["user_id"] == "ada"
+    assert "Erased: 1 devices" in await visit.shown("/dashboard/people")
+    assert await edge.pool.fetchval("select count(*) from devices") == 0
