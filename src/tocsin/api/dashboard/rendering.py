@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from tocsin.api.dashboard.assets import asset_url
 from tocsin.api.dashboard.sessions import Session
@@ -31,6 +32,7 @@ def _environment() -> Environment:
     )
     environment.globals["asset"] = asset_url
     environment.filters |= {
+        "code_spans": code_spans,
         "input_moment": input_moment,
         "moment": moment,
         "span": span,
@@ -92,6 +94,15 @@ def ago(at: datetime, now: datetime) -> str:
     """Return how long ago a moment was, or how far ahead it is."""
     seconds = (now - at).total_seconds()
     return f"{span(seconds)} ago" if seconds >= 1 else f"in {span(-seconds)}" if seconds <= -1 else "now"
+
+
+def code_spans(text: str) -> Markup:
+    """Return a text with what stands between backticks marked as code; everything is escaped."""
+    parts = (
+        Markup("<code>{}</code>").format(part) if odd % 2 else escape(part)
+        for odd, part in enumerate(text.split("`"))
+    )
+    return Markup("").join(parts)
 
 
 def number(value: float) -> str:

@@ -57,7 +57,7 @@ async def test_now_shows_counts_lanes_providers_and_alarms(pool: Pool) -> None:
         columns = msgspec.json.decode(
             re.findall(r'data-columns="([^"]+)"', await visit.shown("/dashboard/now"))[0]
         )
-        assert [len(column) for column in columns] == [61] * 5
+        assert [len(column) for column in columns] == [60] * 5
         assert (await visit.get("/dashboard/now?span=9y")).status_code == 422
 
 

@@ -5,3 +5,19 @@
 document.addEventListener("htmx:responseError", () => document.body.classList.add("stale"));
 document.addEventListener("htmx:sendError", () => document.body.classList.add("stale"));
 document.addEventListener("htmx:afterOnLoad", () => document.body.classList.remove("stale"));
+
+// A table that is wider than its place can be scrolled by keyboard, too.
+function markScrollable() {
+  for (const table of document.querySelectorAll(".table")) {
+    if (table.scrollWidth > table.clientWidth) {
+      table.tabIndex = 0;
+      table.setAttribute("role", "region");
+      table.setAttribute("aria-label", "Table that scrolls sideways");
+    } else {
+      for (const name of ["tabindex", "role", "aria-label"]) table.removeAttribute(name);
+    }
+  }
+}
+document.addEventListener("DOMContentLoaded", markScrollable);
+document.addEventListener("htmx:afterSettle", markScrollable);
+window.addEventListener("resize", markScrollable);

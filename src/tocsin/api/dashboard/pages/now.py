@@ -53,6 +53,9 @@ async def _state(request: ApiRequest, query: NowQuery) -> dict[str, Any]:
 
 
 def _plot(series: ActivitySeries) -> str:
-    """Return the columns of the plot as JSON: seconds since the epoch, then the counts of each event."""
+    """Return the columns of the plot as JSON: seconds since the epoch, then the counts of each event.
+
+    The last span has only begun, and would look like a fall.
+    """
     times = [int(begins.timestamp()) for begins in series.times]
-    return msgspec.json.encode([times, *series.counts.values()]).decode()
+    return msgspec.json.encode([column[:-1] for column in (times, *series.counts.values())]).decode()

@@ -1,0 +1,179 @@
+"""The main task of each page of the dashboard, through a real browser."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+from playwright.async_api import Browser, Locator, Page, expect
+
+from tests.browser.console import Console, running_console
+from tests.browser.visits import Visit
+from tests.databases import SCHEMA, Clones
+from tests.javascript.packages import package
+from tests.rows import add_notification
+from tocsin.api.auth.roles import Role
+from tocsin.engine.clock import utc_now
+from tocsin.engine.settle.replays import Replayer
+from tocsin.store.health.provider_health import Alarm, raise_alarms
+from tocsin.store.pool import PoolSettings, open_pool
+
+CAUSE = "/dashboard/dead-letters/cause?state=dead&code=UNAVAILABLE&provider=fcm&type=new_customer"
+PAGES = (
+    "/dashboard/now",
+    "/dashboard/notifications",
+    "/dashboard/dead-letters",
+    CAUSE,
+    "/dashboard/people",
+    "/dashboard/people/ada",
+)
+MOST_TABS = 60
+
+
+@pytest.fixture(scope="session")
+async def console(clones: Clones) -> AsyncIterator[Console]:
+    """Serve one dashboard for all tests of this module."""
+    async with (
+        clones.lent() as url,
+        open_pool(url, SCHEMA, PoolSettings()) as pool,
+        running_console(pool) as running,
+    ):
+        yield running
+
+
+async def sign_in(page: Page, console: Console, role: Role) -> None:
+    await page.goto(f"{console.url}/dashboard")
+    await page.get_by_label("API key").fill(console.keys[role])
+    await page.get_by_role("button", name="Sign in").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Now")
+
+
+@pytest.fixture
+async def visit(browser: Browser, console: Console) -> AsyncIterator[Visit]:
+    """Sign in as an admin, and see at the end that nothing went wrong on the pages."""
+    context = await browser.new_context(reduced_motion="reduce")
+    made = Visit(await context.new_page(), console.url)
+    await sign_in(made.page, console, Role.ADMIN)
+    yield made
+    await context.close()
+    assert made.complaints == []
+    assert made.requests_elsewhere == []
+
+
+@pytest.fixture
+def page(visit: Visit) -> Page:
+    return visit.page
+
+
+async def tab_to(page: Page, wanted: Locator) -> None:
+    """Move the focus by keyboard until it is where it is wanted."""
+    for _ in range(MOST_TABS):
+        if await wanted.evaluate("(element) => element === document.activeElement"):
+            return
+        await page.keyboard.press("Tab")
+    pytest.fail("The focus does not get there by keyboard.")
+
+
+async def serious_findings(page: Page) -> list[Any]:
+    """Return what axe finds on a page that is serious or worse."""
+    await page.evaluate((package("axe-core") / "axe.min.js").read_text())
+    found: list[Any] = await page.evaluate(
+        """async () => (await axe.run(document, {resultTypes: ["violations"]})).violations
+            .filter((each) => ["serious", "critical"].includes(each.impact))
+            .map((each) => [each.id, each.nodes.slice(0, 3).map((node) => node.html.slice(0, 120))])"""
+    )
+    return found
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
+async def test_pages_are_accessible_and_fit_their_window(
+    page: Page, console: Console, scheme: str, width: int
+) -> None:
+    await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    await page.set_viewport_size({"width": width, "height": 844})
+    dead = await console.pool.fetchval("select notification_id from deliveries where state = 'dead' limit 1")
+
+    for path in (*PAGES, f"/dashboard/notifications/{dead}"):
+        await page.goto(console.url + path)
+        assert await serious_findings(page) == [], path
+        assert await page.evaluate("document.documentElement.scrollWidth") == width, path
+
+
+async def test_now_is_refreshed_until_the_session_ends(visit: Visit, console: Console) -> None:
+    page = visit.page
+    await page.clock.install()
+    await page.goto(f"{console.url}/dashboard/now?span=6h")
+    await expect(page.locator("#plot canvas")).to_be_visible()
+    async with console.pool.acquire() as connection:
+        await raise_alarms(connection, {Alarm("apns", "BadCertificate", "it has expired"): 1}, utc_now())
+
+    await page.clock.run_for(6_000)
+    await expect(page.get_by_role("cell", name="it has expired")).to_be_visible()
+    await console.pool.execute("delete from dashboard_sessions")
+    await page.clock.run_for(6_000)
+
+    await expect(page.get_by_label("API key")).to_be_visible()
+    await visit.complained("401 (Unauthorized)")
+    visit.complaints.clear()
+
+
+async def test_a_notification_is_found_and_its_timeline_read(page: Page, console: Console) -> None:
+    await page.goto(f"{console.url}/dashboard/notifications")
+    await page.get_by_label("User").fill("linus")
+    await page.get_by_label("State").select_option("dead")
+    await page.get_by_role("button", name="Search").click()
+    await expect(page.get_by_role("row")).to_have_count(3)
+
+    await page.get_by_role("row").nth(1).get_by_role("link").click()
+
+    await expect(page.locator(".timeline .what")).to_have_text(
+        ["Accepted", "Planned", "preference", "quiet hours", *["Attempt failed: retry"] * 2, "dead"]
+    )
+    await expect(page.locator(".push-body")).to_have_text("Grace Hopper just signed up.")
+
+
+async def test_a_hostile_payload_stays_a_text(page: Page, console: Console) -> None:
+    name = "<img src=x onerror=\"document.title = 'a handler ran'\">"
+    payload = msgspec.json.encode({"customer_name": name}).decode()
+    made = await add_notification(console.pool, payload=payload)
+
+    await page.goto(f"{console.url}/dashboard/notifications/{made}")
+
+    await expect(page.locator(".push-body")).to_contain_text(name)
+    await expect(page).to_have_title("new_customer · Tocsin")
+
+
+async def test_a_cause_is_replayed_by_keyboard_alone(page: Page, console: Console) -> None:
+    replayer = asyncio.create_task(Replayer(console.pool, utc_now).run())
+    try:
+        await tab_to(page, page.get_by_role("link", name="Dead letters"))
+        await page.keyboard.press("Enter")
+        await tab_to(page, page.get_by_role("link", name="UNREGISTERED"))
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", level=1)).to_contain_text("UNREGISTERED")
+        await tab_to(page, page.get_by_label("Deliveries a second"))
+        await page.keyboard.press("Control+A")
+        await page.keyboard.type("1000")
+        await tab_to(page, page.get_by_role("button", name="Replay 5"))
+        await page.keyboard.press("Enter")
+
+        await expect(page.get_by_text("Replay of 5 deliveries started.")).to_be_visible()
+        await expect(page.get_by_text("5 of 5 replayed")).to_be_visible()
+        await expect(page.get_by_text("finished", exact=True)).to_be_visible()
+    finally:
+        replayer.cancel()
+        await asyncio.gather(replayer, return_exceptions=True)
+
+
+async def test_a_test_is_sent_to_a_person(page: Page, console: Console) -> None:
+    await page.goto(f"{console.url}/dashboard/people")
+    await page.get_by_label("User id").fill("grace")
+    await page.get_by_role("button", name="Look up").click()
+    await page.get_by_label("Type").select_option("new_customer")
+    await page.get_by_role("button", name="Choose").click()
+    await page.get_by_label("Payload of new_customer").fill('{"customer_name": "Alan Turing"}')
+    await page.get_by_role("button", name="Send to grace").click()
+
+    await expect(page.get_by_text("The test was accepted.")).to_be_visible()
+    await expect(page.locator(".push-body")).to_have_text("Alan Turing just signed up.")
