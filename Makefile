@@ -16,10 +16,10 @@ FIND_BROWSER := command -v $(BROWSERS) >/dev/null
 COMPILE = $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate \
 	--python-version 3.11 --universal --upgrade pyproject.toml --group build
 
-.PHONY: help run test oldest browser javascript nghttp2 fuzz soak upgrade check format bench lock clean
+.PHONY: help run test oldest browser javascript nghttp2 fuzz soak upgrade check format bench screenshots lock clean
 
 help: ## Show what can be made.
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/sandbox.done ## Start everything on embedded defaults and send a first notification.
 	@$(BIN)/tocsin demo
@@ -101,6 +101,9 @@ format: $(VENV)/dev.done ## Bring the code into form.
 
 bench: $(VENV)/bench.done ## Measure Tocsin beside its rivals; writes bench/RESULTS.md.
 	@$(BIN)/python -m bench
+
+screenshots: $(VENV)/dev.done browser ## Take the pictures of the dashboard in the docs.
+	@$(BIN)/python -m tools.screenshots
 
 lock: $(VENV)/server.done ## Pin the newest packages that pyproject.toml allows, with hashes.
 	$(BIN)/pip install --quiet uv

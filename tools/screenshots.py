@@ -1,11 +1,15 @@
 """Takes the pictures of the dashboard for the docs: `make screenshots`."""
 
+import argparse
 import asyncio
 import shutil
 import sys
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias
 
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, ViewportSize, async_playwright
 
 from tests.browser.console import Console, running_console
 from tests.databases import SCHEMA, migrated_template, running_server, with_database
@@ -14,49 +18,74 @@ from tocsin.store.pool import PoolSettings, open_pool
 
 FOLDER = Path("docs/assets/dashboard")
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-SIZES = {"wide": (1280, 800), "narrow": (390, 844)}
+
+Scheme: TypeAlias = Literal["light", "dark"]
+Size: TypeAlias = Literal["wide", "narrow"]
+SIZES: dict[Size, ViewportSize] = {
+    "wide": {"width": 1280, "height": 800},
+    "narrow": {"width": 390, "height": 844},
+}
+PAGES = {
+    "now": "/dashboard/now",
+    "notifications": "/dashboard/notifications",
+    "notification": "/dashboard/notifications/{dead}",
+    "dead-letters": "/dashboard/dead-letters",
+    "cause": "/dashboard/dead-letters/cause?state=dead&code=UNAVAILABLE&provider=fcm&type=new_customer",
+    "person": "/dashboard/people/ada",
+}
 
 
-async def sign_in(page: Page, console: Console, role: Role) -> None:
-    """Sign in with a key of a role."""
+class Picture(NamedTuple):
+    """A page in one size and colour scheme."""
+
+    page: str
+    size: Size
+    scheme: Scheme
+
+    @property
+    def file(self) -> str:
+        """The name of its file."""
+        return f"{self.page}-{self.size}-{self.scheme}.png"
+
+
+IN_DOCS = (
+    *(Picture(name, "wide", "light") for name in PAGES if name != "notifications"),
+    Picture("now", "wide", "dark"),
+    Picture("now", "narrow", "dark"),
+    Picture("notification", "narrow", "dark"),
+)
+
+
+def every_picture() -> Iterator[Picture]:
+    """List all pages in all sizes and colour schemes."""
+    schemes: tuple[Scheme, ...] = ("light", "dark")
+    for name, size, scheme in product(PAGES, SIZES, schemes):
+        yield Picture(name, size, scheme)
+
+
+async def sign_in(page: Page, console: Console) -> None:
+    """Sign in as an admin."""
     await page.goto(f"{console.url}/dashboard")
-    await page.get_by_label("API key").fill(console.keys[role])
+    await page.get_by_label("API key").fill(console.keys[Role.ADMIN])
     await page.get_by_role("button", name="Sign in").click()
     await page.get_by_role("heading", level=1, name="Now").wait_for()
 
 
-async def take(browser: Browser, console: Console, folder: Path) -> None:
-    """Take a picture of each page, wide and narrow, light and dark."""
+async def take(browser: Browser, console: Console, picture: Picture, folder: Path) -> None:
+    """Open a page and take its picture."""
     dead = await console.pool.fetchval("select notification_id from deliveries where state = 'dead' limit 1")
-    pages = {
-        "now": "/dashboard/now",
-        "notifications": "/dashboard/notifications",
-        "notification": f"/dashboard/notifications/{dead}",
-        "dead-letters": "/dashboard/dead-letters",
-        "cause": "/dashboard/dead-letters/cause?state=dead&code=UNAVAILABLE&provider=fcm&type=new_customer",
-        "person": "/dashboard/people/ada",
-    }
-    for scheme in ("light", "dark"):
-        for size, (width, height) in SIZES.items():
-            context = await browser.new_context(
-                viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce"
-            )
-            page = await context.new_page()
-            await page.goto(f"{console.url}/dashboard/sign-in")
-            await page.screenshot(path=folder / f"sign-in-{size}-{scheme}.png")
-            await sign_in(page, console, Role.ADMIN)
-            for name, path in pages.items():
-                await page.goto(console.url + path)
-                await page.screenshot(
-                    path=folder / f"{name}-{size}-{scheme}.png", full_page="--full" in sys.argv
-                )
-            await context.close()
+    context = await browser.new_context(
+        viewport=SIZES[picture.size], color_scheme=picture.scheme, reduced_motion="reduce"
+    )
+    page = await context.new_page()
+    await sign_in(page, console)
+    await page.goto(console.url + PAGES[picture.page].format(dead=dead))
+    await page.screenshot(path=folder / picture.file)
+    await context.close()
 
 
-async def main() -> None:
+async def main(folder: Path, pictures: tuple[Picture, ...]) -> None:
     """Serve a dashboard with examples and take its pictures."""
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
         sys.exit(f"No browser is installed; one of {', '.join(PROGRAMS)} is needed.")
@@ -68,8 +97,15 @@ async def main() -> None:
             async_playwright() as playwright,
         ):
             browser = await playwright.chromium.launch(executable_path=program)
-            await take(browser, console, folder)
+            for picture in pictures:
+                await take(browser, console, picture, folder)
             await browser.close()
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, default=FOLDER)
+    parser.add_argument("--all", action="store_true", help="every page in every size and colour scheme")
+    given = parser.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    asyncio.run(main(given.folder, tuple(every_picture()) if given.all else IN_DOCS))

@@ -53,6 +53,8 @@ TERMS: tuple[tuple[str, str], ...] = (
         "What a client of SignalR gets from the gateway to connect with: random, valid once and briefly.",
     ),
     ("cursor", "The position after the last item of a page, used to request the next page."),
+    ("dashboard", "The operator's pages at `/dashboard` of the API."),
+    ("dashboard session", "One sign-in to the dashboard; it ends with the API key that it was opened with."),
     (
         "dead letter",
         "A delivery that ended as `dead`, `rejected` or `gone`. It can be inspected and replayed.",

@@ -43,7 +43,7 @@ function draw() {
       series: [{ value: (_, at) => (at === null ? "–" : new Date(at * 1000).toISOString().slice(0, 16).replace("T", " ") + " UTC") }, ...series],
       tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "UTC"),
       scales: { y: { range: (_, low, high) => [0, Math.max(5, high * 1.1)] } },
-      axes: [axis({ space: 70, values: times }), axis({ size: 56, values: (_, ticks) => ticks.map((tick) => tick.toLocaleString("en")) })],
+      axes: [axis({ space: 70, size: 32, values: times }), axis({ size: 56, values: (_, ticks) => ticks.map((tick) => tick.toLocaleString("en")) })],
       legend: { live: true },
       cursor: { y: false, drag: { x: false, y: false } },
     },
