@@ -20,6 +20,7 @@ SLOT = len("webhook:email:") + ADDRESS
 """A channel and a recipient; those of a topic or a condition have at most 1,000 bytes."""
 
 LONGEST = {
+    "activity_counts.event": 16,
     "alarms.code": CODE,
     "alarms.provider": PROVIDER,
     "audit.subject": 1_200,

@@ -19,7 +19,8 @@ create table activity_counts (
     minute timestamptz not null,
     event text not null,
     count bigint not null,
-    constraint activity_counts_pkey primary key (minute, event)
+    constraint activity_counts_pkey primary key (minute, event),
+    constraint activity_counts_known_event check (event in ('accepted', 'skipped'))
 );
 
 -- migrate: rollback
