@@ -31,6 +31,7 @@ from tocsin.wire.dead_letters import (
     DeadLetterFilter,
     DeadLetterGroups,
     DeadLetterPage,
+    Matches,
     Replay,
     ReplayPage,
     ReplayRequest,
@@ -105,6 +106,13 @@ async def replay_dead_letters(request: ApiRequest, body: ReplayRequest) -> Start
     wanted = msgspec.structs.replace(body, idempotency_key=_idempotency_key(request, body))
     started = await start_replay(request, wanted)
     return reply(started, 200) if wanted.dry_run else started
+
+
+async def count_dead_letters(request: ApiRequest, query: DeadLetterFilter, seconds: float) -> Matches:
+    """Count the dead letters that match and the caller may see, for so many seconds at most."""
+    _check_query(query)
+    async with request.pool.acquire() as connection:
+        return await dead_letters.count(connection, within_organisation(request, query), seconds)
 
 
 async def start_replay(request: ApiRequest, body: ReplayRequest) -> StartedReplay:
