@@ -24,7 +24,7 @@ from tocsin.api.http.requests import ApiRequest
 from tocsin.api.routes import Routes, Tag
 from tocsin.domain.intent import Key
 from tocsin.engine.inspect import dead_letters
-from tocsin.engine.inspect.dead_letters import ReplayConflictError, replay_of
+from tocsin.engine.inspect.dead_letters import MOST_GROUPED, ReplayConflictError, replay_of
 from tocsin.store.dead_letters import replays
 from tocsin.store.dead_letters.reading import FIRST
 from tocsin.wire.dead_letters import (
@@ -62,11 +62,13 @@ async def list_dead_letters(request: ApiRequest, query: DeadLetterFilter) -> Dea
     return await find_groups(request, query)
 
 
-async def find_groups(request: ApiRequest, query: DeadLetterFilter) -> DeadLetterGroups:
-    """List the causes of dead letters that the caller may see."""
+async def find_groups(
+    request: ApiRequest, query: DeadLetterFilter, most: int = MOST_GROUPED
+) -> DeadLetterGroups:
+    """List the causes of the newest dead letters, at most so many, that the caller may see."""
     _check_query(query)
     async with request.pool.acquire() as connection:
-        return await dead_letters.list_groups(connection, within_organisation(request, query))
+        return await dead_letters.list_groups(connection, within_organisation(request, query), most)
 
 
 @routes(

@@ -42,11 +42,13 @@ class ReplayConflictError(Exception):
         self.replay_id = replay_id
 
 
-async def list_groups(connection: Connection, given: DeadLetterFilter) -> DeadLetterGroups:
-    """Group the newest dead letters by cause, each with an example."""
+async def list_groups(
+    connection: Connection, given: DeadLetterFilter, most: int = MOST_GROUPED
+) -> DeadLetterGroups:
+    """Group the newest dead letters, at most so many, by cause, each with an example."""
     after, through = _bounds(given)
     # One delivery may be older than the newest.
-    start = await reading.start_of_newest(connection, MOST_GROUPED) if given.delivery_id is None else None
+    start = await reading.start_of_newest(connection, most) if given.delivery_id is None else None
     within = Stretch(start or after, through, last=True)
     rows = await reading.groups(connection, given, within, MOST_GROUPS)
     return DeadLetterGroups([_group(row) for row in rows], truncated=start is not None)

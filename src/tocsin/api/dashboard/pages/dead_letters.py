@@ -30,6 +30,7 @@ from tocsin.wire.dead_letters import DEFAULT_RATE, LARGEST_RATE, DeadLetterFilte
 PAGE_SIZE = 50
 EXPORT_SIZE = 500
 COUNT_SECONDS = 0.1
+MOST_GROUPED = 10_000
 NEWEST_REPLAYS = 5
 
 page = Page("dead-letters", "Dead letters", Right.SEE_ALL, within_organisation=True)
@@ -51,9 +52,13 @@ class ReplayForm(DeadLetterFilter, frozen=True, kw_only=True):
 @page.get()
 async def list_causes(request: ApiRequest, query: DeadLetterFilter) -> View:
     """Show dead letters by cause, and the newest replays."""
-    groups = await find_groups(request, query)
+    groups = await find_groups(request, query, MOST_GROUPED)
     causes = [(group, filter_query(_of_group(group))) for group in groups.groups]
-    context = {"causes": causes, "truncated": groups.truncated, **await _replays(request)}
+    context = {
+        "causes": causes,
+        "truncated": MOST_GROUPED if groups.truncated else None,
+        **await _replays(request),
+    }
     return View("dead_letters/index.html", context)
 
 
