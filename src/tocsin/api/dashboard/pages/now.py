@@ -7,8 +7,8 @@ import msgspec
 from tocsin.api.auth.roles import Right
 from tocsin.api.dashboard.page import Page
 from tocsin.api.dashboard.responses import View
-from tocsin.api.http.queries import LAST
 from tocsin.api.http.requests import ApiRequest
+from tocsin.domain.ids import LAST
 from tocsin.engine.health.provider_health import providers_health
 from tocsin.engine.inspect.activity import ActivitySeries, SpanName, activity_series
 from tocsin.engine.inspect.queue import read_queue
