@@ -49,6 +49,11 @@ _KEEP_OLD = RotateWebPushKey()
 )
 async def list_refused(request: ApiRequest, query: Page) -> RefusedPage:
     """List refused intents with their faults."""
+    return await find_refused(request, query)
+
+
+async def find_refused(request: ApiRequest, query: Page) -> RefusedPage:
+    """List refused intents that the caller may see."""
     rows = await refused.list_recent(request.pool, query.cursor, query.limit, request.holder.org_id)
     return RefusedPage(list(map(refused_entry, rows)), next_cursor(rows, query.limit, lambda row: row.id))
 
@@ -56,7 +61,12 @@ async def list_refused(request: ApiRequest, query: Page) -> RefusedPage:
 @routes("GET /v1/admin/keys", "List API keys", Right.KEYS)
 async def list_keys(request: ApiRequest) -> ApiKeyList:
     """List the keys without their secrets."""
-    return ApiKeyList([_api_key(row) for row in await keys.list_all(request.pool)])
+    return ApiKeyList(await find_keys(request))
+
+
+async def find_keys(request: ApiRequest) -> list[ApiKey]:
+    """List the keys, newest first."""
+    return [_api_key(row) for row in await keys.list_all(request.pool)]
 
 
 @routes(
@@ -68,6 +78,11 @@ async def list_keys(request: ApiRequest) -> ApiKeyList:
 )
 async def make_key(request: ApiRequest, body: CreateKey) -> ApiKey:
     """Create a key."""
+    return await create_api_key(request, body)
+
+
+async def create_api_key(request: ApiRequest, body: CreateKey) -> ApiKey:
+    """Create a key and return it with its secret; raise a problem if it may not have its organisation."""
     if body.org_id is not None and not request.services.auth.org_scoping:
         raise fault_problem("org_id", "scoping_off", SCOPING_OFF)
     if body.org_id is not None and body.role is Role.DELIVERY:
@@ -97,6 +112,11 @@ async def make_key(request: ApiRequest, body: CreateKey) -> ApiKey:
 )
 async def rotate_key(request: ApiRequest, key: str, body: RotateKey = _A_DAY) -> RotatedApiKey:
     """Rotate a key."""
+    return await replace_api_key(request, key, body)
+
+
+async def replace_api_key(request: ApiRequest, key: str, body: RotateKey) -> RotatedApiKey:
+    """Replace a key by a new one with its secret; raise a problem if there is no such key."""
     overlap = timedelta(seconds=body.overlap_seconds)
     try:
         async with request.pool.acquire() as connection:
@@ -119,6 +139,11 @@ async def rotate_key(request: ApiRequest, key: str, body: RotateKey = _A_DAY) ->
 )
 async def revoke_key(request: ApiRequest, key_id: UUID) -> ApiKey:
     """Revoke a key."""
+    return await revoke_api_key(request, key_id)
+
+
+async def revoke_api_key(request: ApiRequest, key_id: UUID) -> ApiKey:
+    """Revoke a key; raise a problem if there is no such key."""
     async with request.pool.acquire() as connection:
         row = await api_keys.revoke_key(connection, key_id, request.now(), actor=request.actor)
     if row is None:

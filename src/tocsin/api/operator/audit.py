@@ -35,6 +35,11 @@ class AuditQuery(Page, frozen=True, kw_only=True):
 @routes("GET /v1/admin/audit", "List who did what, newest first", Right.SEE_AUDIT)
 async def list_audit(request: ApiRequest, query: AuditQuery) -> AuditPage:
     """List the actions of operators, changes of toggles among them."""
+    return await find_actions(request, query)
+
+
+async def find_actions(request: ApiRequest, query: AuditQuery) -> AuditPage:
+    """List recorded actions; raise a problem if the query has faults."""
     times = (("from", query.since), ("to", query.until))
     if faults := [fault for name, at in times if at is not None for fault in moment_faults(name, at)]:
         raise faults_problem(INVALID_QUERY, *faults)

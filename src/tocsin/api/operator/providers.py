@@ -31,8 +31,20 @@ _NO_REASON = PauseProvider()
 @routes("GET /v1/admin/providers", "Show the health of the providers in use", Right.SEE_TOGGLES)
 async def list_providers(request: ApiRequest) -> ProviderList:
     """List state, rate, outcomes, waiting deliveries and alarms of each."""
+    return ProviderList(await find_providers(request))
+
+
+async def find_providers(request: ApiRequest) -> list[ProviderHealth]:
+    """Read the health of every provider in use."""
     async with request.pool.acquire() as connection:
-        return ProviderList(await providers_health(connection, request.services.providers, request.now()))
+        return await providers_health(connection, request.services.providers, request.now())
+
+
+async def find_provider(request: ApiRequest, name: str) -> ProviderHealth:
+    """Read the health of one provider; raise a problem if it is not in use."""
+    provider = _in_use(request, name)
+    async with request.pool.acquire() as connection:
+        return await _health(request, connection, provider)
 
 
 @routes(
@@ -44,7 +56,7 @@ async def list_providers(request: ApiRequest) -> ProviderList:
 )
 async def pause_provider(request: ApiRequest, name: str, body: PauseProvider = _NO_REASON) -> ProviderHealth:
     """Switch a provider's toggle off."""
-    return await _switch(request, name, body.reason, enabled=False)
+    return await switch_provider(request, name, body.reason, enabled=False)
 
 
 @routes(
@@ -56,7 +68,7 @@ async def pause_provider(request: ApiRequest, name: str, body: PauseProvider = _
 )
 async def resume_provider(request: ApiRequest, name: str, body: PauseProvider = _NO_REASON) -> ProviderHealth:
     """Switch a provider's toggle on."""
-    return await _switch(request, name, body.reason, enabled=True)
+    return await switch_provider(request, name, body.reason, enabled=True)
 
 
 @routes(
@@ -67,13 +79,21 @@ async def resume_provider(request: ApiRequest, name: str, body: PauseProvider = 
 )
 async def try_provider(request: ApiRequest, name: str) -> ProviderHealth:
     """End the waiting time of every open circuit breaker of a provider."""
+    return await probe_provider(request, name)
+
+
+async def probe_provider(request: ApiRequest, name: str) -> ProviderHealth:
+    """Let a provider be tried at once; raise a problem if it is not in use."""
     provider = _in_use(request, name)
     async with request.pool.acquire() as connection:
         await end_rests(connection, name, request.now())
         return await _health(request, connection, provider)
 
 
-async def _switch(request: ApiRequest, name: str, reason: str | None, *, enabled: bool) -> ProviderHealth:
+async def switch_provider(
+    request: ApiRequest, name: str, reason: str | None, *, enabled: bool
+) -> ProviderHealth:
+    """Pause or resume a provider; raise a problem if it is not in use."""
     provider = _in_use(request, name)
     async with request.pool.acquire() as connection:
         await toggles.change(

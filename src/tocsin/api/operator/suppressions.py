@@ -41,6 +41,11 @@ class SuppressionsQuery(Query, frozen=True, kw_only=True):
 )
 async def list_suppressions(request: ApiRequest, query: SuppressionsQuery) -> SuppressionPage:
     """List suppressed addresses with their reasons."""
+    return await find_suppressions(request, query)
+
+
+async def find_suppressions(request: ApiRequest, query: SuppressionsQuery) -> SuppressionPage:
+    """List suppressed addresses; raise a problem if the cursor is none."""
     rows = await suppressions.page(request.pool, before=_parse_cursor(query.before), limit=query.limit)
     return SuppressionPage(rows, next_cursor(rows, query.limit, _cursor))
 
@@ -53,11 +58,16 @@ async def list_suppressions(request: ApiRequest, query: SuppressionsQuery) -> Su
 )
 async def suppress_address(request: ApiRequest, address: str, body: SuppressAddress) -> Suppression:
     """Suppress an address."""
+    return await add_suppression(request, address, body.reason)
+
+
+async def add_suppression(request: ApiRequest, address: str, reason: str) -> Suppression:
+    """Suppress an address; raise a problem if it is none."""
     try:
         checked = msgspec.convert(address, EmailAddress)
     except msgspec.ValidationError:
         raise fault_problem("address", "invalid", "must be a mail address, such as ada@example.org") from None
-    return await suppressions.suppress(request.pool, checked, reason=body.reason, now=request.now())
+    return await suppressions.suppress(request.pool, checked, reason=reason, now=request.now())
 
 
 @routes(
@@ -68,6 +78,11 @@ async def suppress_address(request: ApiRequest, address: str, body: SuppressAddr
 )
 async def remove_suppression(request: ApiRequest, address: str) -> RemovedSuppression:
     """Remove a suppression."""
+    return await lift_suppression(request, address)
+
+
+async def lift_suppression(request: ApiRequest, address: str) -> RemovedSuppression:
+    """Remove a suppression; raise a problem if there is none."""
     if "\0" in address or not await suppressions.remove(request.pool, address):
         raise ProblemError(NOT_FOUND, "This address is not suppressed.")
     return RemovedSuppression(address.lower())
