@@ -1,6 +1,24 @@
 """The pages of the dashboard, in the order of the navigation."""
 
 from tocsin.api.dashboard.page import Page
-from tocsin.api.dashboard.pages import dead_letters, notifications, now, people
+from tocsin.api.dashboard.pages import (
+    audit,
+    dead_letters,
+    keys,
+    notifications,
+    now,
+    people,
+    providers,
+    suppressions,
+)
 
-PAGES: tuple[Page, ...] = (now.page, notifications.page, dead_letters.page, people.page)
+PAGES: tuple[Page, ...] = (
+    now.page,
+    notifications.page,
+    dead_letters.page,
+    people.page,
+    providers.page,
+    suppressions.page,
+    keys.page,
+    audit.page,
+)
