@@ -10,6 +10,7 @@ from tocsin.api.dashboard.pages import (
     people,
     providers,
     suppressions,
+    types,
 )
 
 PAGES: tuple[Page, ...] = (
@@ -18,6 +19,7 @@ PAGES: tuple[Page, ...] = (
     dead_letters.page,
     people.page,
     providers.page,
+    types.page,
     suppressions.page,
     keys.page,
     audit.page,

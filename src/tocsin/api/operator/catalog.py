@@ -13,6 +13,11 @@ routes = Routes(Tag.ADMIN)
 @routes("GET /v1/admin/catalog", "Show the catalog that each process uses", Right.SEE_TOGGLES)
 async def catalog_status(request: ApiRequest) -> CatalogStatus:
     """List the processes with their catalogs."""
+    return await find_catalogs(request)
+
+
+async def find_catalogs(request: ApiRequest) -> CatalogStatus:
+    """List the processes that run with their catalogs, and what is wrong with these."""
     alive = await processes.alive(request.pool)
     return CatalogStatus(alive, problems(alive))
 

@@ -48,8 +48,13 @@ class HistoryQuery(Query, frozen=True, kw_only=True):
 @routes("GET /v1/admin/toggles", "List toggles, those that are off first", Right.SEE_TOGGLES)
 async def list_toggles(request: ApiRequest) -> ToggleList:
     """List the toggles that were ever switched, with how many deliveries wait because of each."""
+    return ToggleList(await find_toggles(request))
+
+
+async def find_toggles(request: ApiRequest) -> list[ToggleState]:
+    """List the toggles that were ever switched, those that are off first."""
     async with request.pool.acquire() as connection:
-        return ToggleList(await list_states(connection, request.now()))
+        return await list_states(connection, request.now())
 
 
 @routes(
@@ -60,6 +65,11 @@ async def list_toggles(request: ApiRequest) -> ToggleList:
 )
 async def switch_toggle(request: ApiRequest, name: str, body: SwitchToggle) -> SwitchedToggle:
     """Switch a toggle off or on."""
+    return await change_toggle(request, name, body)
+
+
+async def change_toggle(request: ApiRequest, name: str, body: SwitchToggle) -> SwitchedToggle:
+    """Switch a toggle; raise a problem if there can be none of that name."""
     toggle = _parse_name(name, INVALID_BODY)
     if body.discard and (fault := discard_fault(toggle, enabled=body.enabled)):
         raise faults_problem(INVALID_BODY, fault)
@@ -76,6 +86,11 @@ async def switch_toggle(request: ApiRequest, name: str, body: SwitchToggle) -> S
 @routes("GET /v1/admin/toggles/{name}/history", "List who switched a toggle, newest first", Right.SEE_TOGGLES)
 async def toggle_history(request: ApiRequest, name: str, query: HistoryQuery) -> ToggleHistory:
     """List the changes of one toggle."""
+    return await find_changes(request, name, query)
+
+
+async def find_changes(request: ApiRequest, name: str, query: HistoryQuery) -> ToggleHistory:
+    """List the changes of a toggle; raise a problem if there can be none of that name."""
     toggle = _parse_name(name, INVALID_QUERY)
     changes = await toggles.history(request.pool, str(toggle), before=query.before, limit=query.limit)
     return ToggleHistory(changes, next_cursor(changes, query.limit, lambda change: change.id))

@@ -1,5 +1,6 @@
 """Explaining what would happen to an intent; cancelling and rescheduling notifications."""
 
+from datetime import datetime
 from uuid import UUID
 
 from tocsin.api.auth.roles import Right
@@ -43,10 +44,15 @@ class At(Query, frozen=True, kw_only=True):
 )
 async def explain_notification(request: ApiRequest, query: At) -> Explanation:
     """Return, for each recipient and channel, what would happen, when, and why; a key is not required."""
-    [intent] = bind_all([read_question(await request.body())], request.holder.org_id)
+    return await explain_intent(request, await request.body(), query.at)
+
+
+async def explain_intent(request: ApiRequest, raw: bytes, at: datetime | None) -> Explanation:
+    """Explain the intent of a JSON document at a moment, or now; raise a problem if it has faults."""
+    [intent] = bind_all([read_question(raw)], request.holder.org_id)
     if isinstance(intent, Unreadable):
         raise faults_problem(INVALID_INTENT, *intent.faults)
-    now = query.at or request.now()
+    now = at or request.now()
     if faults := moment_faults("at", now):
         raise faults_problem(INVALID_QUERY, *faults)
     async with request.pool.acquire() as connection:
