@@ -9,6 +9,7 @@ from tocsin.api.dashboard.pages import (
     now,
     people,
     providers,
+    scheduled,
     suppressions,
     types,
 )
@@ -20,6 +21,7 @@ PAGES: tuple[Page, ...] = (
     people.page,
     providers.page,
     types.page,
+    scheduled.page,
     suppressions.page,
     keys.page,
     audit.page,

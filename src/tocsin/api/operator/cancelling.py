@@ -22,6 +22,11 @@ routes = Routes(Tag.ADMIN)
 )
 async def cancel_notifications(request: ApiRequest, body: CancelRequest) -> CancelledByQuery:
     """Cancel or count, for some seconds at most."""
+    return await cancel_matching(request, body)
+
+
+async def cancel_matching(request: ApiRequest, body: CancelRequest) -> CancelledByQuery:
+    """Cancel or count what waits and the caller may see; raise a problem if the filter has faults."""
     if faults := cancel_faults(body.filter, "filter"):
         raise faults_problem(INVALID_BODY, *faults)
     wanted = msgspec.structs.replace(body, filter=within_organisation(request, body.filter))

@@ -1,5 +1,7 @@
 """The operator's calls about periodic producers."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -24,7 +26,12 @@ class Rewind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @routes("GET /v1/admin/progress", "Show how far the periodic producers are", Right.SEE_TOGGLES)
 async def list_progress(request: ApiRequest) -> ProgressList:
     """List state, checkpoint, times and counts of each."""
-    return ProgressList(await periodic_progress.list_records(request.pool, request.now()))
+    return ProgressList(await find_progress(request))
+
+
+async def find_progress(request: ApiRequest) -> list[ProgressRecord]:
+    """List the periodic producers, by name."""
+    return await periodic_progress.list_records(request.pool, request.now())
 
 
 @routes(
@@ -36,6 +43,11 @@ async def list_progress(request: ApiRequest) -> ProgressList:
 )
 async def run_producer(request: ApiRequest, name: str) -> ProgressRecord:
     """Request a run by a worker; the schedule does not change."""
+    return await start_run(request, name)
+
+
+async def start_run(request: ApiRequest, name: str) -> ProgressRecord:
+    """Request a run; raise a problem if there is no such producer."""
     try:
         return await periodic_progress.request_run(request.pool, name, request.now())
     except UnknownProducerError as error:
@@ -51,8 +63,21 @@ async def run_producer(request: ApiRequest, name: str) -> ProgressRecord:
 )
 async def rewind_producer(request: ApiRequest, name: str, body: Rewind) -> ProgressRecord:
     """Set the checkpoint from which the next run continues."""
-    try:
+    with _rewind_problems():
         return await periodic_progress.rewind(request.pool, name, body.to, request.now())
+
+
+async def rewind_to(request: ApiRequest, name: str, text: str) -> ProgressRecord:
+    """Set a checkpoint that was typed by hand; raise a problem if it is none of the producer."""
+    with _rewind_problems():
+        return await periodic_progress.rewind_to_text(request.pool, name, text, request.now())
+
+
+@contextmanager
+def _rewind_problems() -> Iterator[None]:
+    """Raise the problems of setting a checkpoint."""
+    try:
+        yield
     except UnknownProducerError as error:
         raise ProblemError(NOT_FOUND, str(error)) from error
     except WrongCheckpointError as error:

@@ -31,5 +31,10 @@ async def show_queue(request: ApiRequest) -> Queue:
 @routes("GET /v1/admin/scheduled", "Show what leaves when, by hour and type", Right.SEE_ALL)
 async def show_schedule(request: ApiRequest, query: Ahead) -> Schedule:
     """Count what leaves in each of the next hours."""
+    return await find_schedule(request, query)
+
+
+async def find_schedule(request: ApiRequest, query: Ahead) -> Schedule:
+    """Count what leaves in each of the next hours, by type."""
     async with request.pool.acquire() as connection:
         return await read_schedule(connection, query.hours, request.now())
