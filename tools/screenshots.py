@@ -12,8 +12,10 @@ from typing import Literal, NamedTuple, TypeAlias
 from playwright.async_api import Browser, Page, ViewportSize, async_playwright
 
 from tests.browser.console import Console, running_console
+from tests.browser.operating import fill_operating
 from tests.databases import SCHEMA, migrated_template, running_server, with_database
 from tocsin.api.auth.roles import Role
+from tocsin.engine.clock import utc_now
 from tocsin.store.pool import PoolSettings, open_pool
 
 FOLDER = Path("docs/assets/dashboard")
@@ -32,6 +34,11 @@ PAGES = {
     "dead-letters": "/dashboard/dead-letters",
     "cause": "/dashboard/dead-letters/cause?state=dead&code=UNAVAILABLE&provider=fcm&type=new_customer",
     "person": "/dashboard/people/ada",
+    "provider": "/dashboard/providers/apns",
+    "type": "/dashboard/types/named/invoice_due",
+    "scheduled": "/dashboard/scheduled",
+    "producers": "/dashboard/producers",
+    "keys": "/dashboard/keys",
 }
 
 
@@ -96,6 +103,7 @@ async def main(folder: Path, pictures: tuple[Picture, ...]) -> None:
             running_console(pool) as console,
             async_playwright() as playwright,
         ):
+            await fill_operating(pool, utc_now())
             browser = await playwright.chromium.launch(executable_path=program)
             for picture in pictures:
                 await take(browser, console, picture, folder)
