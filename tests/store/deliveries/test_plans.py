@@ -163,6 +163,9 @@ PINNED: Mapping[str, Pinned] = {
     "count_due": Pinned(
         provider_health.COUNT_DUE, (["fcm", "expo", "webhook"], LATER, BATCH), {DUE, HELD}, 3 * BATCH
     ),
+    "count_in_flight": Pinned(
+        provider_health.COUNT_IN_FLIGHT, (["fcm", "expo", "webhook"], LATER, BATCH), {DUE}, 3 * BATCH
+    ),
     "join a digest": Pinned(
         digests.JOIN,
         (

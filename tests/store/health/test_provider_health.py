@@ -16,6 +16,7 @@ from tocsin.store.health.provider_health import (
     Counted,
     clear_alarm,
     count_due,
+    count_in_flight,
     count_outcomes,
     counts_since,
     list_alarms,
@@ -165,6 +166,19 @@ async def test_what_waits_in_a_lane_or_for_one_of_its_hosts_is_counted_up_to_a_n
         # As many as that due, and as many held.
         assert await count_due(connection, ["webhook"], NOW, 2) == {"webhook": 4}
         assert await count_due(connection, [], NOW, 100) == {}
+
+
+async def test_what_workers_hold_is_counted_among_the_first_that_are_due(pool: Pool) -> None:
+    held = {"lease": UUID(int=1), "leased_until": NOW + MINUTE}
+    for number in range(3):
+        await add_delivery(pool, lane="apns", due_at=NOW - number * MINUTE, **held)
+    await add_delivery(pool, lane="apns", lease=UUID(int=2), leased_until=NOW)
+    await add_delivery(pool, lane="apns", state="sent", **held)
+    await add_delivery(pool, lane="fcm")
+
+    async with pool.acquire() as connection:
+        assert await count_in_flight(connection, ["apns", "fcm"], NOW, 100) == {"apns": 3, "fcm": 0}
+        assert await count_in_flight(connection, ["apns"], NOW, 2) == {"apns": 2}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,14 @@ from tocsin.domain.catalog import Channel
 from tocsin.domain.toggles import toggle_of
 from tocsin.store import toggles
 from tocsin.store.health.circuit_breakers import CircuitRow, troubled
-from tocsin.store.health.provider_health import AlarmRecord, CountRow, count_due, counts_since, list_alarms
+from tocsin.store.health.provider_health import (
+    AlarmRecord,
+    CountRow,
+    count_due,
+    count_in_flight,
+    counts_since,
+    list_alarms,
+)
 from tocsin.store.pool import Connection
 from tocsin.store.toggles import ToggleRow
 
@@ -85,7 +92,8 @@ class ProviderHealth(msgspec.Struct, frozen=True, kw_only=True):
 
     It is `paused` by an operator, or else in the state of its worst circuit breaker, whose `retry_at`, `code`
     and `detail` it has. `circuits` lists those that are not closed, the first fifty of
-    `circuits_in_trouble`. `outcomes` covers the last five minutes.
+    `circuits_in_trouble`. `outcomes` covers the last five minutes. `in_flight` is how many deliveries workers
+    hold to send them, counted among the first 10,000 that are due.
     """
 
     name: str
@@ -102,6 +110,7 @@ class ProviderHealth(msgspec.Struct, frozen=True, kw_only=True):
     outcomes: list[OutcomeShare]
     waiting: Waiting
     alarms: list[AlarmRecord]
+    in_flight: int = 0
 
 
 async def providers_health(
@@ -114,7 +123,9 @@ async def providers_health(
         counts = await counts_since(connection, _minute_of(now) - MIX_OVER)
         switched = {row.name: row for row in await toggles.list_all(connection)}
         alarms = await list_alarms(connection, cleared=False, before=NEWEST, limit=MOST_ALARMS)
-        waiting = await count_due(connection, [each.name for each in in_use], now, MOST_WAITING + 1)
+        names = [each.name for each in in_use]
+        waiting = await count_due(connection, names, now, MOST_WAITING + 1)
+        in_flight = await count_in_flight(connection, names, now, MOST_WAITING)
     return [
         _health(
             provider,
@@ -123,6 +134,7 @@ async def providers_health(
             toggle=switched.get(toggle_of(provider.name)),
             alarms=[alarm for alarm in alarms if alarm.provider == provider.name],
             waiting=waiting[provider.name],
+            in_flight=in_flight[provider.name],
             now=now,
         )
         for provider in in_use
@@ -168,6 +180,7 @@ def _health(
     toggle: ToggleRow | None,
     alarms: list[AlarmRecord],
     waiting: int,
+    in_flight: int,
     now: datetime,
 ) -> ProviderHealth:
     worst_first = sorted(circuits, key=lambda row: (row.state != "open", row.changed_at, row.name))
@@ -195,6 +208,7 @@ def _health(
         outcomes=outcome_mix(counts),
         waiting=Waiting(min(waiting, MOST_WAITING), or_more=waiting > MOST_WAITING),
         alarms=alarms,
+        in_flight=in_flight,
     )
 
 

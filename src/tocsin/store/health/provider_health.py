@@ -134,6 +134,25 @@ cross join lateral (
 ) as held
 """
 
+# Claims go by due time, so what is under lease is at the head of its lane.
+COUNT_IN_FLIGHT = """
+select given.lane, leased.count
+from unnest($1::text[]) as given (lane)
+cross join lateral (
+    select count(*) as count
+    from (
+        select leased_until
+        from deliveries
+        where deliveries.lane = given.lane
+            and state in ('scheduled', 'pending', 'retrying')
+            and due_at <= $2
+        order by deliveries.lane, due_at, id
+        limit $3
+    ) as head
+    where head.leased_until > $2
+) as leased
+"""
+
 
 def storable(text: str) -> str:
     """Return a provider's text as Postgres can store it, so that one text does not fail the whole write."""
@@ -194,3 +213,10 @@ async def clear_alarm(
 async def count_due(connection: Connection, lanes: Sequence[str], now: datetime, most: int) -> dict[str, int]:
     """Count the deliveries that wait in each lane or for one of its hosts, up to a number."""
     return {row["lane"]: row["count"] for row in await connection.fetch(COUNT_DUE, lanes, now, most)}
+
+
+async def count_in_flight(
+    connection: Connection, lanes: Sequence[str], now: datetime, most: int
+) -> dict[str, int]:
+    """Count the deliveries of each lane that workers hold, among the first `most` that are due."""
+    return {row["lane"]: row["count"] for row in await connection.fetch(COUNT_IN_FLIGHT, lanes, now, most)}

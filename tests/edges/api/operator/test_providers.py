@@ -74,6 +74,7 @@ async def test_providers_without_trouble_are_closed_and_hold_nothing(edge: Edge)
         "outcomes": [],
         "waiting": {"count": 0, "or_more": False},
         "alarms": [],
+        "in_flight": 0,
     }
     assert providers["fcm"]["rate"]["limit"] is None
 
