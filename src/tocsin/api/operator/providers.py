@@ -83,7 +83,7 @@ async def try_provider(request: ApiRequest, name: str) -> ProviderHealth:
 
 
 async def probe_provider(request: ApiRequest, name: str) -> ProviderHealth:
-    """Let a provider be tried at once; raise a problem if it is not in use."""
+    """End the rests of a provider's open circuit breakers; raise a problem if it is not in use."""
     provider = _in_use(request, name)
     async with request.pool.acquire() as connection:
         await end_rests(connection, name, request.now())

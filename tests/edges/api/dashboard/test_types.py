@@ -115,6 +115,8 @@ async def test_an_intent_is_explained_and_nothing_is_accepted(edge: Edge) -> Non
     assert "What would happen at 2030-01-31 22:30:00 UTC" in answer.text
     assert "push:user:ada" in answer.text
     assert "2030-02-01" in answer.text
+    mail = {"kind": "emails", "recipient": "ada@example.org", "payload": PAYLOAD}
+    assert "push:email:ada@example.org" in (await visit.post(f"{TYPE}/explain", **mail)).text
     assert await edge.pool.fetchval("select count(*) from notifications") == 0
     for at in ("soon", "0001-01-01T00:00", "9999-12-31T23:59"):
         fields = {"recipient": "ada", "payload": PAYLOAD, "at": at}

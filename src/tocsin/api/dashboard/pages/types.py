@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -48,6 +48,7 @@ class PreviewForm(msgspec.Struct, frozen=True, kw_only=True):
 class ExplainForm(PreviewForm, frozen=True, kw_only=True):
     """An intent for one recipient, and the moment to explain it for, in UTC."""
 
+    kind: Literal["users", "emails"] = "users"
     recipient: Annotated[str, Meta(max_length=300)]
     at: Annotated[str, Meta(max_length=40)] | None = None
 
@@ -133,8 +134,7 @@ async def explain(request: ApiRequest, name: str, form: ExplainForm) -> View:
     """Show what would become of an intent of a type; nothing is accepted."""
     found, recipient = _find(request, name), form.recipient.strip()
     payload = _checked(request, found, form.payload)
-    kind = "emails" if "@" in recipient else "users"
-    intent = {"type": found.name, "audience": {kind: [recipient]}, "payload": payload}
+    intent = {"type": found.name, "audience": {form.kind: [recipient]}, "payload": payload}
     explained = await explain_intent(request, msgspec.json.encode(intent), _moment(form.at))
     return await _show(request, found, payload, explained, form)
 
