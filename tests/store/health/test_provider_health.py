@@ -169,7 +169,7 @@ async def test_what_waits_in_a_lane_or_for_one_of_its_hosts_is_counted_up_to_a_n
 
 
 async def test_what_workers_hold_is_counted_among_the_first_that_are_due(pool: Pool) -> None:
-    held = {"lease": UUID(int=1), "leased_until": NOW + MINUTE}
+    held: dict[str, Any] = {"lease": UUID(int=1), "leased_until": NOW + MINUTE}
     for number in range(3):
         await add_delivery(pool, lane="apns", due_at=NOW - number * MINUTE, **held)
     await add_delivery(pool, lane="apns", lease=UUID(int=2), leased_until=NOW)

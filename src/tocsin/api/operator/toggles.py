@@ -15,6 +15,7 @@ from tocsin.domain.faults import Fault
 from tocsin.domain.toggles import Note, ProviderToggle, Toggle, discard_fault, doubt, read_toggle
 from tocsin.engine.toggles.held import (
     SwitchedToggle,
+    ToggleState,
     discard_and_switch_on,
     list_states,
     switch,
