@@ -20,7 +20,6 @@ from tocsin.providers.apns.settings import ApnsSettings
 from tocsin.providers.expo.settings import ExpoSettings
 from tocsin.providers.fcm.settings import FcmSettings
 from tocsin.providers.gateway_stream.settings import GatewayStreamSettings
-from tocsin.providers.inbox.provider import InboxProvider
 from tocsin.providers.inbox.settings import InboxSettings
 from tocsin.providers.mail_stream.settings import MailStreamSettings
 from tocsin.providers.settings import ProviderSettings
@@ -200,7 +199,7 @@ BUILT_IN = (
         title="Inbox",
         channel="inbox",
         settings=InboxSettings,
-        build=InboxProvider,
+        build=Imported("inbox.provider", "InboxProvider"),
         sandbox={"enabled": "true"},
     ),
     ProviderEntry(

@@ -6,9 +6,10 @@ from uuid import UUID
 from msgspec import Meta
 
 from tocsin.api.http.problems import NOT_FOUND, ProblemError
-from tocsin.api.http.queries import LAST, Query
+from tocsin.api.http.queries import Query
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.routes import PERSON, Routes, Tag
+from tocsin.domain.ids import LAST
 from tocsin.engine.inspect.inbox import shown_item
 from tocsin.store.inbox import items, marks
 from tocsin.store.inbox.items import InboxState
