@@ -33,13 +33,22 @@ from tocsin.api.operator import (
     toggles,
 )
 from tocsin.api.operator import receipts as receipt_rates
-from tocsin.api.person import devices, fisa_devices, inbox, preferences, receipts, unsubscribe, webpush
+from tocsin.api.person import (
+    component,
+    devices,
+    fisa_devices,
+    inbox,
+    preferences,
+    receipts,
+    unsubscribe,
+    webpush,
+)
 from tocsin.api.producer import decisions, notifications, search, segments, users, webhooks
 from tocsin.api.services import Services
 from tocsin.catalog.catalog import Catalog
 from tocsin.wire.people import RegisterDevice
 
-PERSON = (devices, webpush, preferences, inbox, receipts, unsubscribe)
+PERSON = (devices, webpush, preferences, inbox, component, receipts, unsubscribe)
 PRODUCER = (notifications, search, decisions, users, segments, webhooks)
 DELIVERY = (endpoints,)
 OPERATOR = (
