@@ -12,7 +12,7 @@ from tocsin.api.routes import PUBLIC, Routes, Tag
 
 FOLDER = "/v1/inbox/component"
 
-_MEDIA_TYPES = {".d.ts": "text/plain; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
+_MEDIA_TYPES = {".d.ts": "text/plain", ".js": "text/javascript"}
 
 routes = Routes(Tag.INBOX)
 

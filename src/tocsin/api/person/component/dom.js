@@ -33,7 +33,7 @@ export function set(element, name, value) {
 /** Build one of the drawings. */
 export function drawing(name) {
   const svg = document.createElementNS(SVG, "svg");
-  for (const [key, value] of Object.entries({ viewBox: "0 0 24 24", "aria-hidden": "true", class: `drawing ${name}` })) {
+  for (const [key, value] of Object.entries({ viewBox: "0 0 24 24", "aria-hidden": "true", class: `drawing draws-${name}` })) {
     svg.setAttribute(key, value);
   }
   const path = document.createElementNS(SVG, "path");

@@ -22,6 +22,7 @@ export class Panel {
   #note = build("p", { class: "note", part: "error", role: "alert" });
   #status = build("div", { class: "only-read-aloud", role: "status" });
   #hasMore = false;
+  #observer;
 
   /** `actions`: open, mark, markAll, select(tab), more, retry, preferences, list, toggled(isOpen). */
   constructor(root, actions, preferences) {
@@ -32,10 +33,10 @@ export class Panel {
     this.#build(preferences);
     this.bell.popoverTargetElement = this.element;
     root.append(this.bell, this.element, this.#status);
-    new IntersectionObserver(([entry]) => entry.isIntersecting && this.#hasMore && actions.more(), {
-      root: this.scroller,
-      rootMargin: "160px",
-    }).observe(this.more);
+    this.#observer = new IntersectionObserver(
+      (entries) => entries.at(-1).isIntersecting && this.#hasMore && actions.more(),
+      { root: this.scroller, rootMargin: "160px" },
+    );
   }
 
   #build(preferences) {
@@ -64,6 +65,7 @@ export class Panel {
       this.scroller,
       preferences,
     );
+    this.element.addEventListener("beforetoggle", (event) => this.#beforeToggle(event.newState === "open"));
     this.element.addEventListener("toggle", (event) => this.#toggled(event.newState === "open"));
     this.showError(null);
   }
@@ -101,6 +103,7 @@ export class Panel {
   /** Show a state of the inbox: `items`, `counts`, `hasMore`, `isLoading`. */
   render({ items, counts, hasMore, isLoading }, language) {
     const { texts } = language;
+    const hadMore = this.#hasMore;
     this.#hasMore = hasMore && !isLoading;
     this.#badge.textContent = language.badge(counts.unread);
     this.#badge.hidden = counts.unread === 0;
@@ -118,6 +121,9 @@ export class Panel {
     this.#empty.textContent = isLoading ? texts.loading : texts[EMPTY_TEXTS[this.tab]];
     set(this.scroller, "aria-busy", isLoading ? "true" : null);
     this.more.hidden = !hasMore;
+    // Observing anew tells whether the end is in sight: a page may be too short to move it out.
+    if (hadMore && !this.#hasMore) this.#observer.unobserve(this.more);
+    if (!hadMore && this.#hasMore) this.#observer.observe(this.more);
   }
 
   /** Show an error, with a button to try again if that helps; null shows none. */
@@ -156,6 +162,11 @@ export class Panel {
     style.setProperty("bottom", isAbove ? `${clientHeight - bell.top + GAP}px` : "auto");
     style.setProperty("max-height", `${Math.max(200, isAbove ? bell.top - 2 * GAP : below)}px`);
   };
+
+  /** Return the focus to the bell, unless a click elsewhere has taken it already. */
+  #beforeToggle(isOpening) {
+    if (!isOpening && this.element.contains(this.element.getRootNode().activeElement)) this.bell.focus();
+  }
 
   #toggled(isOpen) {
     this.bell.setAttribute("aria-expanded", String(isOpen));

@@ -142,7 +142,7 @@ class Row {
 }
 
 function relabel(button, name, text) {
-  if (!button.firstElementChild.classList.contains(name)) button.replaceChildren(drawing(name));
+  if (!button.firstElementChild.classList.contains(`draws-${name}`)) button.replaceChildren(drawing(name));
   label(button, text);
 }
 

@@ -14,6 +14,10 @@ const STYLE = `
   --_radius: var(--tocsin-radius, 12px);
   display: inline-block;
   font: var(--tocsin-font, 400 14px/1.45 system-ui, sans-serif);
+  letter-spacing: normal;
+  text-align: start;
+  text-transform: none;
+  white-space: normal;
 }
 :host([hidden]) { display: none; }
 * { box-sizing: border-box; }
@@ -27,10 +31,10 @@ button:disabled { cursor: default; opacity: 0.45; }
 .bell { position: relative; display: grid; place-items: center; inline-size: 40px; block-size: 40px; border-radius: 50%; }
 .bell .drawing { inline-size: 24px; block-size: 24px; }
 .bell:hover { background: color-mix(in srgb, currentColor 10%, transparent); }
-.badge { position: absolute; inset-block-start: 1px; inset-inline-start: 55%; min-inline-size: 18px; padding: 0 5px;
+.badge { position: absolute; inset-block-start: 1px; inset-inline-end: -1px; min-inline-size: 18px; padding: 0 5px;
   border-radius: 9px; font-size: 11px; line-height: 18px; font-weight: 700; text-align: center; white-space: nowrap;
   color: var(--_badge-text); background: var(--_badge); }
-.panel { position: fixed; inset: auto; margin: 0; padding: 0; overflow: hidden; outline: none;
+.panel { position: fixed; inset: auto; margin: 0; padding: 0; overflow: hidden; outline: none; text-align: start;
   color: var(--_text); background: var(--_background); border: 1px solid var(--_border); border-radius: var(--_radius);
   box-shadow: 0 12px 40px rgb(0 0 0 / 0.22); }
 .panel:popover-open { display: flex; flex-direction: column; }
@@ -39,7 +43,7 @@ h2 { flex: 1; margin: 0; font-size: 17px; line-height: 1.3; font-weight: 650; }
 .icon-button { display: grid; place-items: center; inline-size: 34px; block-size: 34px; border-radius: 8px; color: var(--_muted); }
 .icon-button:hover:enabled { background: var(--_raised); color: var(--_text); }
 header .icon-button:first-child { margin-inline-start: -8px; }
-[dir="rtl"] :is(.back, .restore) { scale: -1 1; }
+[dir="rtl"] :is(.draws-back, .draws-restore) { scale: -1 1; }
 .tabs { display: flex; gap: 4px; padding-inline: 10px; border-block-end: 1px solid var(--_border); flex: none; }
 [role="tab"] { padding: 8px 8px 9px; color: var(--_muted); border-block-end: 2px solid transparent; margin-block-end: -1px; }
 [role="tab"]:hover { color: var(--_text); }
@@ -64,7 +68,7 @@ ul { list-style: none; margin: 0; padding: 0; }
 .icon.has-picture .drawing { visibility: hidden; }
 .icon img { inline-size: 36px; block-size: 36px; object-fit: cover; }
 .texts { flex: 1; min-inline-size: 0; display: block; }
-.title, .body, time { display: block; overflow-wrap: anywhere; }
+.title, .body, time { display: block; overflow-wrap: anywhere; text-align: -webkit-match-parent; text-align: match-parent; }
 .title { font-weight: 500; }
 .unread .title { font-weight: 650; }
 .body { color: var(--_muted); display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 3; overflow: hidden;
