@@ -41,10 +41,18 @@ POLICY = (
     "require-trusted-types-for 'script'; trusted-types tocsin-inbox"
 )
 PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>A page</title>
-<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
-<link rel="icon" href="data:,"><script type="module" src="/v1/inbox/component/tocsin-inbox.js"></script></head>
-<body><button>Before</button><div align="{align}"><tocsin-inbox {attributes}></tocsin-inbox></div></body></html>"""
+<html lang="en">
+<head>
+  <meta charset="utf-8"><title>A page</title>
+  <meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
+  <link rel="icon" href="data:,">
+  <script type="module" src="/v1/inbox/component/tocsin-inbox.js"></script>
+</head>
+<body>
+  <button>Before</button>
+  <div align="{align}"><tocsin-inbox {attributes}></tocsin-inbox></div>
+</body>
+</html>"""
 
 
 def token(user_id: str, seconds: float = 600) -> str:

@@ -93,7 +93,7 @@ async def test_hostile_texts_are_texts_and_hostile_links_lead_nowhere(
 
 
 @pytest.mark.parametrize(("lang", "direction", "name"), [
-    ("fa", "rtl", "اعلان‌ها: ۱ اعلان خوانده‌نشده"),
+    ("fa", "rtl", "اعلان‌ها: ۱ اعلان خوانده‌نشده"),  # noqa: RUF001 - the digits of Persian
     ("ar", "rtl", "الإشعارات: إشعار واحد غير مقروء"),
     ("ru-RU", "ltr", "Уведомления: 1 непрочитанное уведомление"),
     ("constructor", "ltr", "Notifications: 1 unread notification"),
@@ -133,7 +133,7 @@ async def test_the_panel_stays_within_the_window(
     assert await tab.page.evaluate("document.documentElement.scrollWidth") == width
 
 
-async def test_a_failure_is_shown_and_can_be_tried_again(site: InboxSite, open_for: OpenTab) -> None:
+async def test_a_failure_is_shown_and_can_be_tried_again(open_for: OpenTab) -> None:
     tab = await open_for("ismail")
     await tab.bell.click()
     await expect(tab.panel).to_contain_text("Nothing here yet")
@@ -152,7 +152,7 @@ async def test_a_failure_is_shown_and_can_be_tried_again(site: InboxSite, open_f
     tab.complaints.clear()
 
 
-async def test_preferences_are_changed_and_shown_again(site: InboxSite, open_for: OpenTab) -> None:
+async def test_preferences_are_changed_and_shown_again(open_for: OpenTab) -> None:
     tab = await open_for("jale")
     await tab.bell.click()
     await tab.panel.get_by_role("button", name="Preferences").click()

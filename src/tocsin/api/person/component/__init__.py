@@ -1,4 +1,4 @@
-"""The web component `<tocsin-inbox>`: a bell, a list, preferences and Web Push for the pages of applications."""
+"""The web component `<tocsin-inbox>`: a bell, a list, preferences and Web Push for pages of applications."""
 
 import hashlib
 from importlib.resources import files
@@ -51,7 +51,9 @@ async def component_file(request: ApiRequest, file: str) -> ASGIResponse:
     """Return a file, or 304 if the caller has it already."""
     found = FILES.get(file)
     if found is None:
-        raise ProblemError(NOT_FOUND, f"The component has no such file; it begins at {FOLDER}/tocsin-inbox.js.")
+        raise ProblemError(
+            NOT_FOUND, f"The component has no such file; it begins at {FOLDER}/tocsin-inbox.js."
+        )
     # Browsers ask again each time: its files import each other and must be of one version.
     headers = {"ETag": found.etag, "Cache-Control": "public, no-cache", "X-Content-Type-Options": "nosniff"}
     if found.etag in _tags(request.headers.get("if-none-match", "")):
