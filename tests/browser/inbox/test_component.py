@@ -1,5 +1,9 @@
 """The component by itself: keyboards, directions, hostile texts, errors, preferences and Web Push."""
 
+import asyncio
+import json
+from typing import Any
+
 import msgspec
 import pytest
 from playwright.async_api import BrowserContext, Page, expect
@@ -29,6 +33,30 @@ SUBSCRIBE = """
     });
 }
 """
+
+
+SHOWN = """
+async () => {
+    const [registration] = await navigator.serviceWorker.getRegistrations();
+    const shown = await registration.getNotifications();
+    return shown.some(({ title, body }) => title === "Hello" && body === "World");
+}
+"""
+
+
+async def push(page: Page, origin: str, content: dict[str, Any]) -> None:
+    """Have the browser get a push, as from its push service."""
+    session = await page.context.new_cdp_session(page)
+    registered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def hear(event: dict[str, Any]) -> None:
+        if event["registrations"] and not registered.done():
+            registered.set_result(event["registrations"][0]["registrationId"])
+
+    session.on("ServiceWorker.workerRegistrationUpdated", hear)
+    await session.send("ServiceWorker.enable")
+    message = {"origin": origin, "registrationId": await registered, "data": json.dumps(content)}
+    await session.send("ServiceWorker.deliverPushMessage", message)
 
 
 async def focused(page: Page) -> str:
@@ -182,6 +210,8 @@ async def test_a_browser_is_registered_for_web_push_and_unregistered(
         await group.get_by_role("button", name="Switch on").click()
     answer = await (await registered.value).json()
     assert (answer["provider"], answer["platform"]) == ("webpush", "web")
+    await push(tab.page, site.url, {"title": "Hello", "body": "World", "tag": "1", "data": {}})
+    await tab.page.wait_for_function(SHOWN)
     async with tab.page.expect_response("**/v1/devices/unregister") as gone:
         await group.get_by_role("button", name="Switch off").click()
     assert (await gone.value).ok

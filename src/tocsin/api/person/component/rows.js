@@ -1,6 +1,6 @@
 /** The rows of the list, one for each item, kept while the list changes around them. */
 
-import { build, drawing, iconButton, label } from "./dom.js";
+import { build, drawing, iconButton, label, set } from "./dom.js";
 
 const ICON_NAME = /^[a-zA-Z][\w-]{0,63}$/;
 
@@ -126,7 +126,7 @@ class Row {
     const isUnread = !item.read_at && !item.archived_at;
     this.element.className = isUnread ? "row unread" : "row";
     this.element.part = isUnread ? "item item-unread" : "item";
-    this.#main.setAttribute("aria-description", isUnread ? texts.unread : "");
+    set(this.#main, "aria-description", isUnread ? texts.unread : null);
     this.#read.hidden = Boolean(item.archived_at);
     relabel(this.#read, item.read_at ? "unread" : "read", item.read_at ? texts.markUnread : texts.markRead);
     relabel(this.#archive, item.archived_at ? "restore" : "archive", item.archived_at ? texts.restore : texts.archive);

@@ -223,11 +223,12 @@ export class TocsinInbox extends HTMLElement {
   }
 
   #liveChanged(state) {
+    const wasSignedOut = this.#state === "signed-out" && state === "connecting";
     const isFirstFailure = state === "waiting" && this.#state === "connecting" && !this.#store.isLoaded(this.#panel.tab);
     this.#state = state;
     if (state === "signed-out") this.#fail(new CallError(401, "no_token"));
     // What cannot be live can still be read.
-    else if (isFirstFailure) this.#load({ isFirst: true });
+    else if (isFirstFailure || wasSignedOut) this.#load({ isFirst: true });
   }
 
   #happened(event) {
