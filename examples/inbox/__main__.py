@@ -18,7 +18,9 @@ async def example() -> None:
         tocsin = await town.client("shop")
         async with Site(tocsin, town.base_url, town.token) as site:
             await site.announce("ada", "Welcome", "This is your inbox.")
-            async with served_beside(site.app(), HttpSettings(port=0), section="page") as address:
+            async with served_beside(
+                site.app(), HttpSettings(port=0, drain_seconds=1), section="page"
+            ) as address:
                 say(f"Open {address}/ in two tabs. Ctrl-C ends everything.")
                 await asyncio.Event().wait()
 

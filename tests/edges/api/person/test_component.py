@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ element.unread = 3;
 element.getToken = async () => 42;
 """
 LANGUAGES = """
-import { TEXTS } from "TEXTS_FILE";
+import { TEXTS } from "FILE";
 const shape = (texts) => Object.keys(texts).sort().join();
 const faults = Object.entries(TEXTS).flatMap(([code, texts]) => {
   const forms = new Intl.PluralRules(code).resolvedOptions().pluralCategories;
@@ -38,6 +39,17 @@ const faults = Object.entries(TEXTS).flatMap(([code, texts]) => {
   return shape(texts) === shape(TEXTS.en) && missing.length === 0 ? [] : [`${code}: ${missing}`];
 });
 console.log(JSON.stringify({ codes: Object.keys(TEXTS), faults }));
+"""
+FRAMES = r"""
+import { backoff, FrameReader } from "FILE";
+const text =
+  'retry: 3000\n\n: ping\nid: 1-1\n\nid: 1-2\ndata: {"a": "b: c"}\n\n' +
+  'event: end\ndata: {"reason": "restart"}\n\ndata: cut off';
+const whole = new FrameReader().feed(text);
+const reader = new FrameReader();
+const byCharacter = [...text].flatMap((character) => reader.feed(character));
+const waits = [0, 1, 50].flatMap((failures) => [0, 1].map((random) => backoff(failures, 1000, () => random)));
+console.log(JSON.stringify([whole, byCharacter, waits]));
 """
 
 
@@ -88,16 +100,32 @@ def test_the_types_hold_for_a_page_in_typescript(tmp_path: Path) -> None:
     assert (result.returncode, result.stdout) == (0, "")
 
 
-def test_ten_languages_have_every_text_and_plural() -> None:
-    node = program("node", "nodejs")
-    script = LANGUAGES.replace("TEXTS_FILE", (SOURCES / "texts.js").as_uri())
+def evaluate(script: str, file: str) -> Any:
+    """Run a script that imports a file of the component, and return what it prints as JSON."""
     result = subprocess.run(
-        [node, "--input-type=module", "--no-warnings"],
-        input=script,
+        [program("node", "nodejs"), "--input-type=module", "--no-warnings"],
+        input=script.replace("FILE", (SOURCES / file).as_uri()),
         capture_output=True,
         text=True,
         check=True,
     )
-    told = json.loads(result.stdout)
+    return json.loads(result.stdout)
+
+
+def test_frames_are_read_however_they_are_cut() -> None:
+    whole, by_character, waits = evaluate(FRAMES, "live.js")
+    assert whole == by_character
+    assert whole == [
+        {"event": "message", "data": None, "id": None, "retry": 3000},
+        {"event": "message", "data": None, "id": "1-1", "retry": None},
+        {"event": "message", "data": '{"a": "b: c"}', "id": "1-2", "retry": None},
+        {"event": "end", "data": '{"reason": "restart"}', "id": None, "retry": None},
+    ]
+    # Half of each wait is random; it doubles up to a minute.
+    assert waits == [500, 1000, 1000, 2000, 30_000, 60_000]
+
+
+def test_ten_languages_have_every_text_and_plural() -> None:
+    told = evaluate(LANGUAGES, "texts.js")
     assert sorted(told["codes"]) == ["ar", "de", "en", "es", "fa", "fr", "pt", "ru", "tr", "zh"]
     assert told["faults"] == []
