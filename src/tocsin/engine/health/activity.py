@@ -13,7 +13,7 @@ Event: TypeAlias = Literal["accepted", "skipped"]
 
 
 class Activity:
-    """The events of a process that are not written yet; those of the last two seconds are lost when it ends."""
+    """The events of a process that are not written yet; when it ends, the last two seconds are lost."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
