@@ -29,7 +29,7 @@ async def open_for(context: BrowserContext, site: InboxSite) -> AsyncIterator[Op
     tabs: list[Tab] = []
 
     async def opened(user_id: str, **attributes: str) -> Tab:
-        tabs.append(await open_tab(context, site, token=token(user_id), **attributes))
+        tabs.append(await open_tab(context, site, **{"token": token(user_id), **attributes}))
         return tabs[-1]
 
     yield opened

@@ -23,6 +23,7 @@ from tocsin.compose.api import open_api
 from tocsin.compose.worker import open_worker
 from tocsin.domain.ids import uuid7
 from tocsin.engine.clock import utc_now
+from tocsin.gateway.sessions import Ending
 from tocsin.settings.load import load_settings
 from tocsin.store.inbox.notices import Notice, notify
 from tocsin.store.pool import Pool, PoolSettings, open_pool
@@ -32,7 +33,6 @@ ENVIRONMENT = {
     "TOCSIN_INBOX__ENABLED": "true",
     "TOCSIN_QUIET_HOURS__ENABLED": "false",
     "TOCSIN_GATEWAY__RETRY_SECONDS": "0.1",
-    "TOCSIN_AUTH__LEEWAY_SECONDS": "0",
     "TOCSIN_WEBPUSH__ENABLED": "true",
     "TOCSIN_WEBPUSH__SUBJECT": "mailto:ops@example.com",
 }
@@ -81,6 +81,11 @@ class InboxSite:
         async with httpx.AsyncClient() as http:
             answer = await http.post(f"{self.url}/v1/notifications", json=intent, headers=headers)
         assert answer.status_code == 202, answer.text
+
+    def expire(self, user_id: str) -> None:
+        """End the sessions of a person as when their tokens expire."""
+        for session in tuple(self.live.sessions._by_user[user_id]):
+            session.finish(Ending.TOKEN_EXPIRED)
 
     async def put(self, user_id: str, title: str, **fields: str | None) -> str:
         """Store an item, as a settlement does."""

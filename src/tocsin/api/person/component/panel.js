@@ -163,19 +163,17 @@ export class Panel {
     style.setProperty("max-height", `${Math.max(200, isAbove ? bell.top - 2 * GAP : below)}px`);
   };
 
-  /** Return the focus to the bell, unless a click elsewhere has taken it already. */
+  /** Place the panel before it is shown; return the focus, unless a click elsewhere has taken it already. */
   #beforeToggle(isOpening) {
-    if (!isOpening && this.element.contains(this.element.getRootNode().activeElement)) this.bell.focus();
+    if (isOpening) this.place();
+    else if (this.element.contains(this.element.getRootNode().activeElement)) this.bell.focus();
   }
 
   #toggled(isOpen) {
     this.bell.setAttribute("aria-expanded", String(isOpen));
     const listen = isOpen ? window.addEventListener : window.removeEventListener;
     for (const name of ["resize", "scroll"]) listen.call(window, name, this.place, { passive: true });
-    if (isOpen) {
-      this.place();
-      this.element.focus();
-    }
+    if (isOpen) this.element.focus();
     this.#actions.toggled(isOpen);
   }
 
