@@ -8,7 +8,7 @@ import msgspec
 from tocsin.client.errors import RefusedError
 from tocsin.client.intents import AUDIENCES, Intent
 from tocsin.domain.faults import Fault
-from tocsin.wire.non_finite import non_finite_faults
+from tocsin.wire.values.non_finite import non_finite_faults
 
 _LISTS = ("users", "emails")
 _encoder = msgspec.json.Encoder()

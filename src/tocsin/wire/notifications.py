@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 
 from tocsin.domain.intent import Key, Moment
-from tocsin.wire.open_values import (
+from tocsin.wire.values.open_values import (
     BROADCAST_STATES,
     EXPLAINED_OUTCOMES,
     RULE_RESULTS,

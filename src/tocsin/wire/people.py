@@ -14,7 +14,7 @@ from tocsin.domain.people.device_tokens import USUAL_KIND, TokenKind
 from tocsin.domain.people.devices import DeviceToken, Platform, ProviderName
 from tocsin.domain.people.organisations import OrgId
 from tocsin.wire.checks import Checked, ShortText, known_locale, known_timezone, not_blank, readable_window
-from tocsin.wire.open_values import CHANNELS, documented
+from tocsin.wire.values.open_values import CHANNELS, documented
 
 LARGEST_BULK = 1_000
 

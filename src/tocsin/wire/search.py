@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 
 from tocsin.wire.notifications import NotificationSummary
-from tocsin.wire.open_values import STATES, STATUSES
+from tocsin.wire.values.open_values import STATES, STATUSES
 
 
 class FoundDelivery(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,10 +1,9 @@
-import asyncio
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 from uuid import UUID
 
 import asyncpg
@@ -12,31 +11,16 @@ import pytest
 import typer
 
 from tests.databases import fresh_database
-from tests.edges.command_line import Ran, run
-from tests.rows import add_delivery, add_device, add_notification
+from tests.edges.cli.conftest import WIDTH, Tocsin
+from tests.edges.command_line import run
+from tests.rows import add_device
 from tocsin.cli.commands import COMMANDS, app
 from tocsin.store.pool import Pool
 
 NOWHERE = str(UUID(int=1))
 """An id that nothing has."""
 
-Tocsin: TypeAlias = Callable[..., Awaitable[Ran]]
-
-WIDTH = 80
 PAYLOAD = '{"customer_name": "Ali Veli"}'
-
-
-@pytest.fixture
-def tocsin(database_url: str, tmp_path: Path) -> Tocsin:
-    """Return the command line of an installation with its own database."""
-    account = tmp_path / "account.json"
-    account.write_text("{}")
-    environment = {"TOCSIN_DATABASE_URL": database_url, "TOCSIN_FCM__CREDENTIALS_FILE": str(account)}
-
-    async def command(*arguments: str, **variables: str) -> Ran:
-        return await asyncio.to_thread(run, arguments, environment | variables, tmp_path)
-
-    return command
 
 
 def _paths(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -259,68 +243,6 @@ async def test_devices_are_listed_without_their_tokens(tocsin: Tocsin, pool: Poo
     assert max(map(len, as_text.out.splitlines())) <= WIDTH
     assert nobody.out == "User nobody has no active devices.\n"
     assert "secret-token" not in listed.out + both.out + as_text.out
-
-
-async def test_a_failed_delivery_is_shown_with_what_to_do(tocsin: Tocsin, pool: Pool) -> None:
-    notification_id = await add_notification(pool)
-    now = await pool.fetchval("select now()")
-    await add_delivery(
-        pool,
-        notification_id=notification_id,
-        state="rejected",
-        attempts=1,
-        last_error_code="SENDER_ID_MISMATCH",
-        last_error="SenderId mismatch",
-        settled_at=now,
-    )
-
-    told = await tocsin("show", str(notification_id))
-
-    assert "rejected push:user:ada" in told.out
-    assert "SENDER_ID_MISMATCH (The token belongs to another Firebase project." in told.out
-
-
-async def test_a_notification_is_shown_as_a_tree_of_what_happened_in_order(
-    tocsin: Tocsin, pool: Pool
-) -> None:
-    notification_id = await add_notification(pool)
-    now = await pool.fetchval("select accepted_at from notifications where id = $1", notification_id)
-    delivery_id = await add_delivery(
-        pool,
-        notification_id=notification_id,
-        state="dead",
-        attempts=2,
-        last_error_code="UNAVAILABLE",
-        last_error="Try again later",
-        settled_at=now + timedelta(days=2, hours=3),
-    )
-    await add_delivery(pool, "bob", notification_id=notification_id, state="sent", settled_at=now)
-    await pool.execute(
-        "insert into attempts (delivery_id, at, outcome, code, detail)"
-        " values ($1, $2, 'retry', 'INTERNAL', '')",
-        delivery_id,
-        now + timedelta(milliseconds=1500),
-    )
-
-    told = await tocsin("show", str(notification_id), TTY_COMPATIBLE="1")
-    piped = await tocsin("show", str(notification_id))
-
-    lines = told.out.splitlines()
-    starts = [
-        next(number for number, line in enumerate(lines) if text in line)
-        for text in (
-            "2 deliveries",
-            "├── dead push:user:ada",
-            "│   ├──  +1500.0 ms  retry  INTERNAL",
-            "+2 days, 3:00:00  dead",
-            "│   └── Try again later",
-            "└── sent push:user:bob",
-        )
-    ]
-    assert starts == sorted(starts)
-    assert max(map(len, lines)) <= WIDTH
-    whole = next(line for line in piped.out.splitlines() if "+2 days, 3:00:00  dead" in line)
-    assert len(whole) > WIDTH
 
 
 async def test_a_catalog_without_faults_and_one_with(tocsin: Tocsin, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 from tests.edges.command_line import run
 from tests.edges.edge import Edge
 from tocsin.api.auth.roles import Role
-from tocsin.store.deliveries import receipts
-from tocsin.store.deliveries.receipts import CountedType
+from tocsin.store import receipts
+from tocsin.store.receipts import CountedType
 
 
 @pytest.mark.parametrize("way", ["http", "database"])

@@ -11,9 +11,9 @@ from tests.rows import NOW, add_waiting
 from tests.store.plans import explain_kept, indexes, keep_plan, rows_read, worker_connection
 from tocsin.domain.delivery.states import TRANSITIONS, State
 from tocsin.domain.ids import uuid7
-from tocsin.store.deliveries import receipts
-from tocsin.store.deliveries.receipts import CountedType
+from tocsin.store import receipts
 from tocsin.store.pool import Connection
+from tocsin.store.receipts import CountedType
 
 DAY = timedelta(days=1)
 IDS = [uuid7(), uuid7()]

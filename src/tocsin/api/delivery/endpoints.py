@@ -12,7 +12,7 @@ from tocsin.domain.timing.moments import moment_faults
 from tocsin.store.people import sns_endpoints
 from tocsin.store.people.sns_endpoints import EndpointRow
 from tocsin.store.secrets.sealing import DataKeys, SealedError
-from tocsin.wire.endpoints import (
+from tocsin.wire.person.endpoints import (
     FIND_PATH,
     LARGEST_FIND,
     RETIRE_PATH,

@@ -8,11 +8,7 @@ import msgspec
 from tocsin.api.auth import api_keys
 from tocsin.api.auth.api_keys import AmbiguousKeyError, OtherOrganisationError, create_key
 from tocsin.api.auth.roles import Right, Role
-from tocsin.api.http.conversion import copy_fields
-from tocsin.api.http.problems import NOT_FOUND, WEBPUSH_UNAVAILABLE, ProblemError, fault_problem
-from tocsin.api.http.queries import Page, next_cursor
-from tocsin.api.http.requests import ApiRequest
-from tocsin.api.operator.bodies import (
+from tocsin.api.bodies import (
     DELIVERY_IS_FOR_ALL,
     SCOPING_OFF,
     ApiKey,
@@ -24,6 +20,10 @@ from tocsin.api.operator.bodies import (
     RotateKey,
     refused_entry,
 )
+from tocsin.api.http.conversion import copy_fields
+from tocsin.api.http.problems import NOT_FOUND, WEBPUSH_UNAVAILABLE, ProblemError, fault_problem
+from tocsin.api.http.queries import Page, next_cursor
+from tocsin.api.http.requests import ApiRequest
 from tocsin.api.routes import Routes, Tag
 from tocsin.engine.webpush_keys import KEY_IN_FILE, RotatedWebPushKey, rotate_webpush_key
 from tocsin.store import keys

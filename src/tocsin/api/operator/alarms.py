@@ -3,10 +3,10 @@
 from uuid import UUID
 
 from tocsin.api.auth.roles import Right
+from tocsin.api.bodies import AlarmPage
 from tocsin.api.http.problems import NOT_FOUND, ProblemError
 from tocsin.api.http.queries import Page, next_cursor
 from tocsin.api.http.requests import ApiRequest
-from tocsin.api.operator.bodies import AlarmPage
 from tocsin.api.routes import Routes, Tag
 from tocsin.store.health import provider_health as health
 from tocsin.store.health.provider_health import AlarmRecord

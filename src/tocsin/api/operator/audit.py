@@ -6,11 +6,11 @@ import msgspec
 from msgspec import Meta
 
 from tocsin.api.auth.roles import Right
+from tocsin.api.bodies import AuditPage, audit_entry
 from tocsin.api.http.conversion import copy_fields
 from tocsin.api.http.problems import INVALID_QUERY, faults_problem
 from tocsin.api.http.queries import Page, next_cursor
 from tocsin.api.http.requests import ApiRequest
-from tocsin.api.operator.bodies import AuditPage, audit_entry
 from tocsin.api.routes import Routes, Tag
 from tocsin.domain.intent import Moment
 from tocsin.domain.timing.moments import moment_faults

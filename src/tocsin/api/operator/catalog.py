@@ -1,8 +1,8 @@
 """The operator's calls about the catalogs that the processes use."""
 
 from tocsin.api.auth.roles import Right
+from tocsin.api.bodies import CatalogStatus, ReloadRequest
 from tocsin.api.http.requests import ApiRequest
-from tocsin.api.operator.bodies import CatalogStatus, ReloadRequest
 from tocsin.api.routes import Routes, Tag
 from tocsin.engine.catalog_watch import problems
 from tocsin.store import processes

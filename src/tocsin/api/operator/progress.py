@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from tocsin.api.auth.roles import Right
+from tocsin.api.bodies import ProgressList
 from tocsin.api.http.problems import NOT_FOUND, ProblemError, fault_problem
 from tocsin.api.http.requests import ApiRequest
-from tocsin.api.operator.bodies import ProgressList
 from tocsin.api.routes import Routes, Tag
 from tocsin.engine.periodic import progress as periodic_progress
 from tocsin.engine.periodic.progress import ProgressRecord, UnknownProducerError, WrongCheckpointError

@@ -3,9 +3,9 @@
 from typing import ClassVar
 
 from tocsin.api.auth.roles import Right
+from tocsin.api.bodies import ProviderList
 from tocsin.api.http.problems import UNKNOWN_PROVIDER, ProblemError
 from tocsin.api.http.requests import ApiRequest
-from tocsin.api.operator.bodies import ProviderList
 from tocsin.api.routes import Routes, Tag
 from tocsin.domain.toggles import Note, toggle_of
 from tocsin.engine.health.provider_health import ProviderHealth, ProviderInUse, not_in_use, providers_health

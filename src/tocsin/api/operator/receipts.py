@@ -10,7 +10,7 @@ from tocsin.api.routes import Routes, Tag
 from tocsin.domain.intent import Moment, TypeName
 from tocsin.domain.timing.moments import moment_faults
 from tocsin.engine.inspect.receipt_rates import read_rates
-from tocsin.wire.receipts import ReceiptRates
+from tocsin.wire.person.receipts import ReceiptRates
 
 routes = Routes(Tag.ADMIN)
 

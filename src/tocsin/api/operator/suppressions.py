@@ -6,10 +6,10 @@ import msgspec
 from msgspec import Meta
 
 from tocsin.api.auth.roles import Right
+from tocsin.api.bodies import RemovedSuppression, SuppressionPage
 from tocsin.api.http.problems import INVALID_QUERY, NOT_FOUND, ProblemError, fault_problem
 from tocsin.api.http.queries import PageLimit, Query, next_cursor
 from tocsin.api.http.requests import ApiRequest
-from tocsin.api.operator.bodies import RemovedSuppression, SuppressionPage
 from tocsin.api.routes import Routes, Tag
 from tocsin.domain.intent import EmailAddress, Moment
 from tocsin.domain.timing.moments import moment_faults

@@ -5,11 +5,11 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta
 
 from tocsin.api.auth.roles import Right
+from tocsin.api.bodies import ToggleHistory, ToggleList
 from tocsin.api.http.conversion import copy_fields
 from tocsin.api.http.problems import INVALID_BODY, INVALID_QUERY, ProblemType, faults_problem
 from tocsin.api.http.queries import PageLimit, Query, next_cursor
 from tocsin.api.http.requests import ApiRequest
-from tocsin.api.operator.bodies import ToggleHistory, ToggleList
 from tocsin.api.routes import Routes, Tag
 from tocsin.domain.faults import Fault
 from tocsin.domain.toggles import Note, ProviderToggle, Toggle, discard_fault, doubt, read_toggle

@@ -14,7 +14,7 @@ from tocsin.engine.inspect.inbox import shown_item
 from tocsin.store.inbox import items, marks
 from tocsin.store.inbox.items import InboxState
 from tocsin.store.inbox.marks import BulkMark, Mark
-from tocsin.wire.inbox import CategoryName, ChangedItem, InboxCounts, InboxPage, ReadItems, SeenItems
+from tocsin.wire.person.inbox import CategoryName, ChangedItem, InboxCounts, InboxPage, ReadItems, SeenItems
 
 EVERY_SEEN, EVERY_READ = SeenItems(), ReadItems()
 

@@ -8,9 +8,9 @@ from tocsin.api.http.problems import NOT_ALLOWED, NOT_FOUND, RATE_LIMITED, Probl
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.routes import PERSON, PUBLIC, Routes, Tag
 from tocsin.domain.delivery.receipts import ReceiptEvent, is_receipt_token
-from tocsin.store.deliveries import receipts
-from tocsin.store.deliveries.receipts import Report
-from tocsin.wire.receipts import Receipt, ReceiptList, ReceiptResult, ReceiptResults, SignedReceipt
+from tocsin.store import receipts
+from tocsin.store.receipts import Report
+from tocsin.wire.person.receipts import Receipt, ReceiptList, ReceiptResult, ReceiptResults, SignedReceipt
 
 LARGEST_SIGNED = 1_024
 EXAMPLE = {"delivery_id": "0198c0de-0000-7000-8000-000000000001", "event": "opened"}

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tocsin.ingress.sqs.queue import Received
-from tocsin.wire.nesting import is_too_deep
 from tocsin.wire.sns_message import SnsMessage, unwrap
+from tocsin.wire.values.nesting import is_too_deep
 
 OLDEST = timedelta(days=30)
 """SNS delivers for 23 days at most and SQS keeps a message for 14."""

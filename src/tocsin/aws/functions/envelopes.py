@@ -6,7 +6,7 @@ from tocsin.aws.functions.logs import FunctionLog, add_log_fields
 from tocsin.aws.functions.records import Record
 from tocsin.aws.functions.results import NeverDeliveredError
 from tocsin.wire.fisa.envelope import FisaEnvelope, decode_envelope
-from tocsin.wire.nesting import is_too_deep
+from tocsin.wire.values.nesting import is_too_deep
 
 RECIPIENT = "recipient"
 """The message attribute with the one person that a message is for."""

@@ -14,7 +14,7 @@ from tocsin.ingress.outbox.envelopes import decoded, read_intent
 from tocsin.ingress.outbox.rows import Row
 from tocsin.ingress.outbox.settings import OutboxSettings
 from tocsin.wire.fisa.envelope import FisaEnvelope, decode_row, from_intent
-from tocsin.wire.nesting import DEEPEST, is_too_deep
+from tocsin.wire.values.nesting import DEEPEST, is_too_deep
 
 EnvelopeReader: TypeAlias = Callable[[Row], FisaEnvelope | Fault]
 

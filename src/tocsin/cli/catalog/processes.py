@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tocsin.api.operator.bodies import CatalogStatus, ReloadRequest
+from tocsin.api.bodies import CatalogStatus, ReloadRequest
 from tocsin.cli.access import over_http, with_connection
 from tocsin.cli.catalog.new import new
 from tocsin.cli.catalog.preview import preview

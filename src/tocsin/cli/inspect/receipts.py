@@ -9,7 +9,7 @@ from tocsin.cli.access import at_database_time, over_http
 from tocsin.cli.output import AsJson, print_result
 from tocsin.engine.inspect.receipt_rates import read_rates
 from tocsin.store.pool import Connection
-from tocsin.wire.receipts import Rates, ReceiptRates
+from tocsin.wire.person.receipts import Rates, ReceiptRates
 
 
 def receipts(

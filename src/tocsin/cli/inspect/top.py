@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from tocsin.api.operator.bodies import ProviderList
+from tocsin.api.bodies import ProviderList
 from tocsin.cli.access import database_time, over_http, with_pool
 from tocsin.cli.inspect.queue import lane_cells
 from tocsin.cli.output import AsJson, console, moment

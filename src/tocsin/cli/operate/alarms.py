@@ -6,7 +6,7 @@ from uuid import UUID
 
 import typer
 
-from tocsin.api.operator.bodies import AlarmPage
+from tocsin.api.bodies import AlarmPage
 from tocsin.cli.access import By, at_database_time, operator, over_http, with_connection
 from tocsin.cli.output import AsJson, fail, moment, plural, print_result
 from tocsin.client.errors import NotFoundError

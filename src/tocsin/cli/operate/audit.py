@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 import typer
 
-from tocsin.api.operator.bodies import AuditEntry, AuditPage, audit_entry
+from tocsin.api.bodies import AuditEntry, AuditPage, audit_entry
 from tocsin.cli.access import over_http, with_connection
 from tocsin.cli.filters import moment_of
 from tocsin.cli.options import parse_moment

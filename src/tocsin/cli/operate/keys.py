@@ -17,8 +17,7 @@ from tocsin.api.auth.api_keys import (
     rotate_key,
 )
 from tocsin.api.auth.roles import Role
-from tocsin.api.http.conversion import copy_fields
-from tocsin.api.operator.bodies import (
+from tocsin.api.bodies import (
     DELIVERY_IS_FOR_ALL,
     SCOPING_OFF,
     ApiKey,
@@ -28,6 +27,7 @@ from tocsin.api.operator.bodies import (
     RotatedApiKey,
     RotateKey,
 )
+from tocsin.api.http.conversion import copy_fields
 from tocsin.api.producer.webhook_secrets import RotateWebhook, WebhookList, WebhookWithSecret, rotate_secret
 from tocsin.cli.access import (
     By,

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from tocsin.api.operator.bodies import ProgressList
+from tocsin.api.bodies import ProgressList
 from tocsin.cli.access import at_database_time, over_http
 from tocsin.cli.output import AsJson, fail, plural, print_lines, print_result, print_rows
 from tocsin.engine.periodic import progress as periodic_progress

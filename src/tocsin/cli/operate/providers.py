@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tocsin.api.operator.bodies import ProviderList
+from tocsin.api.bodies import ProviderList
 from tocsin.cli.access import By, Reason, at_database_time, database_time, over_http, with_pool
 from tocsin.cli.operate import toggle
 from tocsin.cli.operate.toggle import OptionalReason, waiting_deliveries

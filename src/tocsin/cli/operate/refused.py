@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 import typer
 
-from tocsin.api.operator.bodies import Refused, RefusedPage, refused_entry
+from tocsin.api.bodies import Refused, RefusedPage, refused_entry
 from tocsin.cli.access import over_http, with_connection
 from tocsin.cli.output import AsJson, moment, print_result
 from tocsin.domain.ids import LAST

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tocsin.api.operator.bodies import RemovedSuppression, SuppressionPage
+from tocsin.api.bodies import RemovedSuppression, SuppressionPage
 from tocsin.cli.access import Reason, at_database_time, checked, checked_note, over_http, with_connection
 from tocsin.cli.output import AsJson, fail, print_result, print_rows
 from tocsin.client.errors import NotFoundError

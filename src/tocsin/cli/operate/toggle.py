@@ -7,8 +7,8 @@ import msgspec
 import typer
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
+from tocsin.api.bodies import ToggleHistory, ToggleList
 from tocsin.api.http.conversion import copy_fields
-from tocsin.api.operator.bodies import ToggleHistory, ToggleList
 from tocsin.cli.access import By, Reason, at_database_time, checked_note, operator, over_http, with_connection
 from tocsin.cli.output import AsJson, errors, fail, plural, print_result, print_rows
 from tocsin.domain.errors import CatalogError

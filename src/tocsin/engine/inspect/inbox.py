@@ -3,7 +3,7 @@
 import msgspec
 
 from tocsin.store.inbox.items import ItemRow
-from tocsin.wire.inbox import InboxItem
+from tocsin.wire.person.inbox import InboxItem
 
 _data = msgspec.json.Decoder(dict[str, str])
 

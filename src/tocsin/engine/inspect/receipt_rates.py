@@ -2,10 +2,10 @@
 
 from datetime import UTC, datetime, timedelta
 
-from tocsin.store.deliveries import receipts
-from tocsin.store.deliveries.receipts import TypeRates
+from tocsin.store import receipts
 from tocsin.store.pool import Connection
-from tocsin.wire.receipts import Rates, ReceiptRates
+from tocsin.store.receipts import TypeRates
+from tocsin.wire.person.receipts import Rates, ReceiptRates
 
 USUAL_DAYS = timedelta(days=30)
 _DIGITS = 4

@@ -4,9 +4,9 @@ from collections import Counter
 from datetime import datetime
 
 from tocsin.engine.duty import repeat
-from tocsin.store.deliveries import receipts
-from tocsin.store.deliveries.receipts import SENT, CountedType
+from tocsin.store import receipts
 from tocsin.store.pool import Pool
+from tocsin.store.receipts import SENT, CountedType
 
 EVERY_SECONDS = 5.0
 

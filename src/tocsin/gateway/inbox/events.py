@@ -8,7 +8,7 @@ import msgspec
 
 from tocsin.gateway.events import ClientEvent
 from tocsin.store.inbox.items import Counts
-from tocsin.wire.inbox import InboxItem
+from tocsin.wire.person.inbox import InboxItem
 from tocsin.wire.streams.entry_ids import EntryId
 
 STUB_SIZE = 200

@@ -11,7 +11,7 @@ from tocsin.domain.people.preferences import Choice, allows
 from tocsin.store.people.organisations import outsiders
 from tocsin.store.pool import Connection, Pool
 from tocsin.store.rows import fetch_all
-from tocsin.wire.endpoints import Endpoint, PersonEndpoints, Skipped
+from tocsin.wire.person.endpoints import Endpoint, PersonEndpoints, Skipped
 
 PROVIDER = "sns"
 MOST_OF_PERSON = 100

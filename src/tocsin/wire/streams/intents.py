@@ -11,7 +11,7 @@ from msgspec import Meta
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent, Key, TraceText, TypeName
 from tocsin.wire.faults import validation_fault
-from tocsin.wire.non_finite import non_finite_faults
+from tocsin.wire.values.non_finite import non_finite_faults
 
 DEFAULT_STREAM = "notification:intents"
 LONGEST_PRODUCER = 100

@@ -19,7 +19,7 @@ from tocsin.store.people.devices import DeviceRegistration, DeviceRow, Registere
 from tocsin.store.people.organisations import Membership
 from tocsin.store.pool import Pool
 from tocsin.store.secrets.sealing import NO_KEYS, DataKeys
-from tocsin.wire.endpoints import FIND_PATH, RETIRE_PATH
+from tocsin.wire.person.endpoints import FIND_PATH, RETIRE_PATH
 
 ARN = "arn:aws:sns:ap-southeast-1:123456789012:endpoint/GCM/app/{}"
 

@@ -13,9 +13,9 @@ from tests.edges.edge import Edge, faults, person, running, services
 from tocsin.api.auth.roles import Role
 from tocsin.domain.delivery.receipts import ReceiptSettings, receipt_token
 from tocsin.domain.ids import uuid7
-from tocsin.store.deliveries import receipts
-from tocsin.store.deliveries.receipts import CountedType
+from tocsin.store import receipts
 from tocsin.store.pool import Pool
+from tocsin.store.receipts import CountedType
 
 SECRET = "a secret for receipts of 32 bytes or more"
 TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

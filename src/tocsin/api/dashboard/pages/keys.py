@@ -3,12 +3,12 @@
 from uuid import UUID
 
 from tocsin.api.auth.roles import Right, Role
+from tocsin.api.bodies import ApiKey, CreateKey, RotateKey
 from tocsin.api.dashboard.page import Page
 from tocsin.api.dashboard.responses import Redirect, View
 from tocsin.api.http.problems import ProblemError
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.operator.admin import create_api_key, find_keys, replace_api_key, revoke_api_key
-from tocsin.api.operator.bodies import ApiKey, CreateKey, RotateKey
 
 page = Page("keys", "Keys", Right.KEYS)
 

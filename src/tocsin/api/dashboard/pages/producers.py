@@ -6,13 +6,13 @@ import msgspec
 from msgspec import Meta
 
 from tocsin.api.auth.roles import Right
+from tocsin.api.bodies import Refused
 from tocsin.api.dashboard.page import Page
 from tocsin.api.dashboard.paging import next_page
 from tocsin.api.dashboard.responses import Redirect, View
 from tocsin.api.http import queries
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.operator.admin import find_refused
-from tocsin.api.operator.bodies import Refused
 from tocsin.api.operator.progress import find_progress, rewind_to, start_run
 from tocsin.engine.health.provider_health import MOST_ALARMS, NEWEST
 from tocsin.store.health.provider_health import list_alarms

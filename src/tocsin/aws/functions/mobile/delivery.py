@@ -12,8 +12,8 @@ from tocsin.aws.functions.mobile.payloads import platform_message
 from tocsin.aws.functions.mobile.publisher import TIME_USED_UP, EndpointPublisher
 from tocsin.aws.functions.records import Record
 from tocsin.aws.functions.results import NeverDeliveredError, RetryLaterError
-from tocsin.wire.endpoints import Endpoint, PersonEndpoints
 from tocsin.wire.fisa.envelope import type_of
+from tocsin.wire.person.endpoints import Endpoint, PersonEndpoints
 
 _log = FunctionLog(__name__)
 

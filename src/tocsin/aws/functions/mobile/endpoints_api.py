@@ -9,7 +9,7 @@ from urllib3.exceptions import HTTPError
 
 from tocsin.aws.functions.parameters import Secret
 from tocsin.aws.functions.results import RetryLaterError
-from tocsin.wire.endpoints import (
+from tocsin.wire.person.endpoints import (
     FIND_PATH,
     LARGEST_FIND,
     RETIRE_PATH,

@@ -13,7 +13,7 @@ from tocsin.aws.functions.results import RetryLaterError
 from tocsin.store.people import sns_endpoints
 from tocsin.store.people.sns_endpoints import EndpointRow
 from tocsin.store.pool import DATABASE_FAULTS, Connection
-from tocsin.wire.endpoints import Endpoint, PersonEndpoints
+from tocsin.wire.person.endpoints import Endpoint, PersonEndpoints
 
 SECONDS = 5.0
 _SEALED = "sealed:"

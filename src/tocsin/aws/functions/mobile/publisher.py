@@ -14,7 +14,7 @@ from botocore.parsers import ResponseParserError
 from tocsin.aws.functions.batch import CALL_SECONDS, SecondsLeft
 from tocsin.aws.functions.mobile.answers import Answer, Failed, Refused, Sent, classify
 from tocsin.aws.functions.mobile.payloads import PlatformMessage
-from tocsin.wire.endpoints import Endpoint
+from tocsin.wire.person.endpoints import Endpoint
 
 REMEMBERED_SECONDS = 3_600.0
 MOST_REMEMBERED = 10_000

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from tocsin.domain.delivery.receipts import ReceiptEvent
-from tocsin.wire.open_values import documented
+from tocsin.wire.values.open_values import documented
 
 MOST_RECEIPTS = 100
 _STATUSES = documented(("recorded", "known", "not_found"))

@@ -1,0 +1,1 @@
+"""What apps of people and functions that reach their phones send and get."""

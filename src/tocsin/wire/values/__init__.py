@@ -1,0 +1,1 @@
+"""Checks of values whose form the caller chooses."""
