@@ -36,7 +36,7 @@ async def console(clones: Clones) -> AsyncIterator[Console]:
     """Serve one dashboard for all tests of this module."""
     async with (
         clones.lent() as url,
-        open_pool(url, SCHEMA, PoolSettings()) as pool,
+        open_pool(url, SCHEMA, PoolSettings(size=3)) as pool,
         running_console(pool) as running,
     ):
         yield running

@@ -30,6 +30,8 @@ from tocsin.store.pool import Pool, PoolSettings, open_pool
 
 ENVIRONMENT = {
     "TOCSIN_AUTH__JWT_SECRET": SECRET,
+    # It stays for the whole run, and all tests share the connections of one server.
+    "TOCSIN_POOL__SIZE": "3",
     "TOCSIN_INBOX__ENABLED": "true",
     "TOCSIN_QUIET_HOURS__ENABLED": "false",
     "TOCSIN_GATEWAY__RETRY_SECONDS": "0.1",
@@ -119,7 +121,7 @@ async def running_site(url: str) -> AsyncIterator[InboxSite]:
         worker = await exits.enter_async_context(open_worker(settings, url, shipped()))
         await exits.enter_async_context(running(worker))
         address = await exits.enter_async_context(listening(_with_page(app)))
-        pool = await exits.enter_async_context(open_pool(url, SCHEMA, PoolSettings()))
+        pool = await exits.enter_async_context(open_pool(url, SCHEMA, PoolSettings(size=2)))
         live = app.state.live
 
         async def is_live() -> bool:

@@ -7,9 +7,10 @@ from tocsin.api.http.problems import INVALID_QUERY, faults_problem
 from tocsin.api.http.queries import Query
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.routes import Routes, Tag
-from tocsin.domain.intent import Moment, TypeName
+from tocsin.domain.intent import Moment
 from tocsin.domain.timing.moments import moment_faults
 from tocsin.engine.inspect.receipt_rates import read_rates
+from tocsin.wire.filters import FilterText
 from tocsin.wire.person.receipts import ReceiptRates
 
 routes = Routes(Tag.ADMIN)
@@ -18,7 +19,7 @@ routes = Routes(Tag.ADMIN)
 class WhichRates(Query, frozen=True, kw_only=True):
     """The days, in UTC, on which deliveries were sent, by default the last thirty; and one type, or all."""
 
-    type: TypeName | None = None
+    type: FilterText | None = None
     from_: Moment | None = msgspec.field(name="from", default=None)
     to: Moment | None = None
 

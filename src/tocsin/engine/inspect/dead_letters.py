@@ -62,9 +62,9 @@ async def page(connection: Connection, given: DeadLetterFilter, after: UUID, lim
     return DeadLetterPage([_dead_letter(row) for row in rows], None if within.last else within.through)
 
 
-async def count(connection: Connection, given: DeadLetterFilter, seconds: float = COUNT_SECONDS) -> Matches:
+async def count(connection: Connection, given: DeadLetterFilter, seconds: float | None = None) -> Matches:
     """Count the dead letters that match, oldest first, until the time for it is over."""
-    total, ends = 0, time.monotonic() + seconds
+    total, ends = 0, time.monotonic() + (COUNT_SECONDS if seconds is None else seconds)
     after, through = _bounds(given)
     while True:
         within = await reading.stretch(connection, after, through, STRETCH)

@@ -127,6 +127,7 @@ ROUTES_TABLE: Mapping[str, Call | str] = {
     "PATCH /v1/preferences": NO_HOLDER,
     "GET /v1/preferences/categories": NO_HOLDER,
     "GET /v1/inbox": NO_HOLDER,
+    "GET /v1/inbox/component/{file}": NO_HOLDER,
     "POST /v1/inbox/{item_id}/read": NO_HOLDER,
     "POST /v1/inbox/{item_id}/unread": NO_HOLDER,
     "POST /v1/inbox/{item_id}/archive": NO_HOLDER,
