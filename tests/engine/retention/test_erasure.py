@@ -53,7 +53,9 @@ ERASED: Mapping[str, str] = {
 }
 IMPERSONAL: Mapping[str, str] = {
     "alarms": "provider code detail cleared_by",
+    "activity_counts": "event",
     "api_keys": "producer role key_hash hint org_id",
+    "dashboard_sessions": "id_hash",
     "attempts": "outcome code",
     "audit": "actor action subject",
     # The position is somebody's id until the next chunk; an erasure of that person is unfinished until then.
