@@ -121,6 +121,18 @@ OLD_ROWS: Mapping[str, Callable[[Pool, datetime], Awaitable[Any]]] = {
         uuid7(),
         at,
     ),
+    "activity_counts": lambda pool, at: pool.execute(
+        "insert into activity_counts (minute, event, count) values ($1, 'accepted', 1)", at
+    ),
+    "dashboard_sessions": lambda pool, at: pool.execute(
+        "with key as (insert into api_keys (id, producer, role, key_hash, hint, created_at)"
+        " values ($1, 'shop', 'viewer', $2, 'hint', $3) returning id)"
+        " insert into dashboard_sessions (id_hash, key_id, created_at, expires_at)"
+        " select $2, id, $3, $3 + interval '12 hours' from key",
+        uuid7(),
+        uuid7().bytes * 2,
+        at,
+    ),
     "circuits": lambda pool, at: pool.execute(
         "insert into circuits (name, provider, changed_at) values ($1, 'webhook', $2)", uuid7().hex, at
     ),
