@@ -14,7 +14,7 @@ from bench.process import Conversation, conversing
 from bench.tocsin_server import SCHEMA, Server, tocsin_server
 from tocsin.store.pool import connection_settings
 
-WORKERS, CONCURRENCY = 2, 300
+WORKERS, CONCURRENCY = 2, 1_000
 WARM_UP = 5_000
 MESSAGES = 30_000
 LOADS = (0.05, 0.7)

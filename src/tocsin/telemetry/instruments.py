@@ -124,14 +124,14 @@ class Histogram(Instrument):
         self.bounds = tuple(bounds)
         self._series: dict[Labels, list[float]] = {}
 
-    def observe(self, labels: Labels, value: float) -> None:
-        """Count a value in the series with these labels."""
+    def observe(self, labels: Labels, value: float, times: int = 1) -> None:
+        """Count a value in the series with these labels, as often as it occurred."""
         series = self._series.get(labels)
         if series is None:
             labels = self._bounded(labels, len(self._series))
             series = self._series.setdefault(labels, [0.0] * (len(self.bounds) + 2))
-        series[bisect_left(self.bounds, value)] += 1
-        series[-1] += value
+        series[bisect_left(self.bounds, value)] += times
+        series[-1] += value * times
 
     def read(self) -> Series:
         """Return the buckets and the sum of every series."""

@@ -1,7 +1,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from tocsin.providers.answers import ALARM_REST
 from tocsin.providers.fcm.provider import FcmProvider
 from tocsin.providers.fcm.render import render
 from tocsin.providers.fcm.settings import FcmSettings
-from tocsin.sandbox import Outage, Quota, Refuse, Sandbox, SandboxSettings
+from tocsin.sandbox import Hang, Outage, Quota, Refuse, Sandbox, SandboxSettings
 
 MINUTE = timedelta(minutes=1)
 
@@ -198,6 +198,38 @@ async def test_a_withdrawn_access_token_is_renewed_once_and_the_message_sent(rig
     stats = rig.sandbox.stats()
     assert stats.access_tokens_issued == 2
     assert stats.answers == {"OK": 11, "UNAUTHENTICATED": 10}
+
+
+async def test_an_answer_does_not_wait_for_those_of_its_batch(rig: FcmRig) -> None:
+    rig.sandbox.faults.script("slow", Hang())
+    provider = rig.provider()
+    assert isinstance(provider, FcmProvider)
+    batch = [a_message("slow"), a_message("phone"), a_message("\ud800")]
+    outcomes: dict[int, Outcome] = {}
+
+    async with aclosing(provider.send_each(batch, now=NOW)) as answers:
+        while len(outcomes) < 2:
+            outcomes.update(await anext(answers))
+
+    assert isinstance(outcomes[1], Sent)
+    assert isinstance(outcomes[2], Rejected)
+
+
+async def test_a_renewed_access_token_does_not_wait_for_those_of_its_batch(rig: FcmRig) -> None:
+    provider = rig.provider()
+    await send_one(provider, "phone")
+    rig.sandbox.faults.script("slow", Hang())
+    rig.sandbox.fcm.tokens.revoke_all()
+    outcomes: dict[int, Outcome] = {}
+
+    assert isinstance(provider, FcmProvider)
+    batch = [a_message("slow"), a_message("phone"), a_message("tablet")]
+    async with aclosing(provider.send_each(batch, now=NOW)) as answers:
+        while len(outcomes) < 2:
+            outcomes.update(await anext(answers))
+
+    assert {place: type(outcome) for place, outcome in outcomes.items()} == {1: Sent, 2: Sent}
+    assert rig.sandbox.stats().access_tokens_issued == 2
 
 
 async def test_lasting_refusal_of_the_access_token_defers_and_alarms(rig: FcmRig) -> None:

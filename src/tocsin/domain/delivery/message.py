@@ -1,6 +1,6 @@
 """The message that a provider sends, and the protocols of providers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
@@ -144,6 +144,17 @@ class ManyHosts(Protocol):
 
     def host_of(self, target: str) -> str:
         """Return the host of a target; empty if it cannot be parsed."""
+        ...
+
+
+@runtime_checkable
+class SendsEach(Protocol):
+    """A provider that sends a request for each message of a batch, and is answered one by one."""
+
+    def send_each(
+        self, batch: Sequence[Message], *, now: datetime
+    ) -> AsyncGenerator[Sequence[tuple[int, Outcome]], None]:
+        """Send the messages; yield the outcomes that came together, each with its place in the batch."""
         ...
 
 

@@ -3,9 +3,9 @@
 import asyncio
 import random
 import time
-import traceback
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import aclosing
 from datetime import datetime, timedelta
 from uuid import UUID
 from weakref import WeakSet
@@ -14,20 +14,20 @@ import structlog
 
 from tocsin.domain.decide import Hold, Step
 from tocsin.domain.delivery.held_by import HeldByHost
-from tocsin.domain.delivery.message import GivesReceipts, ManyHosts, Message, Provider
+from tocsin.domain.delivery.message import GivesReceipts, ManyHosts, Message, Provider, SendsEach
 from tocsin.domain.delivery.outcome import Defer, Outcome, Retry, Sent
 from tocsin.domain.ids import LeaseId
 from tocsin.engine.clock import Clock
 from tocsin.engine.dispatch.attempt import Attempt
+from tocsin.engine.dispatch.calls import Answered, provider_failed, send_together
 from tocsin.engine.dispatch.concurrency import ConcurrencyLimit
-from tocsin.engine.dispatch.trace import end_spans, start_spans
+from tocsin.engine.dispatch.trace import Spans, end_spans, start_spans
 from tocsin.engine.health.circuit_breakers import CircuitBreakers, host_circuit
 from tocsin.engine.health.rate_limits import RateLimit
 from tocsin.engine.settle.report import report_outcomes
-from tocsin.engine.settle.settlements import PROVIDER_FAILED, settle_outcome, settle_refusal, settle_untried
+from tocsin.engine.settle.settlements import settle_outcome, settle_refusal, settle_untried
 from tocsin.engine.settle.writer import SettlementWriter
 from tocsin.engine.toggles.toggles import Toggles
-from tocsin.providers.isolation import is_cancelled
 from tocsin.store.deliveries.settle import Settlement
 from tocsin.store.pool import DATABASE_FAULTS
 from tocsin.telemetry import metrics
@@ -68,6 +68,7 @@ class Sender:
         if self._host_of is not None:
             breakers.count_room(provider.name, self._room_at)
         self._receipts_after = provider.receipts_after if isinstance(provider, GivesReceipts) else None
+        self._send_each = provider.send_each if isinstance(provider, SendsEach) else None
         self._batch = provider.limits.batch
         self._most = max(provider.concurrency, self._batch)
         if rate_limit is not None:
@@ -206,6 +207,9 @@ class Sender:
             self._release(self._queue.popleft(), now)
 
     def _startable(self) -> int:
+        if self._send_each is not None and self._rate_limit is None:
+            # Each is a request of its own: together they cost one task, and none waits for another's answer.
+            return max(0, min(len(self._queue), self.room - self._in_flight))
         count = min(self._batch, len(self._queue))
         return count if self._in_flight + count <= self.room else 0
 
@@ -283,67 +287,72 @@ class Sender:
     async def _send(self, batch: Sequence[Attempt], now: datetime) -> None:
         # The clock of the database may be set back meanwhile.
         began = time.monotonic()
+        left = dict(enumerate(batch))
         try:
             spans = start_spans(self._provider.name, batch, now)
-            outcomes = await self._outcomes([each.message for each in batch if each.message], now)
-            answered_at = self._clock()
-            end_spans(spans, outcomes, answered_at)
-            if self._limit is not None:
-                failed = sum(map(_is_overload, outcomes))
-                ended = time.monotonic()
-                self._limit.record(len(batch), ended - began, ended, failed=failed)
-            for attempt, outcome in zip(batch, outcomes, strict=True):
-                attempt.tried_at = now
-                self._forget(attempt)
-                try:
-                    settlement = self._settle(attempt, outcome, answered_at)
-                except Exception as error:  # noqa: BLE001 - one outcome must not keep the others from being settled
-                    # What the settlement itself stores is not there yet.
-                    was_sent = isinstance(outcome, Sent) and outcome.item is None
-                    self._writer.fail(attempt, error, was_sent=was_sent)
-                else:
-                    self._writer.put(settlement)
-        except BaseException:
-            # Cancelled, say: what it left here would count as in flight for ever.
-            for attempt in batch:
-                self._forget(attempt)
-            raise
+            messages = [each.message for each in batch if each.message]
+            async with aclosing(self._answers(messages, left, now)) as answers:
+                async for answered in answers:
+                    self._settle_answered(left, answered, spans, now, began)
         finally:
-            self._in_flight -= len(batch)
-        report_outcomes(self._provider.name, batch, outcomes, now, answered_at)
+            # Cancelled, say: what it left here would count as in flight for ever.
+            self._in_flight -= len(left)
+            for attempt in left.values():
+                self._forget(attempt)
+
+    async def _answers(
+        self, messages: Sequence[Message], left: Mapping[int, Attempt], now: datetime
+    ) -> AsyncGenerator[Answered, None]:
+        """Send a batch and yield outcomes as they come; what the provider raises fails those still `left`."""
+        if self._send_each is None:
+            yield [*enumerate(await send_together(self._provider, messages, now))]
+            return
+        try:
+            async with aclosing(self._send_each(messages, now=now)) as answers:
+                async for answered in answers:
+                    yield answered
+            if left:
+                raise RuntimeError(f"{len(left)} of {len(messages)} messages have no outcome")  # noqa: TRY301
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a provider's own mistake is an outcome
+            failed = provider_failed(self._provider, error, len(left))
+            yield [(place, failed) for place in left]
+
+    def _settle_answered(
+        self,
+        left: dict[int, Attempt],
+        answered: Answered,
+        spans: Spans,
+        tried_at: datetime,
+        began: float,
+    ) -> None:
+        """Settle the messages of a batch that were answered together, and start others in their place."""
+        answered_at = self._clock()
+        fresh = [(place, left.pop(place), outcome) for place, outcome in answered if place in left]
+        self._in_flight -= len(fresh)
+        for _, attempt, outcome in fresh:
+            attempt.tried_at = tried_at
+            self._forget(attempt)
+            try:
+                settlement = self._settle(attempt, outcome, answered_at)
+            except Exception as error:  # noqa: BLE001 - one outcome must not keep the others from being settled
+                # What the settlement itself stores is not there yet.
+                was_sent = isinstance(outcome, Sent) and outcome.item is None
+                self._writer.fail(attempt, error, was_sent=was_sent)
+            else:
+                self._writer.put(settlement)
+        outcomes = [outcome for _, _, outcome in fresh]
+        if self._limit is not None:
+            ended = time.monotonic()
+            self._limit.record(len(fresh), ended - began, ended, failed=sum(map(_is_overload, outcomes)))
+        try:
+            end_spans([spans[place] for place, _, _ in fresh] if spans else [], outcomes, answered_at)
+            attempts = [attempt for _, attempt, _ in fresh]
+            calls = len(fresh) if self._send_each else 1
+            report_outcomes(self._provider.name, attempts, outcomes, tried_at, answered_at, calls=calls)
+        except Exception:  # noqa: BLE001 - what cannot be reported is settled all the same
+            _log.exception("outcomes not reported", provider=self._provider.name, messages=len(fresh))
         self._pump()
         self._on_free()
-
-    async def _outcomes(self, messages: Sequence[Message], now: datetime) -> Sequence[Outcome]:
-        """Send a batch; if the provider raises, each message by itself, and that is the outcome of one."""
-        try:
-            outcomes = await self._provider.send(messages, now=now)
-            if len(outcomes) != len(messages):
-                raise RuntimeError(f"{len(outcomes)} outcomes for {len(messages)} messages")  # noqa: TRY301
-        except asyncio.CancelledError as error:
-            if is_cancelled():
-                raise
-            kind = self._report_failure(error, len(messages))
-        except Exception as error:  # noqa: BLE001 - a provider's own mistake must not stop the worker
-            kind = self._report_failure(error, len(messages))
-        else:
-            return outcomes
-        if len(messages) == 1:
-            return [Retry(PROVIDER_FAILED, kind, speaks_against="target")]
-        apart = await asyncio.gather(*(self._outcomes([each], now) for each in messages))
-        return [outcome for outcomes in apart for outcome in outcomes]
-
-    def _report_failure(self, error: BaseException, messages: int) -> str:
-        """Log an exception of the provider without its text, which may quote a token; return its type."""
-        kind = type(error).__name__
-        _log.error(
-            "provider failed",
-            provider=self._provider.name,
-            messages=messages,
-            error=kind,
-            raised_at="".join(traceback.format_tb(error.__traceback__)),
-        )
-        return kind
 
     def _settle(self, attempt: Attempt, outcome: Outcome, now: datetime) -> Settlement:
         name = self._provider.name

@@ -26,11 +26,13 @@ def report_outcomes(
     outcomes: Sequence[Outcome],
     began: datetime,
     now: datetime,
+    *,
+    calls: int = 1,
 ) -> None:
-    """Report a call to a provider and what it took; what it did not take is reported when it is settled."""
+    """Report calls to a provider and what it took; what it did not take is reported when it is settled."""
     counts = metrics.switch.on
     if counts:
-        metrics.provider_call.observe((provider,), (now - began).total_seconds())
+        metrics.provider_call.observe((provider,), (now - began).total_seconds(), calls)
     for attempt, outcome in zip(attempts, outcomes, strict=True):
         if isinstance(outcome, Sent):
             if counts:

@@ -46,10 +46,12 @@ class ApnsProvider(Http2Provider):
         """Sign the provider token ahead of the first message."""
         self._tokens.header()
 
-    def _credentials(self) -> str:
+    def credentials(self) -> str:
+        """Return the header with the signed token."""
         return self._tokens.header()
 
-    async def _fresh_credentials(self, refused: str | None) -> str | None:
+    async def fresh_credentials(self, refused: str | None) -> str | None:
+        """Sign anew; return None while Apple allows no newer token."""
         return self._tokens.replace(refused or "")
 
     def _post(self, message: Message, credentials: str, now: datetime) -> Exchange | Outcome:  # noqa: ARG002 - it expires by a header

@@ -61,10 +61,12 @@ class FcmProvider(Http2Provider):
         await super().aclose()
         self._tokens.close()
 
-    def _credentials(self) -> str | None:
+    def credentials(self) -> str | None:
+        """Return the current token, if there is one."""
         return self._tokens.current
 
-    async def _fresh_credentials(self, refused: str | None) -> str | Outcome:
+    async def fresh_credentials(self, refused: str | None) -> str | Outcome:
+        """Fetch a token unless another message did since; return an outcome if that fails."""
         try:
             return await self._tokens.replace(refused)
         except TokenUnavailableError as error:

@@ -1,15 +1,15 @@
 """What FCM and APNs have in common: a request for each message, to one origin, with a token that expires."""
 
 import asyncio
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from datetime import datetime
 
 from tocsin.domain.delivery.message import Message
 from tocsin.domain.delivery.outcome import Outcome
 from tocsin.providers.http.h2.client import Http2Client
-from tocsin.providers.http.h2.exchange import Exchange
+from tocsin.providers.http.h2.exchange import AnswerGroup, Exchange
 from tocsin.providers.http.h2.header_fields import RequestHead
 from tocsin.providers.http.provider import HttpProvider, http_fault
 from tocsin.providers.http.reply import Reply
@@ -36,7 +36,7 @@ class Heads:
 
 
 class Http2Provider(HttpProvider, ABC):
-    """Sends the requests of a batch at once and awaits their futures, without a task for each.
+    """Sends the requests of a batch at once and reads their answers as they come, without a task for each.
 
     What one message raises is the outcome of that message. Requests whose credentials were refused are sent
     once more with fresh ones.
@@ -48,83 +48,52 @@ class Http2Provider(HttpProvider, ABC):
 
     async def send(self, batch: Sequence[Message], *, now: datetime) -> Sequence[Outcome]:
         """Send each message of the batch, all at once."""
-        began = time.monotonic()
-        credentials = self._credentials()
-        if credentials is None:
-            outcomes: list[Outcome | None] = [None] * len(batch)
-            refused = list(range(len(batch)))
-        else:
-            outcomes, refused = await self._send_all(batch, credentials, now)
-        if refused:
-            again = [batch[place] for place in refused]
-            for place, outcome in zip(
-                refused, await self._renew(again, credentials, now, began), strict=True
-            ):
-                outcomes[place] = outcome or outcomes[place]
-        return [outcome for outcome in outcomes if outcome is not None]
+        outcomes: dict[int, Outcome] = {}
+        async with aclosing(self.send_each(batch, now=now)) as answers:
+            async for answered in answers:
+                outcomes.update(answered)
+        return [outcomes[place] for place in range(len(batch))]
 
-    async def _renew(
-        self, batch: Sequence[Message], refused: str | None, now: datetime, began: float
-    ) -> Sequence[Outcome | None]:
-        """Send messages with fresh credentials, in the time that is left: leases are sized by it.
-
-        None stands for what was answered before: there are no fresher credentials.
-        """
+    async def send_each(
+        self, batch: Sequence[Message], *, now: datetime
+    ) -> AsyncGenerator[Sequence[tuple[int, Outcome]], None]:
+        """Send each message of the batch; yield the outcomes that came together, with their places in it."""
+        sending = _Sending(self, batch, now, self._timeout)
+        left = len(batch)
         try:
-            async with asyncio.timeout(self._timeout - (time.monotonic() - began)):
-                fresh = await self._fresh_credentials(refused)
-                if not isinstance(fresh, str):
-                    return [fresh] * len(batch)
-                outcomes, _ = await self._send_all(batch, fresh, now)
-                return outcomes
-        except Exception as error:  # noqa: BLE001 - whatever it is, each message has an outcome
-            return [http_fault(error) or internal_error(self.name, message, error) for message in batch]
+            sending.begin()
+            while left:
+                if answered := await sending.wait():
+                    left -= len(answered)
+                    yield answered
+        finally:
+            sending.close()
 
-    async def _send_all(
-        self, batch: Sequence[Message], credentials: str, now: datetime
-    ) -> tuple[list[Outcome | None], list[int]]:
-        """Return the outcome of each message, and the places of those whose credentials were refused."""
-        begun = [self._begin(message, credentials, now) for message in batch]
-        outcomes: list[Outcome | None] = []
-        refused: list[int] = []
-        try:
-            for message, request in zip(batch, begun, strict=True):
-                if isinstance(request, Exchange):
-                    try:
-                        reply = await request
-                        outcome = self._read(message, reply, now)
-                        if self._is_refused(reply, outcome):
-                            refused.append(len(outcomes))
-                    except asyncio.CancelledError as error:
-                        # One that nobody asked of this task comes from within.
-                        if is_cancelled():
-                            raise
-                        outcome = internal_error(self.name, message, error)
-                    except Exception as error:  # noqa: BLE001 - one message must not reach the others
-                        outcome = http_fault(error) or internal_error(self.name, message, error)
-                    outcomes.append(outcome)
-                else:
-                    outcomes.append(request)
-        except asyncio.CancelledError:
-            for request in begun:
-                if isinstance(request, Exchange) and not request.cancel() and not request.cancelled():
-                    # Retrieved, although nobody waits for it any more.
-                    request.exception()
-            raise
-        return outcomes, refused
-
-    def _begin(self, message: Message, credentials: str, now: datetime) -> Exchange | Outcome:
+    def begin(self, message: Message, credentials: str, now: datetime) -> Exchange | Outcome:
+        """Start the request of a message, or return the outcome of one that cannot be sent."""
         try:
             return self._post(message, credentials, now)
         except Exception as error:  # noqa: BLE001 - what one message raises must not reach the others
             return internal_error(self.name, message, error)
 
+    def end(self, message: Message, request: Exchange, now: datetime) -> tuple[Outcome, bool]:
+        """Return the outcome of a request that has ended, and whether its credentials were refused."""
+        try:
+            reply = request.result()
+            outcome = self._read(message, reply, now)
+            return outcome, self._is_refused(reply, outcome)
+        except asyncio.CancelledError as error:
+            # Nobody asked for that: whoever cancels a batch does not read its answers any more.
+            return internal_error(self.name, message, error), False
+        except Exception as error:  # noqa: BLE001 - what one message raises must not reach the others
+            return http_fault(error) or internal_error(self.name, message, error), False
+
     @abstractmethod
-    def _credentials(self) -> str | None:
+    def credentials(self) -> str | None:
         """Return the credentials of this moment; None if they have to be fetched."""
 
     @abstractmethod
-    async def _fresh_credentials(self, refused: str | None) -> str | Outcome | None:
+    async def fresh_credentials(self, refused: str | None) -> str | Outcome | None:
         """Return others than those that were refused, or an outcome; None if there are no others."""
 
     @abstractmethod
@@ -138,3 +107,103 @@ class Http2Provider(HttpProvider, ABC):
     @abstractmethod
     def _is_refused(self, reply: Reply, outcome: Outcome) -> bool:
         """Return whether the credentials were refused, and fresh ones may help."""
+
+
+class _Sending:
+    """The requests of one batch, until each message has its outcome."""
+
+    def __init__(
+        self, provider: Http2Provider, batch: Sequence[Message], now: datetime, seconds: float
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._provider = provider
+        self._batch = batch
+        self._now = now
+        self._deadline = self._loop.time() + seconds
+        self._credentials = provider.credentials()
+        self._group = AnswerGroup(self._loop)
+        self._requests: dict[int, Exchange] = {}
+        self._ready: list[tuple[int, Outcome]] = []
+        self._renewed: set[int] = set()
+        self._renewals: set[asyncio.Task[None]] = set()
+
+    def begin(self) -> None:
+        """Start every request, or fetch the credentials for them."""
+        places = range(len(self._batch))
+        if self._credentials is None:
+            self._start_renewal(dict.fromkeys(places))
+        else:
+            self._post(places, self._credentials)
+
+    async def wait(self) -> Sequence[tuple[int, Outcome]]:
+        """Wait until something happens; return the outcomes that came together, which may be none."""
+        ended = () if self._ready else await self._group.wait()
+        outcomes, self._ready = self._ready, []
+        refused: dict[int, Outcome | None] = {}
+        for request in ended:
+            place = request.place
+            del self._requests[place]
+            outcome, is_refused = self._provider.end(self._batch[place], request, self._now)
+            if is_refused and place not in self._renewed:
+                refused[place] = outcome
+            else:
+                outcomes.append((place, outcome))
+        if refused:
+            self._start_renewal(refused)
+        return outcomes
+
+    def close(self) -> None:
+        """Cancel what has no outcome yet."""
+        for task in self._renewals:
+            task.cancel()
+        for request in self._requests.values():
+            if not request.cancel() and not request.cancelled():
+                # Retrieved, although nobody waits for it any more.
+                request.exception()
+
+    def _post(self, places: Iterable[int], credentials: str) -> None:
+        for place in places:
+            request = self._provider.begin(self._batch[place], credentials, self._now)
+            if isinstance(request, Exchange):
+                self._requests[place] = request
+                self._group.watch(request, place)
+            else:
+                self._ready.append((place, request))
+
+    def _start_renewal(self, refused: Mapping[int, Outcome | None]) -> None:
+        """Send messages with fresh credentials, in a task: the answers of others do not wait for those."""
+        self._renewed.update(refused)
+        task = self._loop.create_task(self._renew(refused))
+        self._renewals.add(task)
+        task.add_done_callback(self._renewals.discard)
+
+    async def _renew(self, refused: Mapping[int, Outcome | None]) -> None:
+        """Send messages with fresh credentials, in the time that is left: leases are sized by it.
+
+        Without any, the outcome is the one that it was.
+        """
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                fresh = await self._provider.fresh_credentials(self._credentials)
+            if isinstance(fresh, str):
+                self._post(refused, fresh)
+                for place in refused.keys() & self._requests.keys():
+                    self._requests[place].deadline = self._deadline
+            else:
+                self._ready += [(place, fresh or _given(before)) for place, before in refused.items()]
+        except (Exception, asyncio.CancelledError) as error:
+            # A cancellation that nobody asked for comes from a library that gave up a future.
+            if is_cancelled():
+                raise
+            self._ready += [(place, self._fault(place, error)) for place in refused]
+        self._group.wake()
+
+    def _fault(self, place: int, error: BaseException) -> Outcome:
+        fault = http_fault(error) if isinstance(error, Exception) else None
+        return fault or internal_error(self._provider.name, self._batch[place], error)
+
+
+def _given(outcome: Outcome | None) -> Outcome:
+    if outcome is None:
+        raise RuntimeError("a provider that has no credentials returns an outcome instead")
+    return outcome

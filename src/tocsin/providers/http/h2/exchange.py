@@ -23,12 +23,55 @@ class Carrier(Protocol):
         """Forget a request that nobody waits for any more."""
 
 
+class AnswerGroup:
+    """Collects the requests of a batch that have ended, and wakes who waits for them once a turn of the loop.
+
+    To await each request by itself takes a task or a callback each, which costs more than its answer.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._ended: list[Exchange] = []
+        self._waiter: asyncio.Future[None] | None = None
+
+    def watch(self, exchange: "Exchange", place: int) -> None:
+        """Collect a request when it ends; `place` is its place in the batch."""
+        exchange.place = place
+        if exchange.done():
+            self.add(exchange)
+        else:
+            exchange.group = self
+
+    def add(self, exchange: "Exchange") -> None:
+        """Take a request that has ended."""
+        self._ended.append(exchange)
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake who waits, whether a request has ended or not."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def wait(self) -> "list[Exchange]":
+        """Wait until some have ended, or until woken, and return those that have."""
+        if not self._ended:
+            self._waiter = self._loop.create_future()
+            await self._waiter
+        ended, self._ended = self._ended, []
+        return ended
+
+
 class Exchange(asyncio.Future[Reply]):
     """The future of an answer, with the request and all that is known of its stream.
 
-    It is one object a request, and no task: whoever awaits it is woken by the connection. To cancel it
-    frees its stream at once. The defaults below are those of most requests, which need no others.
+    It is one object a request, and no task: whoever awaits it is woken by the connection, and so is its
+    group. To cancel it frees its stream at once. The defaults below are those of most requests, which need no
+    others.
     """
+
+    group: AnswerGroup | None = None
+    place = 0
+    """Its place in the batch that its group collects."""
 
     stream_id = 0
     repeats = 0
@@ -57,7 +100,22 @@ class Exchange(asyncio.Future[Reply]):
         cancelled = super().cancel(msg)
         if cancelled:
             self.carrier.cancel(self)
+            self._join_group()
         return cancelled
+
+    def set_result(self, result: Reply) -> None:
+        """End the request with its answer."""
+        super().set_result(result)
+        self._join_group()
+
+    def set_exception(self, exception: type | BaseException, /) -> None:
+        """End the request with what went wrong."""
+        super().set_exception(exception)
+        self._join_group()
+
+    def _join_group(self) -> None:
+        if self.group is not None:
+            self.group.add(self)
 
     def begin_again(self, carrier: Carrier) -> None:
         """Prepare to send the request on another stream."""
