@@ -23,6 +23,7 @@ class Http2Client:
         origin = self._origin = parse_origin(base_url)
         tls = tls_context(read_ca_file(settings.ca_file)) if origin.secure else None
         self._timeout = settings.timeout
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._pool = Pool(
             partial(dial, origin, tls, proxy_for(origin)),
             most=-(-(requests or settings.max_concurrency) // STREAMS_PER_CONNECTION),
@@ -49,7 +50,10 @@ class Http2Client:
 
         `fields` are further header fields of this request, each encoded by `field`.
         """
-        loop = asyncio.get_running_loop()
+        # Kept: each look-up asks the kernel for the process id.
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
         block = head.before_path + path + head.after_path + content_length(len(body)) + fields
         exchange = Exchange(self._pool, block, body, loop.time() + self._timeout, loop)
         self._pool.send(exchange)
