@@ -6,7 +6,6 @@ changed nothing else is therefore cleared and used again.
 
 import os
 import shutil
-import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -22,6 +21,12 @@ from tocsin.store.pool import PoolSettings
 
 SCHEMA = "tocsin"
 MOST_USES = 100
+# Sites that browser tests keep open hold connections beside those of the test that runs.
+_SERVER_SETTINGS = """
+fsync = off
+full_page_writes = off
+max_connections = 300
+"""
 _numbers = count(1)
 
 
@@ -43,20 +48,22 @@ def running_server() -> Iterator[str]:
         yield url
         return
     with open_folder() as folder:
-        server = EmbeddedPostgres(folder)
+        server = _SharedServer(folder)
         url = server.start()
-        _drop_durability(folder / "postgres")
         try:
             yield url
         finally:
             server.stop()
 
 
-def _drop_durability(folder: Path) -> None:
-    """Have a running server keep nothing safe from a crash."""
-    with (folder / "postgresql.auto.conf").open("a") as configuration:
-        configuration.write("fsync = off\nfull_page_writes = off\n")
-    os.kill(int((folder / "postmaster.pid").read_text().split()[0]), signal.SIGHUP)
+class _SharedServer(EmbeddedPostgres):
+    """A server that many tests use at once and whose data may be lost in a crash."""
+
+    def _write_configuration(self) -> None:
+        super()._write_configuration()
+        # This file is read last.
+        with (self._folder / "postgresql.auto.conf").open("a") as configuration:
+            configuration.write(_SERVER_SETTINGS)
 
 
 def name_of(url: str) -> str:

@@ -25,7 +25,7 @@ with warnings.catch_warnings():
 _CONFIGURATION = """
 # Written by Tocsin at every start.
 shared_buffers = 256MB
-max_connections = 300
+max_connections = 100
 max_wal_size = 4GB
 wal_compression = on
 checkpoint_timeout = 15min
