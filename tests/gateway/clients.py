@@ -172,10 +172,11 @@ class RunningGateway:
         user_id: str = "ada",
         last_event_id: str | None = None,
         path: str = "/v1/events",
+        accept: str = "*/*",
         **claims: Any,
     ) -> AsyncIterator[SseClient]:
         """Open a stream of events."""
-        headers = bearer(user_id, **claims)
+        headers = bearer(user_id, **claims) | {"Accept": accept}
         if last_event_id is not None:
             headers["Last-Event-ID"] = last_event_id
         async with self.http.get(f"{self.url}{path}", headers=headers) as response:

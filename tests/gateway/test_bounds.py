@@ -128,6 +128,10 @@ async def test_a_stop_does_not_wait_for_a_client_that_does_not_read(events: Clie
         status, problem, headers = await gateway.refusal(headers=bearer("bo"))
         assert (status, problem["code"]) == (503, "unavailable")
         assert int(headers["retry-after"]) > 0
+        async with gateway.sse("bo", accept="text/event-stream") as browser:
+            (end,) = await browser.rest()
+        assert (end.event, end.body["reason"]) == ("end", "unavailable")
+        assert end.retry == end.body["retry_ms"] > 0
     assert asyncio.get_running_loop().time() - began < 5
     writer.close()
 

@@ -14,6 +14,7 @@ from tocsin.api.http.problems import (
     METHOD_NOT_ALLOWED,
     NOT_ALLOWED,
     NOT_FOUND,
+    UNAVAILABLE,
     ProblemError,
 )
 from tocsin.api.http.replies import problem_reply
@@ -21,7 +22,7 @@ from tocsin.gateway.admission import Admission
 from tocsin.gateway.requests import ConnectRequest, read_request
 from tocsin.gateway.serving import SessionServer
 from tocsin.gateway.settings import GatewaySettings
-from tocsin.gateway.transports import SseTransport, Transport, WebSocketTransport
+from tocsin.gateway.transports import EVENT_STREAM, SseTransport, Transport, WebSocketTransport
 from tocsin.telemetry import metrics
 
 CLOSE_CODES = {401: 4401, 503: 1013}
@@ -119,7 +120,16 @@ class SessionApp:
         elif scope["method"] == "OPTIONS":
             await ASGIResponse(status_code=204, headers={**headers, **PREFLIGHT})(scope, receive, send)
         else:
-            await self._serve(request, SseTransport(receive, send, headers))
+            await self._event_stream(request, SseTransport(receive, send, headers))
+
+    async def _event_stream(self, request: ConnectRequest, transport: Transport) -> None:
+        """Serve a stream of events; a browser's `EventSource` never connects again after a 503."""
+        try:
+            await self._serve(request, transport)
+        except ProblemError as error:
+            if error.problem.code != UNAVAILABLE.code or EVENT_STREAM not in request.accept:
+                raise
+            await self._refuse(transport, error)
 
     async def _websocket(self, request: ConnectRequest, receive: Any, send: Any) -> None:
         """Serve a WebSocket; browsers see why one was refused only if it is accepted and closed."""
@@ -128,11 +138,15 @@ class SessionApp:
         try:
             await self._serve(request, transport)
         except ProblemError as error:
-            metrics.gateway_sessions_refused.add((transport.name, error.problem.code))
-            retry_ms = self._admission.retry_ms()
-            await transport.open(retry_ms)
-            close_code = CLOSE_CODES.get(error.problem.status, NOT_ACCEPTABLE)
-            await transport.end(error.problem.code, close_code, retry_ms)
+            await self._refuse(transport, error)
+
+    async def _refuse(self, transport: Transport, error: ProblemError) -> None:
+        """Accept a connection and end it at once, with the reason and when to come back."""
+        metrics.gateway_sessions_refused.add((transport.name, error.problem.code))
+        retry_ms = self._admission.retry_ms()
+        await transport.open(retry_ms)
+        close_code = CLOSE_CODES.get(error.problem.status, NOT_ACCEPTABLE)
+        await transport.end(error.problem.code, close_code, retry_ms)
 
     async def _serve(self, request: ConnectRequest, transport: Transport) -> None:
         """Serve a session until it ends; raise a problem if it may not begin."""

@@ -9,6 +9,7 @@ from tocsin.gateway.events import ClientEvent
 from tocsin.gateway.sessions import Ending
 from tocsin.wire.streams.entry_ids import EntryId
 
+EVENT_STREAM = "text/event-stream"
 _encoder = msgspec.json.Encoder()
 
 
@@ -45,7 +46,7 @@ class Transport(Protocol):
 def event_stream_start(more: Mapping[str, str]) -> dict[str, object]:
     """Build the beginning of a response of Server-Sent Events."""
     headers = [
-        (b"content-type", b"text/event-stream; charset=utf-8"),
+        (b"content-type", f"{EVENT_STREAM}; charset=utf-8".encode()),
         (b"cache-control", b"no-store"),
         (b"x-accel-buffering", b"no"),
         *((name.lower().encode(), value.encode("latin-1")) for name, value in more.items()),

@@ -25,12 +25,12 @@ from tocsin.gateway.settings import GatewaySettings
 from tocsin.gateway.signalr.connections import Connections
 from tocsin.gateway.signalr.protocol import LARGEST_RECORD
 from tocsin.gateway.signalr.transports import HubSseTransport, HubWebSocketTransport
+from tocsin.gateway.transports import EVENT_STREAM
 
 LARGEST_POST = LARGEST_RECORD
 POST_SECONDS = 5.0
 NEWEST_VERSION = 1
 ID_BYTES = 16
-EVENT_STREAM = "text/event-stream"
 CORS = {
     # The stock client asks for it in browsers, though nothing here depends on cookies.
     "Access-Control-Allow-Credentials": "true",
