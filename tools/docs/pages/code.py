@@ -103,11 +103,11 @@ PATHS: Mapping[str, tuple[str, tuple[Call, ...]]] = {
                 "providers/http/h2/pool.py:Pool.send", "chooses a connection; without room the request waits"
             ),
             Call("providers/http/h2/connection.py:Connection.start", "begins a stream, if the windows allow"),
-            Call("providers/http/h2/framing/writer.py:FrameWriter.add_request", "adds its two frames"),
-            Call("providers/http/h2/framing/writer.py:FrameWriter._flush", "writes all frames of this turn"),
+            Call("http2/writer.py:FrameWriter.add_request", "adds its two frames"),
+            Call("http2/writer.py:FrameWriter._flush", "writes all frames of this turn"),
             Call("providers/http/h2/connection.py:Connection.data_received", "gets what the peer sent"),
             Call(
-                "providers/http/h2/framing/reader.py:FrameReader.feed",
+                "http2/reader.py:FrameReader.feed",
                 "splits it into frames and checks them",
             ),
             Call("providers/http/h2/connection.py:Connection.on_headers", "finds the stream"),

@@ -20,6 +20,7 @@ DUTIES: Mapping[str, tuple[str, str]] = {
     "catalog": ("types and texts from a folder,", "checked before they are used"),
     "providers": ("a folder each: render, send,", "classify the answer"),
     "wire": ("request and response types,", "shared with the client"),
+    "http2": ("frames, header blocks, windows:", "what both ends of HTTP/2 share"),
     "domain": ("pure rules: states, plan, backoff,", "outcomes, fingerprint"),
 }
 BOX_WIDTH, BOX_HEIGHT, ROW = 232, 66, 108

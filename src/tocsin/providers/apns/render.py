@@ -5,8 +5,8 @@ from typing import Any
 
 from tocsin.domain.delivery.message import Message
 from tocsin.domain.delivery.outcome import Rejected
-from tocsin.providers.http.h2.header_fields import field
-from tocsin.providers.http.h2.hpack_blocks import encode_name, encode_string
+from tocsin.http2.fields import field
+from tocsin.http2.hpack_blocks import encode_name, encode_string
 from tocsin.providers.rendering import apple_alert, collapse_id, encode_within, given, links
 
 PAYLOAD_BYTES = 4_096

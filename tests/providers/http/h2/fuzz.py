@@ -16,10 +16,10 @@ import hpack
 from hpack import NeverIndexedHeaderTuple
 
 from tests.providers.http.h2.memory import Owner
-from tocsin.providers.http.h2 import keep_alive
+from tocsin.http2 import keep_alive
+from tocsin.http2.frames import FrameType, Setting, frame, settings_frame
 from tocsin.providers.http.h2.errors import RequestFailedError
 from tocsin.providers.http.h2.exchange import Exchange
-from tocsin.providers.http.h2.framing.frames import FrameType, Setting, frame, settings_frame
 
 MOST_AT_ONCE = 12
 BODIES = (b"", b"12345", b"x" * 900, b"y" * 40_000)

@@ -2,10 +2,11 @@
 
 import asyncio
 
+from tocsin.http2.fields import field
 from tocsin.providers.http.h2.connection import Connection
 from tocsin.providers.http.h2.errors import RequestFailedError
 from tocsin.providers.http.h2.exchange import Exchange
-from tocsin.providers.http.h2.header_fields import ResponseHeads, field, request_head
+from tocsin.providers.http.h2.header_fields import ResponseHeads, request_head
 
 
 class Wire(asyncio.Transport):

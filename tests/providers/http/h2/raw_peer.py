@@ -16,9 +16,9 @@ from hyperframe.frame import (
 )
 
 from tests.providers.wire import LOOPBACK
+from tocsin.http2.frames import PREFACE
 from tocsin.providers.http.h2.client import Http2Client
 from tocsin.providers.http.h2.exchange import Exchange
-from tocsin.providers.http.h2.framing.frames import PREFACE
 from tocsin.providers.settings import HttpProviderSettings
 
 F = TypeVar("F", bound=Frame)

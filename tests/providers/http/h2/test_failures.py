@@ -13,18 +13,19 @@ from hyperframe.frame import (
 
 from tests.providers.http.h2.raw_peer import RawPeer, post, warmed
 from tests.waiting import until
+from tocsin.http2 import keep_alive
+from tocsin.http2.errors import ErrorCode
+from tocsin.http2.frames import Setting
 from tocsin.providers.http.h2 import connection as connections
 from tocsin.providers.http.h2 import exchange as exchanges
-from tocsin.providers.http.h2 import keep_alive, pool
+from tocsin.providers.http.h2 import pool
 from tocsin.providers.http.h2.errors import (
     ClientClosedError,
     ConnectFailedError,
     ConnectionLostError,
-    ErrorCode,
     RequestTimeoutError,
     StreamResetError,
 )
-from tocsin.providers.http.h2.framing.frames import Setting
 
 
 async def test_a_request_times_out_and_may_have_been_processed(peer: RawPeer) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.providers.http.h2.fuzz import Fuzzer
-from tocsin.providers.http.h2 import keep_alive
+from tocsin.http2 import keep_alive
 
 
 @pytest.mark.parametrize("seed", range(5))

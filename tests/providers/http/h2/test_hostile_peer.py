@@ -7,9 +7,10 @@ import pytest
 from hyperframe.frame import GoAwayFrame
 
 from tests.providers.http.h2.raw_peer import RawPeer, half_answered, post
-from tocsin.providers.http.h2 import keep_alive
-from tocsin.providers.http.h2.errors import ConnectionLostError, ErrorCode, StreamResetError
-from tocsin.providers.http.h2.framing.frames import FrameType, Setting, frame, settings_ack, settings_frame
+from tocsin.http2 import keep_alive
+from tocsin.http2.errors import ErrorCode
+from tocsin.http2.frames import FrameType, Setting, frame, settings_ack, settings_frame
+from tocsin.providers.http.h2.errors import ConnectionLostError, StreamResetError
 
 END_STREAM, ACK, END_HEADERS, PADDED, PRIORITY = 0x1, 0x1, 0x4, 0x8, 0x20
 STATUS_200 = b"\x88"

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tocsin.providers.http.h2.errors import ConnectionFault, ErrorCode, StreamFault
+from tocsin.http2.errors import ConnectionFault, ErrorCode, StreamFault
+from tocsin.http2.fields import field
+from tocsin.http2.flow_control import CONNECTION_WINDOW, ReceiveWindow, take_stream
+from tocsin.http2.hpack_blocks import decode_block, encode_field
 from tocsin.providers.http.h2.exchange import Exchange
-from tocsin.providers.http.h2.flow_control import CONNECTION_WINDOW, ReceiveWindow, take_stream
-from tocsin.providers.http.h2.header_fields import ResponseHeads, field
-from tocsin.providers.http.h2.hpack_blocks import decode_block, encode_field
+from tocsin.providers.http.h2.header_fields import ResponseHeads
 
 NAMES = st.sampled_from([b":status", b"content-type", b"apns-id", b"x-" + b"long" * 40]) | st.binary(
     min_size=1, max_size=40

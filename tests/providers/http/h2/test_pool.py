@@ -9,10 +9,11 @@ from hyperframe.frame import GoAwayFrame, HeadersFrame, SettingsFrame
 
 from tests.providers.http.h2.raw_peer import Link, RawPeer, post, warmed
 from tests.waiting import until
+from tocsin.http2.errors import ErrorCode
+from tocsin.http2.frames import Setting
 from tocsin.providers.http.h2 import pool
 from tocsin.providers.http.h2.connection import Connection
-from tocsin.providers.http.h2.errors import ConnectFailedError, ErrorCode, RequestTimeoutError
-from tocsin.providers.http.h2.framing.frames import Setting
+from tocsin.providers.http.h2.errors import ConnectFailedError, RequestTimeoutError
 
 
 @pytest.fixture

@@ -15,11 +15,9 @@ from hyperframe.frame import (
 )
 
 from tests.providers.http.h2.raw_peer import RawPeer, post, warmed
-from tocsin.providers.http.h2.errors import (
-    ErrorCode,
-    StreamResetError,
-)
-from tocsin.providers.http.h2.framing.frames import Setting, frame
+from tocsin.http2.errors import ErrorCode
+from tocsin.http2.frames import Setting, frame
+from tocsin.providers.http.h2.errors import StreamResetError
 
 
 def decoded(block: bytes) -> list[tuple[str, str]]:

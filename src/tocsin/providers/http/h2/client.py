@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Mapping
 from functools import partial
 
+from tocsin.http2.fields import content_length, field
 from tocsin.providers.http.ca_file import read_ca_file
 from tocsin.providers.http.h2.dial import dial, parse_origin, proxy_for, tls_context
 from tocsin.providers.http.h2.exchange import Exchange
-from tocsin.providers.http.h2.header_fields import RequestHead, content_length, field, request_head
+from tocsin.providers.http.h2.header_fields import RequestHead, request_head
 from tocsin.providers.http.h2.pool import STREAMS_PER_CONNECTION, Pool
 from tocsin.providers.settings import HttpProviderSettings
 

@@ -3,20 +3,9 @@
 import asyncio
 from typing import Protocol, cast
 
-from tocsin.providers.http.h2.errors import (
-    ConnectFailedError,
-    ConnectionFault,
-    ConnectionLostError,
-    ErrorCode,
-    RequestFailedError,
-    RequestTimeoutError,
-    StreamFault,
-    StreamResetError,
-    code_name,
-)
-from tocsin.providers.http.h2.exchange import Exchange
-from tocsin.providers.http.h2.flow_control import ReceiveWindow, SendWindow, take_stream
-from tocsin.providers.http.h2.framing.frames import (
+from tocsin.http2.errors import ConnectionFault, ErrorCode, StreamFault, code_name
+from tocsin.http2.flow_control import ReceiveWindow, SendWindow, take_stream
+from tocsin.http2.frames import (
     DEFAULT_FRAME_SIZE,
     DEFAULT_WINDOW,
     LAST_STREAM_ID,
@@ -29,12 +18,20 @@ from tocsin.providers.http.h2.framing.frames import (
     settings_ack,
     settings_frame,
 )
-from tocsin.providers.http.h2.framing.reader import MOST_HEADER_BYTES, FrameReader
-from tocsin.providers.http.h2.framing.writer import FrameWriter
+from tocsin.http2.hpack_blocks import NO_TABLE
+from tocsin.http2.keep_alive import KeepAlive, PeerGoneError
+from tocsin.http2.peer_settings import PeerSettings
+from tocsin.http2.reader import MOST_HEADER_BYTES, FrameReader
+from tocsin.http2.writer import FrameWriter
+from tocsin.providers.http.h2.errors import (
+    ConnectFailedError,
+    ConnectionLostError,
+    RequestFailedError,
+    RequestTimeoutError,
+    StreamResetError,
+)
+from tocsin.providers.http.h2.exchange import Exchange
 from tocsin.providers.http.h2.header_fields import LIST_OVERHEAD, ResponseHeads
-from tocsin.providers.http.h2.hpack_blocks import NO_TABLE
-from tocsin.providers.http.h2.keep_alive import KeepAlive, PeerGoneError
-from tocsin.providers.http.h2.peer_settings import PeerSettings
 
 MOST_STREAMS = 1_000
 """The most streams of one connection, however many the peer allows."""

@@ -4,10 +4,10 @@ import asyncio
 from http import HTTPStatus
 from typing import Protocol
 
-from tocsin.providers.http.h2.errors import ErrorCode, StreamFault
-from tocsin.providers.http.h2.framing.frames import DEFAULT_WINDOW
+from tocsin.http2.errors import ErrorCode, StreamFault
+from tocsin.http2.frames import DEFAULT_WINDOW
+from tocsin.http2.hpack_blocks import decode_block
 from tocsin.providers.http.h2.header_fields import ResponseHead, ResponseHeads, check_trailers
-from tocsin.providers.http.h2.hpack_blocks import decode_block
 from tocsin.providers.http.reply import Reply
 
 MOST_BODY_BYTES = 8 * 1_024 * 1_024

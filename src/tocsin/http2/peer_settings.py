@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tocsin.providers.http.h2.errors import ConnectionFault, ErrorCode
-from tocsin.providers.http.h2.framing.frames import (
+from tocsin.http2.errors import ConnectionFault, ErrorCode
+from tocsin.http2.frames import (
     DEFAULT_FRAME_SIZE,
     DEFAULT_WINDOW,
     LARGEST_FRAME_SIZE,
@@ -15,11 +15,13 @@ from tocsin.providers.http.h2.framing.frames import (
 
 
 class PeerSettings(msgspec.Struct):
-    """The settings of a peer that matter to this client.
+    """The settings of a peer that matter to us.
 
-    It uses no dynamic table of the peer, and no frame larger than the smallest MAX_FRAME_SIZE there can be.
+    We use no dynamic table of the peer, and no frame larger than the smallest MAX_FRAME_SIZE there can be.
+    A server cannot ask for push: `most_push` is 0 there, and 1 for a client.
     """
 
+    most_push: int = 0
     max_concurrent_streams: int | None = None
     initial_window_size: int = DEFAULT_WINDOW
     max_header_list_size: int | None = None
@@ -28,8 +30,8 @@ class PeerSettings(msgspec.Struct):
         """Apply SETTINGS in their order; unknown ones are ignored."""
         for name, value in settings:
             match name:
-                case Setting.ENABLE_PUSH if value:
-                    raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a server cannot ask for push")
+                case Setting.ENABLE_PUSH if value > self.most_push:
+                    raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "ENABLE_PUSH out of bounds")
                 case Setting.MAX_CONCURRENT_STREAMS:
                     self.max_concurrent_streams = value
                 case Setting.INITIAL_WINDOW_SIZE:

@@ -1,10 +1,10 @@
-"""The frames that this client writes, and the constants of RFC 9113."""
+"""Builds frames, and the constants of RFC 9113."""
 
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from struct import Struct
 
-from tocsin.providers.http.h2.errors import ErrorCode
+from tocsin.http2.errors import ErrorCode
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DEFAULT_WINDOW = 65_535
@@ -91,9 +91,9 @@ def window_update_frame(stream_id: int, increment: int) -> bytes:
     return frame(FrameType.WINDOW_UPDATE, 0, stream_id, _NUMBER.pack(increment))
 
 
-def goaway_frame(code: ErrorCode, detail: str = "") -> bytes:
-    """Build GOAWAY; no stream of the peer was ever processed, for a client accepts none."""
-    return frame(FrameType.GOAWAY, 0, 0, _GOAWAY.pack(0, code) + detail.encode())
+def goaway_frame(code: ErrorCode, detail: str = "", last_stream_id: int = 0) -> bytes:
+    """Build GOAWAY; a client accepts no streams of its peer, so that the last one is always 0."""
+    return frame(FrameType.GOAWAY, 0, 0, _GOAWAY.pack(last_stream_id, code) + detail.encode())
 
 
 def header_frames(stream_id: int, block: bytes, *, end_stream: bool) -> Iterator[bytes]:

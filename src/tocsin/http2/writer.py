@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tocsin.providers.http.h2.framing.frames import END_HEADERS, END_STREAM, HEAD, FrameType
+from tocsin.http2.frames import END_HEADERS, END_STREAM, HEAD, FrameType
 
 _HEADERS, _DATA = int(FrameType.HEADERS), int(FrameType.DATA)
 

@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from tocsin.providers.http.h2.errors import ConnectionFault, ErrorCode, StreamFault
-from tocsin.providers.http.h2.framing.frames import (
+from tocsin.http2.errors import ConnectionFault, ErrorCode, StreamFault
+from tocsin.http2.frames import (
     ACK,
     DEFAULT_FRAME_SIZE,
     END_HEADERS,
@@ -20,7 +20,7 @@ from tocsin.providers.http.h2.framing.frames import (
 )
 
 MOST_HEADER_BYTES = 65_536
-"""The most bytes of the header block of an answer."""
+"""The most bytes of a header block, and of the fields in it."""
 
 _PRIORITY_BYTES = 5
 _PING_BYTES = 8

@@ -1,7 +1,7 @@
 """Notices a peer that is gone, and one that sends nothing but noise."""
 
-from tocsin.providers.http.h2.errors import ConnectionFault, ErrorCode
-from tocsin.providers.http.h2.framing.frames import ping_frame
+from tocsin.http2.errors import ConnectionFault, ErrorCode
+from tocsin.http2.frames import ping_frame
 
 PING_AFTER_SECONDS = 30.0
 PING_SECONDS = 10.0

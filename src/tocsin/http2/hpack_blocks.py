@@ -8,8 +8,8 @@ from functools import cache, lru_cache
 from hpack.huffman_table import HUFFMAN_COMPLETE, HUFFMAN_EMIT_SYMBOL, HUFFMAN_FAIL, HUFFMAN_TABLE
 from hpack.table import HeaderTable
 
-from tocsin.providers.http.h2.errors import ConnectionFault, ErrorCode, StreamFault
-from tocsin.providers.http.h2.framing.reader import MOST_HEADER_BYTES
+from tocsin.http2.errors import ConnectionFault, ErrorCode, StreamFault
+from tocsin.http2.reader import MOST_HEADER_BYTES
 
 NO_TABLE = b"\x20"
 """The size of our dynamic table is 0: the first bytes of the first header block of a connection."""
@@ -94,7 +94,7 @@ def _decode(block: bytes) -> Fields:
             value, at = _read_string(block, at)
         listed += len(name) + len(value) + FIELD_OVERHEAD
         if listed > MOST_HEADER_BYTES:
-            raise StreamFault(ErrorCode.ENHANCE_YOUR_CALM, "an answer with too many headers")
+            raise StreamFault(ErrorCode.ENHANCE_YOUR_CALM, "too many headers")
         fields.append((name, value))
     return fields
 

@@ -1,10 +1,10 @@
 """Flow control (RFC 9113, section 5.2): what may be sent, and what the peer may send."""
 
 from collections.abc import Iterable
+from typing import Protocol
 
-from tocsin.providers.http.h2.errors import ConnectionFault, ErrorCode, StreamFault
-from tocsin.providers.http.h2.exchange import Exchange
-from tocsin.providers.http.h2.framing.frames import (
+from tocsin.http2.errors import ConnectionFault, ErrorCode, StreamFault
+from tocsin.http2.frames import (
     DEFAULT_FRAME_SIZE,
     DEFAULT_WINDOW,
     END_STREAM,
@@ -18,12 +18,24 @@ CONNECTION_WINDOW = 4 * 1_024 * 1_024
 """What the peer may send on all streams together before it has to wait for us."""
 
 
+class Stream(Protocol):
+    """What flow control needs of a stream."""
+
+    stream_id: int
+    window: int
+    """How much the peer lets us send."""
+    unsent: bytes
+    """The rest of the body that the window has no room for."""
+    receive_window: int
+    """How much the peer may send."""
+
+
 class SendWindow:
     """The window of the connection, and the bodies that wait for it or for the window of their stream."""
 
     def __init__(self) -> None:
         self.size = DEFAULT_WINDOW
-        self.blocked: dict[int, Exchange] = {}
+        self.blocked: dict[int, Stream] = {}
 
     def enlarge(self, increment: int) -> None:
         """Take WINDOW_UPDATE for the connection."""
@@ -33,47 +45,45 @@ class SendWindow:
         if self.size > LARGEST_WINDOW:
             raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "the window of the connection is too large")
 
-    def enlarge_stream(self, exchange: Exchange, increment: int) -> None:
+    def enlarge_stream(self, stream: Stream, increment: int) -> None:
         """Take WINDOW_UPDATE for a stream."""
         if not increment:
             raise StreamFault(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE by nothing")
-        exchange.window += increment
-        if exchange.window > LARGEST_WINDOW:
+        stream.window += increment
+        if stream.window > LARGEST_WINDOW:
             raise StreamFault(ErrorCode.FLOW_CONTROL_ERROR, "the window of a stream is too large")
 
-    def shift_streams(self, exchanges: Iterable[Exchange], difference: int) -> None:
+    def shift_streams(self, streams: Iterable[Stream], difference: int) -> None:
         """Take another INITIAL_WINDOW_SIZE, which may leave the windows of open streams below 0."""
-        for exchange in exchanges:
-            exchange.window += difference
-            if exchange.window > LARGEST_WINDOW:
+        for stream in streams:
+            stream.window += difference
+            if stream.window > LARGEST_WINDOW:
                 raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "the window of a stream is too large")
 
-    def send(self, exchange: Exchange, body: bytes) -> list[bytes]:
+    def send(self, stream: Stream, body: bytes) -> list[bytes]:
         """Build DATA for as much of a body as the windows have room for; the rest waits.
 
         No frame is larger than every peer takes, whatever its MAX_FRAME_SIZE.
         """
         frames: list[bytes] = []
         while body:
-            count = min(len(body), self.size, exchange.window, DEFAULT_FRAME_SIZE)
+            count = min(len(body), self.size, stream.window, DEFAULT_FRAME_SIZE)
             if count <= 0:
                 break
             part, body = body[:count], body[count:]
             self.size -= count
-            exchange.window -= count
-            frames.append(frame(FrameType.DATA, 0 if body else END_STREAM, exchange.stream_id, part))
-        exchange.unsent = body
+            stream.window -= count
+            frames.append(frame(FrameType.DATA, 0 if body else END_STREAM, stream.stream_id, part))
+        stream.unsent = body
         if body:
-            self.blocked[exchange.stream_id] = exchange
+            self.blocked[stream.stream_id] = stream
         else:
-            self.blocked.pop(exchange.stream_id, None)
+            self.blocked.pop(stream.stream_id, None)
         return frames
 
     def send_blocked(self) -> list[bytes]:
         """Build DATA for what waited, the oldest first."""
-        return [
-            each for exchange in list(self.blocked.values()) for each in self.send(exchange, exchange.unsent)
-        ]
+        return [each for stream in list(self.blocked.values()) for each in self.send(stream, stream.unsent)]
 
 
 class ReceiveWindow:
@@ -97,12 +107,12 @@ class ReceiveWindow:
         return window_update_frame(0, increment)
 
 
-def take_stream(exchange: Exchange, length: int, *, end_stream: bool) -> bytes:
+def take_stream(stream: Stream, length: int, *, end_stream: bool) -> bytes:
     """Count what came on a stream; return the WINDOW_UPDATE that is due, if any."""
-    exchange.receive_window -= length
-    if exchange.receive_window < 0:
+    stream.receive_window -= length
+    if stream.receive_window < 0:
         raise StreamFault(ErrorCode.FLOW_CONTROL_ERROR, "more content than the stream allows")
-    if end_stream or exchange.receive_window > DEFAULT_WINDOW // 2:
+    if end_stream or stream.receive_window > DEFAULT_WINDOW // 2:
         return b""
-    increment, exchange.receive_window = DEFAULT_WINDOW - exchange.receive_window, DEFAULT_WINDOW
-    return window_update_frame(exchange.stream_id, increment)
+    increment, stream.receive_window = DEFAULT_WINDOW - stream.receive_window, DEFAULT_WINDOW
+    return window_update_frame(stream.stream_id, increment)
