@@ -54,9 +54,14 @@ def read_content_length(headers: dict[str, str]) -> int | None:
 def _checked(name: bytes, value: bytes) -> tuple[str, str]:
     if not _NAME.fullmatch(name) or name in _OF_ONE_CONNECTION:
         raise malformed("a header that no message can have")
+    return name.decode(), read_value(value)
+
+
+def read_value(value: bytes) -> str:
+    """Check the value of a field and return it as text."""
     if not _VALUE.fullmatch(value):
         raise malformed("a header with characters that no value has")
-    return name.decode(), value.decode("utf-8", "replace")
+    return value.decode("utf-8", "replace")
 
 
 def malformed(detail: str) -> StreamFault:

@@ -1,14 +1,16 @@
-"""Header blocks without state (RFC 7541): neither side has a dynamic table, so that each block stands alone.
+"""Header blocks (RFC 7541), encoded without state: no dynamic table, so that each block stands alone.
 
 That is what makes them cheap: one is encoded once and used again, and what was decoded before is looked up.
+Our client allows its peers no table either. A server takes requests of clients that use one.
 """
 
 from functools import cache, lru_cache
 
+from hpack.exceptions import InvalidTableIndex
 from hpack.huffman_table import HUFFMAN_COMPLETE, HUFFMAN_EMIT_SYMBOL, HUFFMAN_FAIL, HUFFMAN_TABLE
 from hpack.table import HeaderTable
 
-from tocsin.http2.errors import ConnectionFault, ErrorCode, StreamFault
+from tocsin.http2.errors import ConnectionFault, ErrorCode, ProtocolFault, StreamFault
 from tocsin.http2.reader import MOST_HEADER_BYTES
 
 NO_TABLE = b"\x20"
@@ -21,6 +23,7 @@ _STATIC = HeaderTable.STATIC_TABLE
 _NAMES = {name: index for index, (name, _) in reversed(list(enumerate(_STATIC, 1)))}
 _PAIRS = {pair: index for index, pair in reversed(list(enumerate(_STATIC, 1)))}
 _INDEXED, _LITERAL_INDEXED, _TABLE_SIZE, _NEVER_INDEXED = 0x80, 0x40, 0x20, 0x10
+_UPDATE_BITS = _INDEXED | _LITERAL_INDEXED | _TABLE_SIZE
 _HUFFMAN = 0x80
 _LONG_STRING = 0x7F
 _MOST_SHIFT = 28
@@ -64,44 +67,92 @@ def _integer(value: int, bits: int, prefix: int) -> bytes:
     return bytes(encoded)
 
 
-def decode_block(block: bytes) -> Fields:
-    """Decode a header block; raise ConnectionFault for one that is no HPACK or needs a dynamic table."""
+class DynamicTable:
+    """The table that a peer fills with header fields and refers to (section 2.3.2).
+
+    `changes` counts what was done to it: while it stays the same, a block means the same.
+    """
+
+    def __init__(self) -> None:
+        self._entries = HeaderTable()
+        self.changes = 0
+
+    @property
+    def is_off(self) -> bool:
+        """Whether the peer has given the table up, for now."""
+        return self._entries.maxsize == 0
+
+    def get(self, index: int) -> tuple[bytes, bytes]:
+        """Return the field of an index, of the static table or of this one."""
+        try:
+            return self._entries.get_by_index(index)
+        except InvalidTableIndex:
+            raise _no_such_index(index) from None
+
+    def add(self, name: bytes, value: bytes) -> None:
+        """Add a field, in place of the oldest ones if there is no room."""
+        self.changes += 1
+        self._entries.add(name, value)
+
+    def resize(self, size: int) -> None:
+        """Take another size, up to the default."""
+        if size > HeaderTable.DEFAULT_SIZE:
+            raise _broken("a dynamic table larger than allowed")
+        self.changes += 1
+        self._entries.maxsize = size
+
+
+def resizes_table(block: bytes) -> bool:
+    """Return whether a block begins with another size of the table."""
+    return bool(block) and block[0] & _UPDATE_BITS == _TABLE_SIZE
+
+
+def decode_block(block: bytes, table: DynamicTable | None = None) -> Fields:
+    """Decode a header block; raise ConnectionFault for one that is no HPACK.
+
+    Without a table, one that needs it is an error as well.
+    """
     try:
-        return _decode(block)
+        return _decode(block, table)
     except IndexError as error:
         raise _broken("a header block that breaks off") from error
 
 
-def _decode(block: bytes) -> Fields:
+def _decode(block: bytes, table: DynamicTable | None) -> Fields:
     fields: Fields = []
     size, at, listed = len(block), 0, 0
+    entry = _static if table is None else table.get
     while at < size:
         first = block[at]
         if first & _INDEXED:
             index, at = _read_integer(block, at, 7)
-            name, value = _static(index)
-        elif first & (_LITERAL_INDEXED | _TABLE_SIZE) == _TABLE_SIZE:
+            name, value = entry(index)
+        elif first & _UPDATE_BITS == _TABLE_SIZE:
             largest, at = _read_integer(block, at, 5)
-            if largest or fields:
+            if fields or (largest and table is None):
                 raise _broken("a dynamic table, which was not allowed")
+            if table is not None:
+                table.resize(largest)
             continue
         else:
             index, at = _read_integer(block, at, 6 if first & _LITERAL_INDEXED else 4)
             if index:
-                name = _static(index)[0]
+                name = entry(index)[0]
             else:
                 name, at = _read_string(block, at)
             value, at = _read_string(block, at)
+            if table is not None and first & _LITERAL_INDEXED:
+                table.add(name, value)
         listed += len(name) + len(value) + FIELD_OVERHEAD
         if listed > MOST_HEADER_BYTES:
-            raise StreamFault(ErrorCode.ENHANCE_YOUR_CALM, "too many headers")
+            raise _too_many(table)
         fields.append((name, value))
     return fields
 
 
 def _static(index: int) -> tuple[bytes, bytes]:
     if not 0 < index <= len(_STATIC):
-        raise _broken(f"a header of index {index}, which no table has")
+        raise _no_such_index(index)
     return _STATIC[index - 1]
 
 
@@ -165,3 +216,13 @@ def _read_integer(block: bytes, at: int, bits: int) -> tuple[int, int]:
 
 def _broken(detail: str) -> ConnectionFault:
     return ConnectionFault(ErrorCode.COMPRESSION_ERROR, detail)
+
+
+def _no_such_index(index: int) -> ConnectionFault:
+    return _broken(f"a header of index {index}, which no table has")
+
+
+def _too_many(table: DynamicTable | None) -> ProtocolFault:
+    """Build the fault of too many headers; the rest of the block would have changed the table."""
+    kind = StreamFault if table is None else ConnectionFault
+    return kind(ErrorCode.ENHANCE_YOUR_CALM, "too many headers")

@@ -11,7 +11,7 @@ class FrameWriter:
     """Collects frames and writes them at the end of the turn; none while the peer reads too slowly.
 
     `begun` is the highest stream whose request was added, `flushed` the highest that was written: what was
-    not written, the peer cannot have processed.
+    not written, the peer cannot have processed. `flushes` counts the writes.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -22,9 +22,10 @@ class FrameWriter:
         self.transport: asyncio.Transport | None = None
         self.begun = 0
         self.flushed = 0
+        self.flushes = 0
 
-    def add_request(self, stream_id: int, block: bytes, body: bytes) -> None:
-        """Add a whole request that fits in two frames."""
+    def add_message(self, stream_id: int, block: bytes, body: bytes) -> None:
+        """Add a whole request or answer that fits in two frames."""
         self.begun = stream_id
         size, length = len(block), len(body)
         self._frames += (
@@ -35,7 +36,7 @@ class FrameWriter:
         )
         if not self.is_scheduled:
             self.is_scheduled = True
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self.flush)
 
     def add(self, *frames: bytes, begins: int = 0) -> None:
         """Add frames; they begin the stream `begins`, if any."""
@@ -43,7 +44,18 @@ class FrameWriter:
         self._frames += frames
         if not self.is_scheduled:
             self.is_scheduled = True
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Write what was added, unless the peer reads too slowly."""
+        self.is_scheduled = False
+        if self._paused or self.transport is None or not self._frames:
+            return
+        frames = b"".join(self._frames)
+        self._frames.clear()
+        self.flushed = self.begun
+        self.flushes += 1
+        self.transport.write(frames)
 
     def pause(self) -> None:
         """Write nothing for now."""
@@ -52,7 +64,7 @@ class FrameWriter:
     def resume(self) -> None:
         """Write what was kept."""
         self._paused = False
-        self._flush()
+        self.flush()
 
     def end(self, last: bytes, *, abort: bool) -> None:
         """Write a last frame instead of what was kept, and close the transport."""
@@ -65,12 +77,3 @@ class FrameWriter:
             return
         transport.write(last)
         transport.close()
-
-    def _flush(self) -> None:
-        self.is_scheduled = False
-        if self._paused or self.transport is None or not self._frames:
-            return
-        frames = b"".join(self._frames)
-        self._frames.clear()
-        self.flushed = self.begun
-        self.transport.write(frames)

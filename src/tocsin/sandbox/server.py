@@ -17,7 +17,7 @@ from tocsin.sandbox.expo.service import Expo
 from tocsin.sandbox.faults.injector import FaultInjector
 from tocsin.sandbox.fcm.accounts import ServiceAccount
 from tocsin.sandbox.fcm.service import Fcm
-from tocsin.sandbox.listener import listening
+from tocsin.sandbox.http.listener import listening
 from tocsin.sandbox.phones import Phones
 from tocsin.sandbox.settings import SandboxSettings
 from tocsin.sandbox.smtp.server import Smtp
@@ -117,5 +117,3 @@ class Sandbox:
         secure = listening(application, self.settings, self.settings.https_port, certificates)
         self.http_url = f"http://{await exits.enter_async_context(plain)}"
         self.https_url = f"https://{await exits.enter_async_context(secure)}"
-        # Called first when closing: a hanging request would hold its listener back.
-        exits.callback(application.closing.set)

@@ -103,8 +103,8 @@ PATHS: Mapping[str, tuple[str, tuple[Call, ...]]] = {
                 "providers/http/h2/pool.py:Pool.send", "chooses a connection; without room the request waits"
             ),
             Call("providers/http/h2/connection.py:Connection.start", "begins a stream, if the windows allow"),
-            Call("http2/writer.py:FrameWriter.add_request", "adds its two frames"),
-            Call("http2/writer.py:FrameWriter._flush", "writes all frames of this turn"),
+            Call("http2/writer.py:FrameWriter.add_message", "adds its two frames"),
+            Call("http2/writer.py:FrameWriter.flush", "writes all frames of this turn"),
             Call("providers/http/h2/connection.py:Connection.data_received", "gets what the peer sent"),
             Call(
                 "http2/reader.py:FrameReader.feed",
@@ -114,6 +114,23 @@ PATHS: Mapping[str, tuple[str, tuple[Call, ...]]] = {
             Call("providers/http/h2/exchange.py:Exchange.take_headers", "decodes the head of the answer"),
             Call("providers/http/h2/connection.py:Connection.on_data", "counts content against the windows"),
             Call("providers/http/h2/exchange.py:Exchange.complete", "checks the whole answer"),
+        ),
+    ),
+    "Answer in the sandbox": (
+        "A provider's request comes to its stand-in.",
+        (
+            Call("sandbox/http/negotiation.py:Negotiation.connection_made", "chooses HTTP/2 by ALPN"),
+            Call(
+                "sandbox/http/http2_connection.py:Http2Connection.data_received", "gets what the client sent"
+            ),
+            Call("http2/reader.py:FrameReader.feed", "splits it into frames and checks them"),
+            Call("sandbox/http/request_heads.py:HeadDecoder.decode", "decodes the head, or knows it"),
+            Call("sandbox/http/http2_stream.py:Stream.take", "collects the body"),
+            Call("sandbox/http/exchange.py:Exchange.handle", "answers now, later or never"),
+            Call("sandbox/app.py:Application.answer", "asks the stand-in and counts its answer"),
+            Call("sandbox/http/service.py:Delays.add", "delays the answer, if there is a latency"),
+            Call("sandbox/http/http2_connection.py:Http2Connection.respond", "adds the frames of the answer"),
+            Call("http2/writer.py:FrameWriter.flush", "writes all frames of this turn"),
         ),
     ),
     "Relay an outbox row": (

@@ -157,7 +157,7 @@ class Connection(asyncio.Protocol):
         if 0 < length <= min(window, sending.size, most) and len(block) <= most and not sending.blocked:
             sending.size -= length
             exchange.window = window - length
-            self._writer.add_request(stream_id, block, body)
+            self._writer.add_message(stream_id, block, body)
         else:
             head = header_frames(stream_id, block, end_stream=not body)
             self._writer.add(*head, *sending.send(exchange, body), begins=stream_id)
