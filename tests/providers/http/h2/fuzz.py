@@ -41,6 +41,8 @@ WEIGHTS = (30, 30, 2, 2, 2, 0.05, 2, 0.1, 8, 0.1, 2)
 class Fuzzer:
     """Sends frames to connections, one after another as each ends."""
 
+    blocks = BLOCKS
+
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)  # noqa: S311 - the same frames for the same seed
         self.ends: Counter[str] = Counter()
@@ -88,6 +90,10 @@ class Fuzzer:
         assert isinstance(error, RequestFailedError)
         return str(error).partition(":")[0]
 
+    def _stream(self, kind: int) -> int:  # noqa: ARG002 - a server's fuzz goes by it
+        """Return a stream that a frame may be for."""
+        return self._chance.choice([*self._owner.connection.streams] or [1])
+
     def _frame(self) -> bytes:
         self.frames += 1
         chance = self._chance
@@ -97,7 +103,7 @@ class Fuzzer:
         if kind in {FrameType.SETTINGS, FrameType.PING, FrameType.GOAWAY}:
             stream_id = 0
         else:
-            stream_id = chance.choice([*self._owner.connection.streams] or [1])
+            stream_id = self._stream(kind)
         if chance.random() < 0.005:
             stream_id = chance.choice((0, 1, 2, 99, chance.getrandbits(31)))
         flags = chance.choice((4, 5) if kind == FrameType.HEADERS else (0, 0, 0, 1))
@@ -114,7 +120,7 @@ class Fuzzer:
             return chance.randbytes(chance.choice((0, 1, 4, 5, 8, 30)))
         match kind:
             case FrameType.HEADERS | FrameType.CONTINUATION:
-                block = bytearray(chance.choice(BLOCKS))
+                block = bytearray(chance.choice(self.blocks))
                 if chance.random() < 0.02:
                     block[chance.randrange(len(block))] = chance.getrandbits(8)
                 return bytes(block)

@@ -1,4 +1,4 @@
-"""An HTTP/2 server whose every frame a test writes by hand, in clear text."""
+"""A peer of HTTP/2 whose every frame a test writes by hand, in clear text."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ _HEAD_BYTES = 9
 
 
 class Link:
-    """One connection of a client."""
+    """One connection to the peer that is tested."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -38,9 +38,10 @@ class Link:
         self.frames: list[Frame] = []
         self.ended = False
 
-    async def run(self) -> None:
+    async def run(self, *, preface: bytes = PREFACE) -> None:
+        """Read until the peer leaves; a client begins with a preface, a server with none."""
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            assert await self._reader.readexactly(len(PREFACE)) == PREFACE
+            assert await self._reader.readexactly(len(preface)) == preface
             while True:
                 frame, length = Frame.parse_frame_header(
                     memoryview(await self._reader.readexactly(_HEAD_BYTES))
@@ -54,30 +55,34 @@ class Link:
             self._news.notify_all()
 
     async def frame(self, kind: type[F], number: int = 1) -> F:
-        """Wait for the frame of that kind and number that the client sends."""
+        """Wait for the frame of that kind and number that the peer sends."""
         async with asyncio.timeout(10), self._news:
             while True:
                 found = [frame for frame in self.frames if isinstance(frame, kind)]
                 if len(found) >= number:
                     return found[number - 1]
-                assert not self.ended, f"the client left without {kind.__name__}: {self.frames}"
+                assert not self.ended, f"the peer left without {kind.__name__}: {self.frames}"
                 await self._news.wait()
 
     async def end(self) -> None:
-        """Wait until the client has closed the connection."""
+        """Wait until the peer has closed the connection."""
         async with asyncio.timeout(10), self._news:
             await self._news.wait_for(lambda: self.ended)
 
     async def request(self, number: int = 1) -> int:
         """Wait for the whole request of that number and return its stream."""
         stream_id = (await self.frame(HeadersFrame, number)).stream_id
+        await self.stream_end(stream_id)
+        return stream_id
+
+    async def stream_end(self, stream_id: int) -> None:
+        """Wait for the end of what the peer sends on a stream."""
         async with asyncio.timeout(10), self._news:
             await self._news.wait_for(
                 lambda: any(
                     "END_STREAM" in frame.flags and frame.stream_id == stream_id for frame in self.frames
                 )
             )
-        return stream_id
 
     async def reset_code(self, stream_id: int) -> int:
         async with asyncio.timeout(10), self._news:

@@ -16,8 +16,10 @@ from hyperframe.frame import (
 
 from tests.providers.http.h2.raw_peer import RawPeer, post, warmed
 from tocsin.http2.errors import ErrorCode
+from tocsin.http2.fields import field
 from tocsin.http2.frames import Setting, frame
 from tocsin.providers.http.h2.errors import StreamResetError
+from tocsin.providers.http.h2.header_fields import ResponseHeads
 
 
 def decoded(block: bytes) -> list[tuple[str, str]]:
@@ -311,3 +313,13 @@ async def test_what_no_request_can_have_is_not_sent(peer: RawPeer) -> None:
             client.head(header)
     with pytest.raises(ValueError, match="cannot have"):
         client.path("/a\r\nb")
+
+
+def test_heads_that_repeat_are_decoded_once() -> None:
+    heads = ResponseHeads()
+    block = b"\x88" + field("server", "x")
+
+    assert heads.decode(block) is heads.decode(bytes(bytearray(block)))
+    for number in range(2_000):
+        assert heads.decode(b"\x88" + field("apns-id", str(number))).headers == {"apns-id": str(number)}
+    assert len(heads._known) <= 512
