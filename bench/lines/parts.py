@@ -9,6 +9,7 @@ import asyncpg
 
 from bench.broker import drained
 from bench.contract import Arena, Batch, Reading
+from bench.goals import API_CPU_MICROS, POSTGRES_CPU_MICROS, WORKERS_CPU_MICROS
 from bench.meter import cpu_seconds
 from bench.process import Conversation, conversing
 from bench.tocsin_server import SCHEMA, Server, tocsin_server
@@ -21,6 +22,7 @@ LOADS = (0.05, 0.7)
 SECONDS = 10.0
 STEP_SECONDS = 0.02
 STEPS = 10_000
+GOALS = {"API": API_CPU_MICROS, "workers": WORKERS_CPU_MICROS, "Postgres": POSTGRES_CPU_MICROS}
 WAITING = "select count(*) from deliveries where state <> 'sent'"
 LATENCY = """
 select percentile_cont(array[0.5, 0.99]) within group (
@@ -60,7 +62,10 @@ class Parts:
                     Reading(
                         "messages at the highest rate", rate, "/s", note=f"{WORKERS} workers of {CONCURRENCY}"
                     ),
-                    *(Reading(f"CPU a message: {name}", cost, "µs") for name, cost in costs.items()),
+                    *(
+                        Reading(f"CPU a message: {name}", cost, "µs", GOALS[name])
+                        for name, cost in costs.items()
+                    ),
                 ]
                 for serial, load in enumerate(LOADS, 2):
                     await _send(producer, serial * STEPS, load * rate)

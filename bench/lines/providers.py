@@ -8,9 +8,9 @@ from statistics import median
 
 import msgspec
 
-from bench.contract import Arena, Reading
+from bench.contract import Arena, Goal, Reading
 from bench.controls import Controls
-from bench.goals import APNS_TIMES_FCM, EXPO_CPU_MICROS
+from bench.goals import APNS_TIMES_FCM, EMAIL_CPU_MICROS, EXPO_CPU_MICROS, WEBPUSH_CPU_MICROS
 from bench.process import ROOT, ProgramFailedError
 from bench.programs.provider_sender import ProviderCost, ProviderName, ProviderOrder
 from bench.progress import tell
@@ -36,6 +36,13 @@ LOADS: Mapping[ProviderName, Load] = {
     "webpush": Load("Web Push", 5_000, 1_000, 400),
     "smtp": Load("e-mail", 1_500, 200, 40),
     "webhook": Load("webhook", 8_000, 1_500, 400),
+}
+
+
+CPU_GOALS: Mapping[ProviderName, Goal] = {
+    "expo": EXPO_CPU_MICROS,
+    "webpush": WEBPUSH_CPU_MICROS,
+    "smtp": EMAIL_CPU_MICROS,
 }
 
 
@@ -77,7 +84,7 @@ def _readings(costs: Mapping[ProviderName, Sequence[ProviderCost]]) -> Sequence[
                 f"{LOADS[provider].title}: CPU a message",
                 median(each),
                 "µs",
-                EXPO_CPU_MICROS if provider == "expo" else None,
+                CPU_GOALS.get(provider),
                 note=f"{_between(each)}; {median(times[provider]):.2f} times FCM",
             )
             for provider, each in micros.items()
