@@ -16,7 +16,7 @@ from bench import broker
 from bench.contestants import CONTESTANTS
 from bench.contract import Chart, Contestant, Line, Reading
 from bench.goals import SUBJECT
-from bench.lines import BROADCAST_PEOPLE, GROWTH_ROWS, OUTAGE_SECONDS, lines
+from bench.lines import BROADCAST_PEOPLE, GROWTH_ROWS, OUTAGE_SECONDS, STEADY_SECONDS, lines
 from bench.process import ROOT, ProgramFailedError
 from bench.progress import tell
 from bench.race import machine
@@ -39,6 +39,7 @@ class Options(msgspec.Struct, frozen=True):
     outage_seconds: float
     growth_rows: int
     broadcast_people: int
+    steady_seconds: float
     only: tuple[str, ...]
     json: bool
     keep_logs: Path | None
@@ -65,13 +66,19 @@ def parse(arguments: Sequence[str]) -> Options:
         type=_positive,
         default=GROWTH_ROWS,
         help="most rows that wait in the line `growth`, beside three times as many settled ones "
-        "(default: %(default)s; 10000000 takes an hour and 60 GB)",
+        "(default: %(default)s; 10000000 takes an hour and 50 GB)",
     )
     parser.add_argument(
         "--broadcast-people",
         type=_positive,
         default=BROADCAST_PEOPLE,
         help="how many people the line `broadcast` sends to (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--steady-seconds",
+        type=float,
+        default=STEADY_SECONDS,
+        help="how long the line `steady` sends (default: %(default)s; 1200 is the size to publish)",
     )
     parser.add_argument(
         "--rounds", type=_positive, default=3, help="rounds for each contestant (default: %(default)s)"
@@ -94,7 +101,9 @@ def parse(arguments: Sequence[str]) -> Options:
 async def run(options: Options, command: str, workdir: Path) -> Outcome:
     """Run the contestants and the lines that were asked for."""
     chosen = [each for each in CONTESTANTS if not options.only or each.name in options.only]
-    every = lines(options.outage_seconds, options.growth_rows, options.broadcast_people)
+    every = lines(
+        options.outage_seconds, options.growth_rows, options.broadcast_people, options.steady_seconds
+    )
     asked = [each for each in every if not options.only or each.name in options.only]
     able, left_out = _able(chosen)
     for absent in left_out:

@@ -18,17 +18,20 @@ from bench.lines.relay import Relaying
 from bench.lines.search import Search
 from bench.lines.serve import OutOfTheBox
 from bench.lines.startup import StartUp
+from bench.lines.steady import Steady
 from bench.lines.streams import Streams
 
 OUTAGE_SECONDS = 60.0
 GROWTH_ROWS = 1_000_000
 BROADCAST_PEOPLE = 1_000_000
+STEADY_SECONDS = 60.0
 
 
 def lines(
     outage_seconds: float = OUTAGE_SECONDS,
     growth_rows: int = GROWTH_ROWS,
     broadcast_people: int = BROADCAST_PEOPLE,
+    steady_seconds: float = STEADY_SECONDS,
 ) -> tuple[Line, ...]:
     """Give every line, in the order in which they run."""
     return (
@@ -39,6 +42,7 @@ def lines(
         StartUp(),
         Parts(),
         LatencyAgainstLoad(),
+        Steady(steady_seconds),
         Providers(),
         ProviderDown(outage_seconds),
         SharedRate(),

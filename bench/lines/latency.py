@@ -1,26 +1,19 @@
 """How long a message takes from its scheduled arrival to the provider's door, at rising load."""
 
-import contextlib
 import os
 import statistics
-import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
-import asyncpg
 import msgspec
 
-from bench.broker import drained
-from bench.contract import Arena, Batch, Chart, Curve, Goal, Reading
+from bench.contract import Arena, Chart, Curve, Goal, Reading
 from bench.goals import BUSY_P99_MS, IDLE_MEDIAN_MS, IDLE_P99_MS
 from bench.meter import cpu_seconds, machine_seconds
-from bench.process import Conversation, ProgramFailedError, conversing
-from bench.programs.open_loop import Load
+from bench.paced_server import COLLECT_SECONDS, CONCURRENCY, WORKERS, PacedServer, paced_server
+from bench.process import ProgramFailedError
 from bench.progress import tell
-from bench.tocsin_server import SCHEMA, Server, tocsin_server
-from tocsin.store.pool import connection_settings
 
-WORKERS, CONCURRENCY = 2, 300
 WARM_UP = 5_000
 MESSAGES = 20_000
 RATE_ROUNDS = 3
@@ -29,10 +22,7 @@ IDLE_SECONDS = 25.0
 BUSY = 0.7
 SHARES = (0.1, 0.3, 0.5, 0.6, BUSY, 0.8, 0.9, 1.0)
 SHARE_SECONDS = 8.0
-COLLECT_SECONDS = 0.01
-"""What a producer of many messages collects into one request; it counts as latency."""
 
-WAITING = "select exists (select from deliveries where state in ('scheduled', 'pending', 'retrying'))"
 # FCM's message ids begin with the microsecond in which the message came in, the stand-in's as well.
 LATENCY = """
 select
@@ -77,14 +67,14 @@ class LatencyAgainstLoad:
 
     async def measure(self, arena: Arena) -> Sequence[Reading | Chart]:
         """Send messages one by one to an idle Tocsin, then at shares of the highest rate."""
-        async with _opened(arena) as bench:
+        async with paced_server(arena) as bench:
             await bench.highest_rate(min(WARM_UP, arena.numbers))
-            idle = await bench.step(IDLE_A_SECOND, IDLE_SECONDS, collect_seconds=0.0)
+            idle = await _step(bench, IDLE_A_SECOND, IDLE_SECONDS, collect_seconds=0.0)
             count = min(MESSAGES, arena.numbers)
             rates = [await bench.highest_rate(count) for _ in range(RATE_ROUNDS)]
             rate = statistics.median(rates)
             steps = {
-                share: await bench.step(share * rate, SHARE_SECONDS, collect_seconds=COLLECT_SECONDS)
+                share: await _step(bench, share * rate, SHARE_SECONDS, collect_seconds=COLLECT_SECONDS)
                 for share in SHARES
             }
         return [
@@ -109,84 +99,22 @@ class LatencyAgainstLoad:
         ]
 
 
-class _Bench:
-    """A running Tocsin with its producers."""
-
-    def __init__(
-        self,
-        arena: Arena,
-        server: Server,
-        books: asyncpg.Connection,
-        flood: Conversation,
-        paced: Conversation,
-    ) -> None:
-        self._users = arena.numbers
-        self._server = server
-        self._books = books
-        self._flood = flood
-        self._paced = paced
-        self._serial = 0
-        self._sent = 0
-
-    async def highest_rate(self, count: int) -> float:
-        """Deliver so many as fast as they are taken."""
-        self._serial += 1
-        began = time.perf_counter()
-        await self._flood.ask(Batch(serial=self._serial, count=count))
-        await drained(self._left)
-        return count / (time.perf_counter() - began)
-
-    async def step(self, rate: float, seconds: float, *, collect_seconds: float) -> Step:
-        """Send by schedule, wait until all is sent, and compare the times of arrival with the schedule."""
-        self._serial += 1
-        load = Load(
-            serial=self._serial,
-            rate=rate,
-            seconds=seconds,
-            collect_seconds=collect_seconds,
-            first=self._sent,
-            users=self._users,
-        )
-        before, began = self._elsewhere(), time.perf_counter()
-        await self._paced.ask(load)
-        await drained(self._left)
-        elsewhere = (self._elsewhere() - before) / (time.perf_counter() - began)
-        found = await self._books.fetchrow(LATENCY, f"{self._serial}-%")
-        if found["unsent"]:
-            raise ProgramFailedError(f"{found['unsent']} messages of the schedule were not sent")
-        self._sent += found["messages"]
-        median, p99, slowest = found["millis"]
-        tell(f"latency    {rate:,.0f}/s: median {median:.1f} ms, p99 {p99:.1f} ms")
-        return Step(rate, found["messages"], median, p99, slowest, max(0.0, elsewhere))
-
-    def _elsewhere(self) -> float:
-        """Return the processor time of all that is no part of this run."""
-        return machine_seconds() - cpu_seconds((os.getpid(), self._server.postmaster_pid))
-
-    async def _left(self) -> int:
-        return int(await self._books.fetchval(WAITING))
+async def _step(bench: PacedServer, rate: float, seconds: float, *, collect_seconds: float) -> Step:
+    """Send by schedule, and compare the times of arrival with the schedule."""
+    before, began = _elsewhere(bench), time.perf_counter()
+    keys = await bench.send(rate, seconds, collect_seconds=collect_seconds)
+    elsewhere = (_elsewhere(bench) - before) / (time.perf_counter() - began)
+    found = await bench.books.fetchrow(LATENCY, keys)
+    if found["unsent"]:
+        raise ProgramFailedError(f"{found['unsent']} messages of the schedule were not sent")
+    median, p99, slowest = found["millis"]
+    tell(f"latency    {rate:,.0f}/s: median {median:.1f} ms, p99 {p99:.1f} ms")
+    return Step(rate, found["messages"], median, p99, slowest, max(0.0, elsewhere))
 
 
-@contextlib.asynccontextmanager
-async def _opened(arena: Arena) -> AsyncIterator[_Bench]:
-    async with contextlib.AsyncExitStack() as stack:
-        server = await stack.enter_async_context(
-            tocsin_server(arena, workers=WORKERS, concurrency=CONCURRENCY)
-        )
-        environment = {"BENCH_API": server.api_url, "BENCH_KEY": server.key}
-        flood, paced = [
-            await stack.enter_async_context(
-                conversing(
-                    [sys.executable, "-m", f"bench.programs.{program}"],
-                    environment,
-                    arena.workdir / f"{program}.log",
-                )
-            )
-            for program in ("tocsin_producer", "open_loop")
-        ]
-        books = await asyncpg.connect(server.database_url, server_settings=connection_settings(SCHEMA))
-        stack.push_async_callback(books.close)
-        yield _Bench(arena, server, books, flood, paced)
+def _elsewhere(bench: PacedServer) -> float:
+    """Return the processor time of all that is no part of this run."""
+    return machine_seconds() - cpu_seconds((os.getpid(), bench.server.postmaster_pid))
 
 
 def _chart(rate: float, idle: Step, steps: dict[float, Step]) -> Chart:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from bench.contract import Chart, Curve, Reading
 from bench.goals import race_readings
+from bench.lines.steady import MEDIAN, Sample, Slice, compared
 from bench.process import conversing
 from bench.programs.open_loop import MOST_A_REQUEST, Load, arrivals, collected
 from bench.race.machine import Machine
@@ -146,3 +147,14 @@ def _outcome() -> Outcome:
         left_out=(),
         lines=(LineResult("latency", "Latency", (Reading("p99", 1.0, "ms"),), (chart,)),),
     )
+
+
+@pytest.mark.parametrize(("growth", "met"), [(0.0, True), (0.02, True), (0.1, False)])
+def test_a_steady_load_is_held_against_its_own_first_half(growth: float, *, met: bool) -> None:
+    sample = Sample(1.0, 1.0, 1, 1.0, 1.0, 1, 0)
+    slices = [Slice(minute, 10.0 * (1 + growth * minute), 20.0, sample) for minute in range(12)]
+
+    _, ratio = compared(slices, "median", "ms", MEDIAN, lambda each: each.median)
+
+    assert ratio.value == pytest.approx((1 + 8.5 * growth) / (1 + 2.5 * growth))
+    assert MEDIAN.met(ratio.value) == met
