@@ -90,6 +90,13 @@ class Attempt(LeasedDelivery, kw_only=True):
             digest_id=delivery.digest_id,
         )
 
+    @property
+    def rendered(self) -> Message:
+        """The message; an attempt is rendered before it is sent."""
+        if self.message is None:
+            raise RuntimeError("an attempt is sent before it is rendered")
+        return self.message
+
     def sibling(self, sibling_id: UUID, destination: Destination) -> "Attempt":
         """Return the same attempt for another device, as a delivery of its own."""
         return msgspec.structs.replace(self, id=sibling_id, attempts=0, destination=destination)

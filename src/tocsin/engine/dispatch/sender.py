@@ -175,9 +175,7 @@ class Sender:
     def _circuit(self, attempt: Attempt) -> str:
         """Return the name of the circuit breaker: the provider's, or that of the target's host."""
         name = self._provider.name
-        if self._host_of is None or attempt.message is None:
-            return name
-        return host_circuit(name, self._host_of(attempt.message.target))
+        return name if self._host_of is None else host_circuit(name, self._host_of(attempt.rendered.target))
 
     def _pump(self) -> None:
         if self._rate_limit is None:
@@ -290,7 +288,7 @@ class Sender:
         left = dict(enumerate(batch))
         try:
             spans = start_spans(self._provider.name, batch, now)
-            messages = [each.message for each in batch if each.message]
+            messages = [each.rendered for each in batch]
             async with aclosing(self._answers(messages, left, now)) as answers:
                 async for answered in answers:
                     self._settle_answered(left, answered, spans, now, began)
