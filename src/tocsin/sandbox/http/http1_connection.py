@@ -66,7 +66,7 @@ class Http1Connection(asyncio.Protocol):
         self._advance()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - it is lost, whatever the cause
-        """Give up what has no answer yet."""
+        """Drop what has no answer yet."""
         self.service.closed(self)
         self._transport = None
         self._give_up()

@@ -87,7 +87,7 @@ class Http2Connection(asyncio.Protocol):
             self._end(fault.code, fault.detail)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - it is lost, whatever the cause
-        """Give up what has no answer yet."""
+        """Drop what has no answer yet."""
         self.service.closed(self)
         self._end(ErrorCode.NO_ERROR, abort=True)
 
@@ -194,7 +194,7 @@ class Http2Connection(asyncio.Protocol):
             stream.take(content, end_stream=end_stream)
 
     def on_reset(self, stream_id: int, code: int) -> None:  # noqa: ARG002 - given up, whatever the cause
-        """Give up a request that nobody waits for any more."""
+        """Drop a request that nobody waits for any more."""
         if stream_id > self._last_id or not stream_id % 2:
             raise _not_begun("RST_STREAM")
         self.on_ignored()
