@@ -40,10 +40,12 @@ IMPORT_EVERY_MODULE = """
 import importlib, pkgutil, sys, tocsin
 
 NEED_THE_SANDBOX = {
-    "tocsin.cli.demo.first_notification", "tocsin.cli.demo.stand_ins", "tocsin.client.testing.server_process"
+    "tocsin.cli.demo.first_notification", "tocsin.cli.demo.people", "tocsin.cli.demo.stand_ins",
+    "tocsin.client.testing.server_process"
 }
+SANDBOX = ("tocsin.sandbox", "tocsin.cli.demo.page.")
 for module in pkgutil.walk_packages(tocsin.__path__, "tocsin.", onerror=lambda name: None):
-    if module.name not in NEED_THE_SANDBOX and not module.name.startswith("tocsin.sandbox"):
+    if module.name not in NEED_THE_SANDBOX and not module.name.startswith(SANDBOX):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
 print(*sorted(name for name in sys.modules if name.startswith("tocsin.")))

@@ -6,9 +6,11 @@ import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from math import ceil
+from typing import Protocol
 
 from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
+from granian.rsgi import HTTPProtocol, Scope  # type: ignore[attr-defined]
 from granian.server.embed import Server
 from litestar.types import ASGIApp
 
@@ -16,6 +18,13 @@ from tocsin.api.settings import HttpSettings
 from tocsin.domain.errors import TocsinError
 
 _LISTEN_CHECK_SECONDS = 0.01
+
+
+class RSGIApp(Protocol):
+    """An app that answers granian directly."""
+
+    async def __rsgi__(self, scope: Scope, protocol: HTTPProtocol) -> None:
+        """Answer one request."""
 
 
 class PortTakenError(TocsinError):
@@ -27,11 +36,12 @@ class ListenError(TocsinError):
 
 
 async def serve_api(
-    app: ASGIApp,
+    app: ASGIApp | RSGIApp,
     settings: HttpSettings,
     stop: asyncio.Event,
     on_ready: Callable[[str], None],
     *,
+    interface: Interfaces = Interfaces.ASGI,
     section: str = "http",
     websockets: bool = False,
     on_stop: Callable[[], Awaitable[None]] | None = None,
@@ -48,7 +58,7 @@ async def serve_api(
         app,
         address=address,
         port=port,
-        interface=Interfaces.ASGI,
+        interface=interface,
         http=HTTPModes.auto,
         websockets=websockets,
         backlog=settings.backlog,

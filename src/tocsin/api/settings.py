@@ -39,10 +39,15 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class DashboardSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The operator's pages at `/dashboard` of the API; a session ends after `session_hours`."""
+    """The operator's pages at `/dashboard` of the API; a session ends after `session_hours`.
+
+    No page may show them in a frame, except those of the origin `framed_by`: the demo sets it to that of its
+    own page.
+    """
 
     enabled: bool = True
     session_hours: Annotated[float, Meta(gt=0, le=720)] = 12.0
+    framed_by: Annotated[str, Meta(pattern=r"^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?\Z")] | None = None
 
 
 class ProbesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -65,6 +65,8 @@ MEANING: dict[str, str] = {
     "[Amazon SNS](../start/sns.md).",
     "dashboard.enabled": "Whether the API serves [the dashboard](../guides/dashboard.md) at `/dashboard`.",
     "dashboard.session_hours": "How long somebody stays signed in to it.",
+    "dashboard.framed_by": "The origin whose pages may show it in a frame, such as `http://127.0.0.1:8480`; "
+    "none by default. [The demo](../start/demo.md) sets it for its own page.",
     "probes.host": "The address on which a worker, relay or gateway answers `/healthz` and `/readyz`.",
     "probes.port": "The port for it; 0 chooses a free one. With `tocsin serve`, the first worker has it, and "
     "each further process the next; with a profile, one listener answers for all of them.",

@@ -29,8 +29,13 @@ class Asset(msgspec.Struct, frozen=True):
 
 @cache
 def assets() -> dict[str, Asset]:
-    """Read every file, by name."""
-    return {file.name: _read(file) for file in FOLDER.rglob("*") if file.suffix in _CONTENT_TYPES}
+    """Read every file of the dashboard, by name."""
+    return read_assets(FOLDER)
+
+
+def read_assets(folder: Path) -> dict[str, Asset]:
+    """Read every file of a folder, by name."""
+    return {file.name: _read(file) for file in folder.rglob("*") if file.suffix in _CONTENT_TYPES}
 
 
 def asset_url(name: str) -> str:

@@ -8,7 +8,7 @@ from litestar.exceptions import HTTPException
 
 from tocsin.api.dashboard.access import SignedOutError, session_of
 from tocsin.api.dashboard.rendering import render
-from tocsin.api.dashboard.responses import HEADERS
+from tocsin.api.dashboard.responses import headers_for
 from tocsin.api.http.access_log import request_id_of
 from tocsin.api.http.problems import INTERNAL_ERROR, UNAVAILABLE, ProblemError
 from tocsin.api.http.requests import ApiRequest
@@ -28,7 +28,7 @@ def answer_signed_out(request: ApiRequest, error: SignedOutError) -> Response[by
     """Lead to the form to sign in."""
     is_htmx = "hx-request" in request.headers
     header = {"hx-redirect" if is_htmx else "location": error.location}
-    return Response(b"", status_code=401 if is_htmx else 303, headers={**HEADERS, **header})
+    return Response(b"", status_code=401 if is_htmx else 303, headers={**headers_for(request), **header})
 
 
 def answer_http(request: ApiRequest, error: HTTPException) -> Response[bytes]:
@@ -57,7 +57,8 @@ def answer_failure(request: ApiRequest, error: Exception) -> Response[bytes]:
 
 def _shown(request: ApiRequest, problem: Problem) -> Response[bytes]:
     text = render(request, session_of(request), "problem.html", {"problem": problem, "notice": None})
-    return Response(text.encode(), status_code=problem.status, media_type="text/html", headers=dict(HEADERS))
+    headers = headers_for(request)
+    return Response(text.encode(), status_code=problem.status, media_type="text/html", headers=headers)
 
 
 FAILURES: dict[int | type[Exception], Any] = {

@@ -15,15 +15,16 @@ from tocsin.api.dashboard.assets import asset_url
 from tocsin.api.dashboard.sessions import Session
 from tocsin.api.http.requests import ApiRequest
 
-_FOLDER = Path(__file__).parent / "templates"
+TEMPLATES = Path(__file__).parent / "templates"
 _WITHOUT_DECIMALS = 100
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 @cache
-def _environment() -> Environment:
+def make_environment(*folders: Path) -> Environment:
+    """Build the environment for the templates of some folders, the first of which comes first."""
     environment = Environment(
-        loader=FileSystemLoader(_FOLDER),
+        loader=FileSystemLoader(folders),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -54,7 +55,7 @@ def render(request: ApiRequest, session: Session | None, template: str, context:
     holder = session.holder if session else None
     pages: Sequence[Any] = request.app.state.dashboard_pages
     return (
-        _environment()
+        make_environment(TEMPLATES)
         .get_template(template)
         .render(
             **context,

@@ -19,9 +19,10 @@ _NOTICE_SECONDS = 60
 _LONGEST_NOTICE = 300
 
 # No content of other origins, no inline or evaluated code, and no other page may frame this one.
+_UNFRAMED = "frame-ancestors 'none'"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "font-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    "font-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'self'; " + _UNFRAMED
 )
 HEADERS: Mapping[str, str] = {
     "content-security-policy": POLICY,
@@ -33,6 +34,15 @@ HEADERS: Mapping[str, str] = {
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
     "cache-control": "no-store",
 }
+
+
+def headers_for(request: ApiRequest) -> dict[str, str]:
+    """Return the headers of a page, which only the origin of `dashboard.framed_by` may frame."""
+    headers, origin = dict(HEADERS), request.services.dashboard.framed_by
+    if origin is not None:
+        headers["content-security-policy"] = POLICY.replace(_UNFRAMED, f"frame-ancestors {origin}")
+        del headers["x-frame-options"]
+    return headers
 
 
 class View(msgspec.Struct, frozen=True):
@@ -71,7 +81,7 @@ def redirect(request: ApiRequest, to: Redirect) -> ASGIResponse:
     is_htmx = "hx-request" in request.headers
     return ASGIResponse(
         status_code=204 if is_htmx else 303,
-        headers={**HEADERS, "hx-redirect" if is_htmx else "location": to.location},
+        headers={**headers_for(request), "hx-redirect" if is_htmx else "location": to.location},
         cookies=cookies,
     )
 
@@ -85,7 +95,7 @@ def _page(request: ApiRequest, view: View) -> ASGIResponse:
         body=text.encode(),
         status_code=view.status,
         media_type="text/html",
-        headers=dict(HEADERS),
+        headers=headers_for(request),
         cookies=[*view.cookies, *([make_cookie(request, NOTICE, "", 0)] if shown else [])],
     )
 

@@ -3,6 +3,7 @@
 from http.cookies import SimpleCookie
 
 import httpx
+import msgspec
 import pytest
 
 from tests.edges.api.dashboard.visits import SIGN_IN, Visit, signed_in
@@ -178,6 +179,23 @@ async def test_every_page_has_the_headers_that_protect_it(edge: Edge) -> None:
         assert policy["frame-ancestors"] == "'none'"
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["cache-control"] == "no-store"
+
+
+async def test_only_the_origin_that_is_set_may_frame_the_pages(pool: Pool) -> None:
+    framed_by = DashboardSettings(framed_by="http://127.0.0.1:8480")
+
+    async with running(services(pool, dashboard=framed_by)) as edge:
+        shown, led = await edge.http.get(SIGN_IN), await edge.http.get(NOW)
+
+    for answer in (shown, led):
+        assert answer.headers["content-security-policy"].endswith("frame-ancestors http://127.0.0.1:8480")
+        assert "x-frame-options" not in answer.headers
+
+
+@pytest.mark.parametrize("origin", ["*", "'self'", "http://a.example; script-src *", "http://a.example/path"])
+def test_what_is_no_origin_cannot_frame_the_pages(origin: str) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"framed_by": origin}, DashboardSettings)
 
 
 async def test_assets_are_public_and_kept_by_version(edge: Edge) -> None:

@@ -1,0 +1,177 @@
+"""What the buttons and switches of the demo's page do, each through the API or the sandbox."""
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias, assert_never, get_args
+from uuid import UUID
+
+import msgspec
+
+from tocsin.catalog.catalog import Catalog
+from tocsin.catalog.preview import example_payload
+from tocsin.cli.demo.page.calls import DemoCalls
+from tocsin.cli.demo.people import NIGHT, PEOPLE, DemoPerson, Installation, install, zone_at
+from tocsin.client.intents import Intent, new_key
+from tocsin.domain.catalog import NotificationType
+from tocsin.engine.clock import utc_now
+from tocsin.sandbox import Latency, Outage, Sandbox
+from tocsin.sandbox.phones import Received
+from tocsin.wire.answers import Taken
+
+PersonSwitch: TypeAlias = Literal["night", "opted_out", "signed_out", "uninstalled"]
+ProviderSwitch: TypeAlias = Literal["down", "slow"]
+PERSON_SWITCHES: tuple[PersonSwitch, ...] = get_args(PersonSwitch)
+PROVIDER_SWITCHES: tuple[ProviderSwitch, ...] = get_args(ProviderSwitch)
+PROVIDERS = ("fcm", "apns", "expo", "webpush", "smtp")
+SLOW_SECONDS = 2.0
+EVERYONE = "everyone"
+_MOST_REMEMBERED = 200
+
+
+class Example(msgspec.Struct, frozen=True):
+    """A type of the catalog with a payload to send."""
+
+    type: NotificationType
+    payload: Mapping[str, Any]
+
+
+class Stage:
+    """The people, their devices and the providers of one demo, and what has been sent from its page."""
+
+    def __init__(self, sandbox: Sandbox, calls: DemoCalls, catalog: Catalog) -> None:
+        self.sandbox = sandbox
+        self.calls = calls
+        self.people = {person.user_id: person for person in PEOPLE}
+        self.installed: dict[str, Installation] = {}
+        self.examples = {name: _example(catalog, found) for name, found in sorted(catalog.types.items())}
+        self.sent: deque[UUID] = deque(maxlen=_MOST_REMEMBERED)
+        self.cleared_at = utc_now()
+
+    async def enter(self, person: DemoPerson) -> None:
+        """Put a person into the directory and register their device."""
+        await self.move(person, night=False)
+        await self._reinstall(person)
+
+    async def send(
+        self, type_name: str, users: Sequence[str], payload: Mapping[str, Any] | None = None, key: str = ""
+    ) -> Taken:
+        """Send a notification, the example of its type unless a payload is given."""
+        given = self.examples[type_name].payload if payload is None else payload
+        taken = await self.calls.producer.send(
+            type_name, users=users, payload=given, idempotency_key=key or f"demo-{new_key()}"
+        )
+        self.remember(taken.notification_id)
+        return taken
+
+    async def send_many(self, intents: Sequence[Intent]) -> list[UUID]:
+        """Send several notifications at once; return their ids."""
+        answers = await self.calls.producer.send_many(intents)
+        ids: list[UUID] = [answer.notification_id for answer in answers if isinstance(answer, Taken)]
+        for notification_id in ids:
+            self.remember(notification_id)
+        return ids
+
+    def remember(self, notification_id: UUID) -> None:
+        """Make a notification the newest that was sent."""
+        if not self.sent or self.sent[-1] != notification_id:
+            self.sent.append(notification_id)
+
+    async def switch_person(self, person: DemoPerson, switch: PersonSwitch, *, on: bool) -> None:
+        """Turn a switch of a person on or off."""
+        app = self.calls.app(person.user_id)
+        match switch:
+            case "night":
+                await self.move(person, night=on)
+            case "opted_out":
+                await app.change_preferences(self._choices(wanted=False if on else None))
+            case "signed_out" if on:
+                await app.unregister_device(token=self.installed[person.user_id].token)
+            case "signed_out":
+                await self.register(person)
+            case "uninstalled" if on:
+                self.sandbox.phones.unregister(self.installed[person.user_id].target)
+            case "uninstalled":
+                await self._reinstall(person)
+            case _:
+                assert_never(switch)
+
+    def switch_provider(self, provider: str, switch: ProviderSwitch, *, on: bool) -> None:
+        """Turn a switch of a provider on or off."""
+        faults = self.sandbox.faults_of(provider)
+        match switch:
+            case "down":
+                faults.outage(Outage() if on else None)
+            case "slow":
+                faults.latency(Latency(SLOW_SECONDS) if on else None)
+            case _:
+                assert_never(switch)
+
+    def is_uninstalled(self, person: DemoPerson) -> bool:
+        """Return whether the provider does not know a person's app any more."""
+        return not self.sandbox.phones.is_registered(self.installed[person.user_id].target)
+
+    def messages_of(self, person: DemoPerson) -> list[Received]:
+        """List the pushes on a person's device and the mails in their mailbox."""
+        found = map(self.sandbox.phones.find, (self.installed[person.user_id].target, person.email))
+        return [received for phone in found if phone for received in phone.messages]
+
+    async def restore(self, *users: str) -> None:
+        """Put the switches of some people back, and those of their providers."""
+        await asyncio.gather(*(self._restore(self.people[user_id]) for user_id in users))
+
+    async def reset(self) -> None:
+        """Put every switch back, cancel what waits, and clear the devices."""
+        for notification_id in self.sent:
+            await self.calls.producer.cancel(notification_id)
+        self.sent.clear()
+        self.sandbox.reset()
+        self.cleared_at = utc_now()
+        await asyncio.gather(*(self._restore(person, reinstall=True) for person in self.people.values()))
+
+    async def move(self, person: DemoPerson, *, night: bool) -> None:
+        """Set a person's time zone to one in which it is night now, or day."""
+        now = utc_now()
+        zone = zone_at(NIGHT, now) if night else person.day_zone(now)
+        await self.calls.producer.put_user(
+            person.user_id, email=person.email, locale=person.locale, timezone=zone
+        )
+
+    async def register(self, person: DemoPerson) -> None:
+        """Register a person's device, as their app does when it starts."""
+        app, installed = self.calls.app(person.user_id), self.installed[person.user_id]
+        await app.register_device(
+            installed.token, person.platform, provider=person.provider, locale=person.locale
+        )
+
+    async def _restore(self, person: DemoPerson, *, reinstall: bool = False) -> None:
+        await self.switch_person(person, "night", on=False)
+        await self.switch_person(person, "opted_out", on=False)
+        if reinstall or self.is_uninstalled(person):
+            await self._reinstall(person)
+        elif not await self.calls.app(person.user_id).devices():
+            await self.register(person)
+        for switch in PROVIDER_SWITCHES:
+            self.switch_provider(person.provider, switch, on=False)
+
+    async def _reinstall(self, person: DemoPerson) -> None:
+        before = self.installed.get(person.user_id)
+        self.installed[person.user_id] = install(self.sandbox, person)
+        await self.register(person)
+        if before is not None:
+            # A person has one device here; a token that its app replaced reaches nobody.
+            await self.calls.app(person.user_id).unregister_device(token=before.token)
+
+    def _choices(self, *, wanted: bool | None) -> Mapping[str, Mapping[str, bool | None]]:
+        choices: dict[str, dict[str, bool | None]] = {}
+        for example in self.examples.values():
+            of_category = choices.setdefault(example.type.category, {})
+            of_category |= dict.fromkeys(example.type.channels, wanted)
+        return choices
+
+
+def _example(catalog: Catalog, found: NotificationType) -> Example:
+    payload = example_payload(catalog, found)
+    # The category may be chosen by the payload.
+    resolved, _ = catalog.resolve(found.name, found.version, payload)
+    return Example(resolved, payload)
