@@ -7,6 +7,7 @@ from http.cookies import SimpleCookie
 
 import msgspec
 from pyreqwest.client import Client, ClientBuilder
+from pyreqwest.exceptions import RequestError
 from pyreqwest.response import Response
 
 from tocsin.api.dashboard.access import CSRF_FIELD, SIGN_IN
@@ -14,7 +15,7 @@ from tocsin.api.dashboard.sessions import PATH, SESSION, VISITOR
 from tocsin.cli.demo.page.calls import Access
 from tocsin.domain.errors import TocsinError
 
-_OWN_PATH = re.compile(rf"{PATH}(/[\w.~%@:-]+)*(\?[\w.~%@:&=+,-]*)?", re.ASCII)
+_OWN_PATH = re.compile(rf"{PATH}(/[\w~@:-][\w.~@:-]*)*(\?[\w.~%@:&=+,-]*)?", re.ASCII)
 _CSRF = re.compile(rf'name="{CSRF_FIELD}" value="([^"]+)"')
 _OK, _SEE_OTHER = 200, 303
 _LONGEST_CALL = 10.0
@@ -85,7 +86,10 @@ class DashboardSessions:
             building = building.header("cookie", given, is_sensitive=True)
         if form is not None:
             building = building.form(form)
-        return await building.build().send()
+        try:
+            return await building.build().send()
+        except RequestError as error:
+            raise SignInError("The dashboard does not answer.") from error
 
 
 def _client_builder() -> ClientBuilder:

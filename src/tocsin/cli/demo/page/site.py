@@ -12,8 +12,9 @@ from urllib.parse import parse_qs, parse_qsl
 import msgspec
 import structlog
 from granian.rsgi import HTTPProtocol, Scope  # type: ignore[attr-defined]
+from pyreqwest.exceptions import ClientClosedError
 
-from tocsin.cli.demo.page.actions import Action, perform
+from tocsin.cli.demo.page.actions import Action, UnknownNameError, perform
 from tocsin.cli.demo.page.assets import demo_assets
 from tocsin.cli.demo.page.dashboard import DashboardSessions
 from tocsin.cli.demo.page.fragments import Fragments
@@ -74,7 +75,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
             answer = await self._answer(scope, protocol)
         except RefusedError as refused:
             answer = refused.answer
-        except TocsinError as error:
+        except (TocsinError, ClientClosedError) as error:
+            # The API does not answer, or the demo is being stopped.
             answer = Answer(status=503, body=str(error).encode())
         except Exception:
             _log.exception("demo page failed", method=scope.method)
@@ -85,6 +87,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     async def _answer(self, scope: Scope, protocol: HTTPProtocol) -> Answer:
         self._check_host(scope)
         path = self._path(scope)
+        if path is None:
+            return Answer(status=303, headers={"location": self.url})
         match scope.method, path.partition("/"):
             case "GET", ("", _, _):
                 html = self._fragments.page(await self.snapshots.read())
@@ -110,7 +114,10 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
             action = msgspec.convert(given, Action)
         except msgspec.ValidationError as error:
             raise RefusedError(422, f"The form is not valid: {error}") from error
-        await perform(action, self.stage, self.tour)
+        try:
+            await perform(action, self.stage, self.tour)
+        except UnknownNameError as error:
+            raise RefusedError(422, str(error)) from error
         self.snapshots.expire()
         if "hx-request" not in scope.headers:
             return Answer(status=303, headers={"location": self.url})
@@ -137,12 +144,12 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
                 421, f"Open the address that `tocsin demo` printed; it begins with {self.origin}"
             )
 
-    def _path(self, scope: Scope) -> str:
-        """Return the path after the token, or raise if that is not the right one."""
+    def _path(self, scope: Scope) -> str | None:
+        """Return the path after the token and its slash, or raise if the token is not the right one."""
         _, token, *rest = re.split("/", scope.path, maxsplit=2)
-        if not rest or not hmac.compare_digest(token.encode(errors="replace"), self.token.encode()):
+        if not hmac.compare_digest(token.encode(errors="replace"), self.token.encode()):
             raise RefusedError(404, "Open the address that `tocsin demo` printed.")
-        return rest[0]
+        return rest[0] if rest else None
 
     def _check_origin(self, scope: Scope) -> None:
         """Raise unless a browser says that the form is from this page (CSRF)."""

@@ -49,9 +49,12 @@ class Stage:
         self.cleared_at = utc_now()
 
     async def enter(self, person: DemoPerson) -> None:
-        """Put a person into the directory and register their device."""
-        await self.move(person, night=False)
-        await self._reinstall(person)
+        """Put a person into the directory and register their one device."""
+        app = self.calls.app(person.user_id)
+        for device in await app.devices():
+            # An earlier demo on the same data has left it.
+            await app.unregister_device(device_id=device.device_id)
+        await self._restore(person, reinstall=True)
 
     async def send(
         self, type_name: str, users: Sequence[str], payload: Mapping[str, Any] | None = None, key: str = ""

@@ -3,14 +3,23 @@
 
 const frame = () => document.querySelector("iframe[name=dashboard]");
 let shown = "";
+let moving = false;
 
 function choose(view) {
   document.querySelector(`input[name=view][value=${view}]`).checked = true;
 }
 
-// Links lead to the frame; it has to be visible.
 document.addEventListener("click", (event) => {
+  // Links lead to the frame; it has to be visible.
   if (event.target.closest("a[target=dashboard]")) choose("dashboard");
+  moving = Boolean(event.target.closest("#next-step"));
+});
+
+// The button that leads to the next step goes with its step: whoever pressed it is led to that of the next.
+document.addEventListener("htmx:afterSettle", () => {
+  if (!moving || document.getElementById("next-step")) return;
+  moving = false;
+  document.getElementById("run-step").focus();
 });
 
 // A step of the tour that belongs to a page of the dashboard opens it once, when it is done.
