@@ -102,7 +102,7 @@ format: $(VENV)/dev.done ## Bring the code into form.
 bench: $(VENV)/bench.done ## Measure Tocsin beside its rivals; writes bench/RESULTS.md.
 	@$(BIN)/python -m bench
 
-screenshots: $(VENV)/dev.done browser ## Take the pictures of the dashboard in the docs.
+screenshots: $(VENV)/dev.done browser ## Take the pictures of the dashboard and the demo in the docs, and the animation.
 	@$(BIN)/python -m tools.screenshots
 
 lock: $(VENV)/server.done ## Pin the newest packages that pyproject.toml allows, with hashes.

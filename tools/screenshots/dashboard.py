@@ -1,15 +1,11 @@
-"""Takes the pictures of the dashboard for the docs: `make screenshots`."""
+"""The pictures of the dashboard."""
 
-import argparse
-import asyncio
-import shutil
-import sys
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from playwright.async_api import Browser, Page, ViewportSize, async_playwright
+from playwright.async_api import Browser, Page
 
 from tests.browser.console import Console, running_console
 from tests.browser.operating import fill_operating
@@ -17,16 +13,9 @@ from tests.databases import SCHEMA, migrated_template, running_server, with_data
 from tocsin.api.auth.roles import Role
 from tocsin.engine.clock import utc_now
 from tocsin.store.pool import PoolSettings, open_pool
+from tools.screenshots.sizes import SCHEMES, SIZES, Scheme, Size
 
-FOLDER = Path("docs/assets/dashboard")
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-
-Scheme: TypeAlias = Literal["light", "dark"]
-Size: TypeAlias = Literal["wide", "narrow"]
-SIZES: dict[Size, ViewportSize] = {
-    "wide": {"width": 1280, "height": 800},
-    "narrow": {"width": 390, "height": 844},
-}
+FOLDER = "dashboard"
 PAGES = {
     "now": "/dashboard/now",
     "notifications": "/dashboard/notifications",
@@ -65,8 +54,7 @@ IN_DOCS = (
 
 def every_picture() -> Iterator[Picture]:
     """List all pages in all sizes and colour schemes."""
-    schemes: tuple[Scheme, ...] = ("light", "dark")
-    for name, size, scheme in product(PAGES, SIZES, schemes):
+    for name, size, scheme in product(PAGES, SIZES, SCHEMES):
         yield Picture(name, size, scheme)
 
 
@@ -91,29 +79,14 @@ async def take(browser: Browser, console: Console, picture: Picture, folder: Pat
     await context.close()
 
 
-async def main(folder: Path, pictures: tuple[Picture, ...]) -> None:
+async def take_dashboard(browser: Browser, folder: Path, pictures: tuple[Picture, ...]) -> None:
     """Serve a dashboard with examples and take its pictures."""
-    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
-    if program is None:
-        sys.exit(f"No browser is installed; one of {', '.join(PROGRAMS)} is needed.")
     with running_server() as server:
         async with (
             migrated_template(server) as name,
             open_pool(with_database(server, name), SCHEMA, PoolSettings()) as pool,
             running_console(pool) as console,
-            async_playwright() as playwright,
         ):
             await fill_operating(pool, utc_now())
-            browser = await playwright.chromium.launch(executable_path=program)
             for picture in pictures:
                 await take(browser, console, picture, folder)
-            await browser.close()
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, default=FOLDER)
-    parser.add_argument("--all", action="store_true", help="every page in every size and colour scheme")
-    given = parser.parse_args()
-    given.folder.mkdir(parents=True, exist_ok=True)
-    asyncio.run(main(given.folder, tuple(every_picture()) if given.all else IN_DOCS))
