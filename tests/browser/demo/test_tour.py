@@ -14,7 +14,10 @@ STEPS = (
     ("Every silence has a reason", ["mina: skipped, opted_out"]),
     ("A provider breaks", ["Circuit breaker of fcm: open", "12 retrying", "12 of 12 sent, 0 lost"]),
     ("An app is uninstalled", ["kerem: gone, Unregistered", "Device retired", "Dead letters of kerem: "]),
-    ("Search, find out, replay", ["a new token is registered", "left out: 0", "kerem: sent by apns"]),
+    (
+        "Search, find out, replay",
+        ["a new token is registered", "Replayed: 1; left out: 0", "kerem: sent by apns"],
+    ),
 )
 
 

@@ -14,6 +14,7 @@ from tocsin.cli.demo.page.calls import DemoCalls
 from tocsin.cli.demo.people import NIGHT, PEOPLE, DemoPerson, Installation, install, zone_at
 from tocsin.client.intents import Intent, new_key
 from tocsin.domain.catalog import NotificationType
+from tocsin.domain.delivery.states import WAITING
 from tocsin.engine.clock import utc_now
 from tocsin.sandbox import Latency, Outage, Sandbox
 from tocsin.sandbox.phones import Received
@@ -126,7 +127,9 @@ class Stage:
     async def reset(self) -> None:
         """Put every switch back, cancel what waits, and clear the devices."""
         for notification_id in self.sent:
-            await self.calls.producer.cancel(notification_id)
+            shown = await self.calls.producer.show(notification_id)
+            if any(delivery.state in WAITING for delivery in shown.deliveries):
+                await self.calls.producer.cancel(notification_id)
         self.sent.clear()
         self.sandbox.reset()
         self.cleared_at = utc_now()

@@ -14,9 +14,11 @@ from tocsin.client.errors import ConflictError
 from tocsin.client.intents import Intent, new_key
 from tocsin.domain.delivery.reasons import MEANING, Reason
 from tocsin.domain.delivery.states import WAITING, State
+from tocsin.domain.errors import TocsinError
 from tocsin.engine.inspect.person import Person
 from tocsin.sandbox.appearance import appearance
 from tocsin.wire.dead_letters import (
+    DeadLetterExample,
     DeadLetterFilter,
     DeadLetterGroup,
     DeadLetterGroups,
@@ -35,6 +37,10 @@ _TYPE = "new_customer"
 _EVERY = 0.1
 _TO_SEE = 2.0
 """How long an outage lasts on after it was noticed, so that a visitor can see it."""
+
+
+class NoDeadLetterError(TocsinError):
+    """There is nothing to replay."""
 
 
 async def show_push(run: Run) -> None:
@@ -142,12 +148,15 @@ async def show_uninstalled(run: Run) -> None:
 async def show_replay(run: Run) -> None:
     """Install the app again, and replay the dead letters of its owner."""
     stage, operator = run.stage, run.stage.calls.operator
-    if not await _dead_letters(stage):
+    newest = await _newest_dead_letter(stage)
+    if newest is None:
         await show_uninstalled(run)
-    newest = max((group.example for group in await _dead_letters(stage)), key=lambda each: each.settled_at)
+        newest = await _newest_dead_letter(stage)
+    if newest is None:
+        raise NoDeadLetterError("kerem has no dead letter, so there is nothing to replay. Try step 6.")
     await stage.restore("kerem")
     run.note("kerem installs the app again: a new token is registered")
-    body = ReplayRequest(filter=DeadLetterFilter(user="kerem"))
+    body = ReplayRequest(filter=DeadLetterFilter(user="kerem", notification_id=newest.notification_id))
     started = await operator.call(StartedReplay, "POST", "admin", "dead-letters", "replay", body=body)
     run.note(f"Replay {started.replay_id} started")
     stage.remember(newest.notification_id)
@@ -269,6 +278,13 @@ async def _dead_letters(stage: Stage) -> list[DeadLetterGroup]:
     """List the causes of kerem's dead letters."""
     found = await stage.calls.operator.call(DeadLetterGroups, "GET", "admin", "dead-letters", user="kerem")
     return found.groups
+
+
+async def _newest_dead_letter(stage: Stage) -> DeadLetterExample | None:
+    """Return kerem's newest dead letter, if it was sent from the page since everything was put back."""
+    examples = [group.example for group in await _dead_letters(stage)]
+    newest = max(examples, key=lambda each: each.settled_at, default=None)
+    return newest if newest is not None and newest.notification_id in stage.sent else None
 
 
 async def _person(stage: Stage, user_id: str) -> Person:
