@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tocsin.http2 import fields as header_fields
+from tocsin.http2 import hpack_blocks
 from tocsin.http2.errors import ConnectionFault, ErrorCode, StreamFault
-from tocsin.http2.fields import field
+from tocsin.http2.fields import field, read_headers
 from tocsin.http2.flow_control import CONNECTION_WINDOW, ReceiveWindow, take_stream
 from tocsin.http2.hpack_blocks import DynamicTable, decode_block, encode_field
 
@@ -100,3 +102,16 @@ def test_windows_that_were_exceeded_are_an_error() -> None:
     with pytest.raises(StreamFault) as reset:
         take_stream(stream, 65_536, end_stream=False)
     assert reset.value.code == ErrorCode.FLOW_CONTROL_ERROR
+
+
+def test_long_values_are_not_remembered() -> None:
+    """Or a thousand of the largest would stay in memory."""
+    before = (hpack_blocks._known_huffman.cache_info(), header_fields._checked.cache_info())
+
+    for number in range(3):
+        value = f"{number}".encode() * 5_000
+        block = hpack.Encoder().encode([(b"user-agent", value)])
+        assert read_headers(decode_block(block, DynamicTable())) == {"user-agent": value.decode()}
+
+    after = (hpack_blocks._known_huffman.cache_info(), header_fields._checked.cache_info())
+    assert [each.misses for each in after] == [each.misses for each in before]

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from tocsin.http2.errors import ErrorCode, StreamFault
-from tocsin.http2.hpack_blocks import encode_field
+from tocsin.http2.hpack_blocks import MOST_KNOWN_BYTES, encode_field
 
 _SENSITIVE = frozenset({"authorization"})
 _NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
@@ -35,7 +35,7 @@ def read_headers(fields: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Check fields other than pseudo-fields, and return them by name; values of one name are joined."""
     headers: dict[str, str] = {}
     for raw, content in fields:
-        name, value = _checked(raw, content)
+        name, value = (_checked if len(content) <= MOST_KNOWN_BYTES else _check)(raw, content)
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return headers
 
@@ -50,11 +50,13 @@ def read_content_length(headers: dict[str, str]) -> int | None:
     return int(length)
 
 
-@lru_cache(1_024)
-def _checked(name: bytes, value: bytes) -> tuple[str, str]:
+def _check(name: bytes, value: bytes) -> tuple[str, str]:
     if not _NAME.fullmatch(name) or name in _OF_ONE_CONNECTION:
         raise malformed("a header that no message can have")
     return name.decode(), read_value(value)
+
+
+_checked = lru_cache(1_024)(_check)
 
 
 def read_value(value: bytes) -> str:

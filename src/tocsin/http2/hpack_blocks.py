@@ -16,6 +16,9 @@ from tocsin.http2.reader import MOST_HEADER_BYTES
 NO_TABLE = b"\x20"
 """The size of our dynamic table is 0: the first bytes of the first header block of a connection."""
 
+MOST_KNOWN_BYTES = 512
+"""The most bytes of a value that is remembered once it was decoded; a peer must not fill our memory."""
+
 FIELD_OVERHEAD = 32
 """What a field counts besides its name and value towards MAX_HEADER_LIST_SIZE."""
 
@@ -163,10 +166,11 @@ def _read_string(block: bytes, at: int) -> tuple[bytes, int]:
     if end > len(block):
         raise _broken("a header that breaks off")
     text = block[at:end]
-    return (_huffman(text) if is_huffman else text), end
+    if is_huffman:
+        text = (_known_huffman if length <= MOST_KNOWN_BYTES else _huffman)(text)
+    return text, end
 
 
-@lru_cache(1_024)
 def _huffman(text: bytes) -> bytes:
     """Decode a Huffman code byte by byte: the table of hpack goes by half bytes, which takes longer."""
     state, ends, decoded = 0, True, []
@@ -181,6 +185,7 @@ def _huffman(text: bytes) -> bytes:
     return b"".join(decoded)
 
 
+_known_huffman = lru_cache(1_024)(_huffman)
 _steps: dict[int, tuple[int, bytes, bool]] = {}
 
 

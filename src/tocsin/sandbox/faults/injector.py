@@ -19,6 +19,8 @@ from tocsin.sandbox.faults.rules import (
     Script,
 )
 
+_NO_FAULT = Pass()
+
 
 class UnknownFaultCodeError(ValueError):
     """A scripted refusal has a code that the provider does not use."""
@@ -159,7 +161,7 @@ class FaultInjector:
         for chance in self._chances:
             if self._random.random() < chance.probability:
                 return chance.fault
-        return Pass()
+        return _NO_FAULT
 
     def delay(self) -> float:
         """Return how many seconds the current answer takes."""

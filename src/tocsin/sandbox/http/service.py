@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from email.utils import formatdate
 from typing import Protocol
 
+from tocsin.http2.frames import LAST_STREAM_ID
 from tocsin.sandbox.app import Application
 from tocsin.sandbox.http.bodies import BodyMemory
 from tocsin.sandbox.http.request_heads import RequestHeads
@@ -85,7 +86,7 @@ class Service:
 
     def __init__(self, application: Application, scheme: str, streams: int) -> None:
         self.application = application
-        self.streams = streams
+        self.streams = min(streams, LAST_STREAM_ID)
         """How many requests may be under way at once on a connection of HTTP/2."""
         self.heads = RequestHeads(scheme, application.stand_in_for)
         self.delays = Delays()
