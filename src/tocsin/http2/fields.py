@@ -35,7 +35,8 @@ def read_headers(fields: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Check fields other than pseudo-fields, and return them by name; values of one name are joined."""
     headers: dict[str, str] = {}
     for raw, content in fields:
-        name, value = (_checked if len(content) <= MOST_KNOWN_BYTES else _check)(raw, content)
+        is_short = len(raw) + len(content) <= MOST_KNOWN_BYTES
+        name, value = (_checked if is_short else _check)(raw, content)
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return headers
 

@@ -7,7 +7,10 @@ PING_AFTER_SECONDS = 30.0
 PING_SECONDS = 10.0
 SETTINGS_SECONDS = 10.0
 MOST_IDLE_FRAMES = 1_000
-"""The most frames between two ticks that carry nothing: PING, SETTINGS, empty ones."""
+"""The most frames between two ticks that carry nothing: PING, SETTINGS, empty ones, interim answers."""
+
+MOST_WINDOW_UPDATES = 10_000
+"""The most WINDOW_UPDATE between two ticks: several for each stream that a connection can have."""
 
 IDLE_FRAMES_PER_STREAM = 4
 """How many more there may be for each stream begun of late, such as a WINDOW_UPDATE after its end."""
@@ -27,7 +30,7 @@ class KeepAlive:
         self._heard_at = now
         self._pinged_at: float | None = None
         self._settings_due: float | None = now + SETTINGS_SECONDS
-        self._idle_frames = 0
+        self._idle_frames = self._window_updates = 0
         self._streams_at_tick = self._streams_before = 0
 
     def count_idle_frame(self, streams: int) -> None:
@@ -36,6 +39,12 @@ class KeepAlive:
         allowed = MOST_IDLE_FRAMES + IDLE_FRAMES_PER_STREAM * (streams - self._streams_before)
         if self._idle_frames > allowed:
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many frames that carry nothing")
+
+    def count_window_update(self) -> None:
+        """Count a WINDOW_UPDATE; a peer that sends more than streams need is an attack."""
+        self._window_updates += 1
+        if self._window_updates > MOST_WINDOW_UPDATES:
+            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many WINDOW_UPDATE frames")
 
     def settings_acknowledged(self) -> None:
         """Note that the peer has our SETTINGS."""
@@ -51,7 +60,7 @@ class KeepAlive:
 
         `streams` is how many were begun so far.
         """
-        self._idle_frames = 0
+        self._idle_frames = self._window_updates = 0
         self._streams_before, self._streams_at_tick = self._streams_at_tick, streams
         if self._settings_due is not None and now >= self._settings_due:
             raise ConnectionFault(ErrorCode.SETTINGS_TIMEOUT, "SETTINGS were not acknowledged")

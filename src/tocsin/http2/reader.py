@@ -19,7 +19,7 @@ from tocsin.http2.frames import (
     read_settings,
 )
 
-MOST_HEADER_BYTES = 65_536
+MOST_HEADER_BYTES = 16_384
 """The most bytes of a header block, and of the fields in it."""
 
 _PRIORITY_BYTES = 5

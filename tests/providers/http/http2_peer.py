@@ -48,6 +48,8 @@ class Http2Peer:
         self._refusals = 0
         self.connections = 0
         """How many connections were made in all."""
+        self.heads: list[dict[str, str]] = []
+        """The header fields of each request."""
         self.answered = 0
         """How many requests got their answer."""
         self.most_open = 0
@@ -138,8 +140,10 @@ class _Http2Connection:
         answer = self._peer.answer(self._bodies.pop(stream))
         headers = [(":status", str(answer.status)), *answer.headers]
         self._http2.send_headers(stream, headers, end_stream=not answer.body)
-        if answer.body:
-            self._http2.send_data(stream, answer.body, end_stream=True)
+        size = self._http2.max_outbound_frame_size
+        for start in range(0, len(answer.body), size):
+            part = answer.body[start : start + size]
+            self._http2.send_data(stream, part, end_stream=start + size >= len(answer.body))
         self._peer.answered += 1
 
     def refuse(self, stream: int) -> None:
@@ -165,6 +169,9 @@ class _Http2Connection:
         match event:
             case h2.events.RequestReceived(stream_id=int(stream)):
                 self._bodies[stream] = b""
+                self._peer.heads.append(
+                    {name.decode(): value.decode() for name, value in event.headers or ()}
+                )
                 self._peer.most_open = max(self._peer.most_open, len(self._bodies))
             case h2.events.DataReceived(stream_id=int(stream), data=bytes(data)):
                 self._bodies[stream] += data

@@ -1,74 +1,24 @@
 import asyncio
 import gzip
 import socket
-import ssl
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
 import pytest
-import trustme
 from pyreqwest.exceptions import ConnectError
 
+from tests.providers.http.guarded_rig import Names, serving
 from tests.waiting import until
 from tocsin.domain.errors import ProviderSetupError
-from tocsin.providers.http import guarded_client as guarded_connections
+from tocsin.providers.http import pinned_hosts
 from tocsin.providers.http.guarded_client import GuardedConnections
 from tocsin.providers.http.ssrf_guard import Guard, HostRefusedError, HostUnknownError
 from tocsin.providers.settings import HttpProviderSettings
-
-
-class Names:
-    """A resolver that gives each of its answers once and then keeps to the last."""
-
-    def __init__(self, *answers: str) -> None:
-        self.answers = [answer.split() for answer in answers]
-        self.asked = 0
-
-    async def __call__(self, host: str) -> Sequence[str]:
-        assert host
-        self.asked += 1
-        if not self.answers:
-            return []
-        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-
-
-class Server:
-    """Gives every request the same answer over TLS."""
-
-    def __init__(self, port: int, ca_file: Path) -> None:
-        self.port = port
-        self.ca_file = ca_file
-        self.served = 0
-        self.reply = b"HTTP/1.1 204 No Content\r\n\r\n"
-
-    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while await reader.readuntil(b"\r\n\r\n"):
-                self.served += 1
-                writer.write(self.reply)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            writer.close()
-
-
-@asynccontextmanager
-async def serving(folder: Path, address: str = "127.0.0.1", port: int = 0) -> AsyncIterator[Server]:
-    authority = trustme.CA()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("push.example.com", "127.0.0.1", "127.0.0.2").configure_cert(context)
-    authority.cert_pem.write_to_path(folder / "ca.pem")
-    made = Server(port, folder / "ca.pem")
-    server = await asyncio.start_server(made.answer, address, port, ssl=context)
-    made.port = server.sockets[0].getsockname()[1]
-    try:
-        yield made
-    finally:
-        server.close()
 
 
 def connections(guard: Guard, ca_file: Path | None) -> GuardedConnections:
@@ -117,7 +67,7 @@ async def test_a_name_that_turns_private_after_it_was_judged_reaches_nothing(
 async def test_an_address_is_asked_for_again_after_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guarded_connections, "ADDRESS_SECONDS", 0.0)
+    monkeypatch.setattr(pinned_hosts, "ADDRESS_SECONDS", 0.0)
     async with serving(tmp_path) as server:
         names = Names("127.0.0.1", "127.0.0.1", "127.0.0.2")
         connected = connections(Guard(allow_private=True, lookup=names), server.ca_file)
@@ -178,7 +128,7 @@ async def test_a_name_that_takes_long_holds_no_other_up() -> None:
 
 
 async def test_the_address_in_use_is_kept_while_the_resolver_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guarded_connections, "ADDRESS_SECONDS", 0.0)
+    monkeypatch.setattr(pinned_hosts, "ADDRESS_SECONDS", 0.0)
     connected = connections(Guard(allow_private=True, lookup=Names("127.0.0.1", "")), None)
     url = "https://push.example.com/"
 
@@ -191,7 +141,7 @@ async def test_the_address_in_use_is_kept_while_the_resolver_fails(monkeypatch: 
 
 
 async def test_the_longest_unused_host_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guarded_connections, "MOST_HOSTS", 2)
+    monkeypatch.setattr(pinned_hosts, "MOST_HOSTS", 2)
     names = Names("127.0.0.1")
     connected = connections(Guard(allow_private=True, lookup=names), None)
 

@@ -36,6 +36,9 @@ class PinnedClients:
         """Return the client whose turn it is."""
         return next(self._turns)
 
+    def leave(self) -> None:
+        """Do nothing: the sockets go with the last request that holds a client."""
+
     async def aclose(self) -> None:
         """Close every connection; the sockets go when nobody holds the clients any more."""
         for client in self._clients:

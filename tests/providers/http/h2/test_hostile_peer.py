@@ -164,7 +164,7 @@ OF_A_STREAM = [
     Broken(
         "too many headers",
         CALM,
-        frame(H, 0, 1, STATUS_200 + b"\x90" * 16_000) + frame(C, END_HEADERS, 1, b"\x90" * 2_000),
+        frame(H, 0, 1, STATUS_200 + b"\x90" * 250) + frame(C, END_HEADERS, 1, b"\x90" * 50),
     ),
 ]
 
@@ -254,6 +254,29 @@ async def test_a_flood_of_frames_that_carry_nothing_ends_the_connection(
     async with RawPeer() as peer:
         _, link, waiting = await half_answered(peer)
         link.send(head(), noise * 60)
+
+        with pytest.raises(ConnectionLostError, match="ENHANCE_YOUR_CALM"):
+            await waiting
+
+
+@pytest.mark.parametrize("stream", [0, 1])
+async def test_a_flood_of_window_updates_ends_the_connection(
+    stream: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keep_alive, "MOST_WINDOW_UPDATES", 50)
+    async with RawPeer() as peer:
+        _, link, waiting = await half_answered(peer)
+        link.send(frame(FrameType.WINDOW_UPDATE, 0, stream, b"\x00\x00\x00\x01") * 60)
+
+        with pytest.raises(ConnectionLostError, match="ENHANCE_YOUR_CALM"):
+            await waiting
+
+
+async def test_a_flood_of_interim_answers_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keep_alive, "MOST_IDLE_FRAMES", 50)
+    async with RawPeer() as peer:
+        _, link, waiting = await half_answered(peer)
+        link.send(head(status=literal(b":status", b"103")) * 60)
 
         with pytest.raises(ConnectionLostError, match="ENHANCE_YOUR_CALM"):
             await waiting

@@ -91,6 +91,25 @@ async def test_idle_connections_are_closed_but_for_the_last(
     assert (await again).status == 200
 
 
+async def test_after_leave_each_connection_closes_as_soon_as_it_is_idle(peer: RawPeer) -> None:
+    client = peer.client(timeout=1.0)
+    client._pool._most = 2
+    asked = [post(client) for _ in range(4)]
+    await until(lambda: sum(len(requests(link)) for link in peer.links) == 4 and client.connections == 2)
+    busy, idle = peer.links
+    answer_all(idle)
+    await until(lambda: sum(each.done() for each in asked) == len(requests(idle)))
+
+    client.leave()
+
+    await idle.end()
+    assert not busy.ended
+    answer_all(busy)
+    assert {reply.status for reply in await asyncio.gather(*asked)} == {200}
+    await busy.end()
+    await until(lambda: client.connections == 0 and client._pool._timer is None)
+
+
 async def test_an_old_connection_is_replaced_without_a_request_being_lost(
     peer: RawPeer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

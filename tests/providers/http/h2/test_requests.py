@@ -16,8 +16,9 @@ from hyperframe.frame import (
 
 from tests.providers.http.h2.raw_peer import RawPeer, post, warmed
 from tocsin.http2.errors import ErrorCode
-from tocsin.http2.fields import field
+from tocsin.http2.fields import _checked, field
 from tocsin.http2.frames import Setting, frame
+from tocsin.http2.hpack_blocks import _known_huffman
 from tocsin.providers.http.h2.errors import StreamResetError
 from tocsin.providers.http.h2.header_fields import ResponseHeads
 
@@ -313,6 +314,22 @@ async def test_what_no_request_can_have_is_not_sent(peer: RawPeer) -> None:
             client.head(header)
     with pytest.raises(ValueError, match="cannot have"):
         client.path("/a\r\nb")
+
+
+def test_long_blocks_and_values_of_strangers_are_not_remembered() -> None:
+    heads = ResponseHeads()
+    before = (_known_huffman.cache_info().currsize, _checked.cache_info().currsize)
+    encoder = hpack.Encoder()
+    encoder.header_table_size = 0
+
+    for number in range(10):
+        block = encoder.encode([(":status", "200"), (f"x-{number}", f"{number}" * 2_000)])
+        assert heads.decode(block).headers == {f"x-{number}": f"{number}" * 2_000}
+
+    assert not heads._known
+    # The short names are, the long values are not.
+    assert _known_huffman.cache_info().currsize <= before[0] + 10
+    assert _checked.cache_info().currsize == before[1]
 
 
 def test_heads_that_repeat_are_decoded_once() -> None:

@@ -24,8 +24,8 @@ from tocsin.http2.peer_settings import PeerSettings
 from tocsin.http2.reader import MOST_HEADER_BYTES, FrameReader
 from tocsin.http2.writer import FrameWriter
 from tocsin.providers.http.h2.errors import (
-    ConnectFailedError,
     ConnectionLostError,
+    NotHttp2Error,
     RequestFailedError,
     RequestTimeoutError,
     StreamResetError,
@@ -165,10 +165,10 @@ class Connection(asyncio.Protocol):
             self.retire()
 
     def check_protocol(self) -> None:
-        """Raise ConnectFailedError unless the peer agreed by ALPN to speak HTTP/2."""
+        """Raise NotHttp2Error unless the peer agreed by ALPN to speak HTTP/2."""
         tls = self._writer.transport and self._writer.transport.get_extra_info("ssl_object")
         if not tls or tls.selected_alpn_protocol() != "h2":
-            raise ConnectFailedError("the peer does not speak HTTP/2")
+            raise NotHttp2Error("the peer does not speak HTTP/2")
 
     def cancel(self, exchange: Exchange) -> None:
         """Free the stream of a request that nobody waits for any more."""
@@ -209,9 +209,10 @@ class Connection(asyncio.Protocol):
         if exchange is None:
             self._check_closed(stream_id, "HEADERS")
             return
-        exchange.take_headers(block, self._heads, end_stream=end_stream)
+        if not exchange.take_headers(block, self._heads, end_stream=end_stream):
+            self.on_ignored()
         if end_stream:
-            self._complete(exchange)
+            self._complete(exchange, ended=True)
 
     def on_data(self, stream_id: int, content: bytes, length: int, *, end_stream: bool) -> None:
         """Take content of an answer."""
@@ -226,8 +227,8 @@ class Connection(asyncio.Protocol):
         if update := take_stream(exchange, length, end_stream=end_stream):
             self._writer.add(update)
         exchange.take_data(content)
-        if end_stream:
-            self._complete(exchange)
+        if end_stream or exchange.received >= exchange.enough:
+            self._complete(exchange, ended=end_stream)
 
     def on_reset(self, stream_id: int, code: int) -> None:
         """Fail the request of a stream that the peer gave up; a refused one is sent again."""
@@ -297,6 +298,7 @@ class Connection(asyncio.Protocol):
 
     def on_window_update(self, stream_id: int, increment: int) -> None:
         """Send what waited for a window."""
+        self._keep_alive.count_window_update()
         if not stream_id:
             self._send_window.enlarge(increment)
         elif exchange := self.streams.get(stream_id):
@@ -318,11 +320,11 @@ class Connection(asyncio.Protocol):
         if exchange is not None:
             exchange.set_exception(StreamResetError(str(fault), may_be_processed=True))
 
-    def _complete(self, exchange: Exchange) -> None:
+    def _complete(self, exchange: Exchange, *, ended: bool) -> None:
         reply = exchange.complete()
         stream_id = exchange.stream_id
-        if exchange.unsent:
-            # Answered before the whole body was sent: the rest is of no use to the peer.
+        if exchange.unsent or not ended:
+            # Answered before the whole body was sent, or with more than is wanted: the rest is of no use.
             self._reset_stream(stream_id, ErrorCode.CANCEL)
         else:
             del self.streams[stream_id]

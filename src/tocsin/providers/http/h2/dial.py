@@ -33,13 +33,17 @@ class Proxy(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Where to connect to; without `secure` HTTP/2 is spoken in clear text, as only a sandbox does."""
+    """Where to connect to; without `secure` HTTP/2 is spoken in clear text, as only a sandbox does.
+
+    With an `address` nobody resolves the host again: the connection goes there.
+    """
 
     host: str
     port: int
     secure: bool
     authority: str
     base_path: str
+    address: str = ""
 
 
 def parse_origin(base_url: str) -> Origin:
@@ -82,11 +86,14 @@ def _authorization(parts: SplitResult) -> str:
     return f"Basic {base64.b64encode(pair.encode()).decode()}"
 
 
-def tls_context(certificates: bytes | None) -> ssl.SSLContext:
-    """Build a context that trusts the store of the system, and the given certificates besides it."""
+def tls_context(certificates: bytes | None, *protocols: str) -> ssl.SSLContext:
+    """Build a context that trusts the store of the system, and the given certificates besides it.
+
+    `protocols` are offered by ALPN, HTTP/2 alone unless given.
+    """
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["h2"])
+    context.set_alpn_protocols(protocols or ("h2",))
     if certificates:
         try:
             context.load_verify_locations(cadata=certificates.decode())
@@ -108,7 +115,7 @@ async def dial(
         elif tls is not None:
             _, connection = await loop.create_connection(
                 build,
-                sock=await open_socket(origin.host, origin.port),
+                sock=await open_socket(origin.address or origin.host, origin.port),
                 ssl=tls,
                 server_hostname=origin.host,
                 ssl_shutdown_timeout=SHUTDOWN_SECONDS,

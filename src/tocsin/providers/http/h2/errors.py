@@ -3,6 +3,7 @@
 RequestFailedError           no answer came
 ├─ RequestTimeoutError       not in time
 ├─ ConnectFailedError        no connection came about
+│  └─ NotHttp2Error          the peer does not speak HTTP/2
 ├─ ConnectionLostError       the connection ended before the answer
 ├─ StreamResetError          the peer or this client gave up this request alone
 └─ ClientClosedError         this client was closed
@@ -29,6 +30,10 @@ class ConnectFailedError(RequestFailedError):
 
     def __init__(self, detail: str, *, may_be_processed: bool = False) -> None:
         super().__init__(detail, may_be_processed=may_be_processed)
+
+
+class NotHttp2Error(ConnectFailedError):
+    """The peer does not speak HTTP/2; it may speak HTTP/1.1."""
 
 
 class ConnectionLostError(RequestFailedError):

@@ -1,6 +1,7 @@
 """One request and its answer."""
 
 import asyncio
+import math
 from http import HTTPStatus
 from typing import Protocol
 
@@ -83,6 +84,8 @@ class Exchange(asyncio.Future[Reply]):
     receive_window = DEFAULT_WINDOW
     """How much the peer may send."""
     received = 0
+    enough: float = math.inf
+    """With so much content an answer is complete; what follows is not read."""
     _head: ResponseHead | None = None
     _content: bytes | bytearray = b""
 
@@ -127,18 +130,19 @@ class Exchange(asyncio.Future[Reply]):
         self.received = 0
         self._head, self._content = None, b""
 
-    def take_headers(self, block: bytes, heads: ResponseHeads, *, end_stream: bool) -> None:
-        """Take the head of an answer, an interim one before it, or the trailers after it."""
+    def take_headers(self, block: bytes, heads: ResponseHeads, *, end_stream: bool) -> bool:
+        """Take the head of an answer or the trailers after it; return False for an interim answer."""
         if self._head is not None:
             if not end_stream:
                 raise StreamFault(ErrorCode.PROTOCOL_ERROR, "trailers that do not end the answer")
             check_trailers(decode_block(block))
-            return
+            return True
         head = heads.decode(block)
         if not head.is_interim:
             self._head = head
         elif end_stream:
             raise StreamFault(ErrorCode.PROTOCOL_ERROR, "an interim answer that ends the stream")
+        return not head.is_interim
 
     def take_data(self, content: bytes) -> None:
         """Take content of the answer."""
@@ -158,10 +162,12 @@ class Exchange(asyncio.Future[Reply]):
             self._content += content
 
     def complete(self) -> Reply:
-        """Return the answer, which has ended."""
+        """Return the answer, which has ended or has enough content."""
         head = self._head
         if head is None:
             raise StreamFault(ErrorCode.PROTOCOL_ERROR, "an answer without its header")
+        if self.received >= self.enough:
+            return Reply(head.status, head.headers, bytes(self._content[: int(self.enough)]))
         if head.content_length not in {None, self.received} and head.status not in _WITHOUT_CONTENT:
             raise StreamFault(ErrorCode.PROTOCOL_ERROR, "less content than content-length")
         return Reply(head.status, head.headers, bytes(self._content))

@@ -11,6 +11,7 @@ LIST_OVERHEAD = 1_024
 """By how much the fields of a request may be larger than their block, as MAX_HEADER_LIST_SIZE counts them."""
 
 MOST_KNOWN_BLOCKS = 512
+LONGEST_KNOWN_BLOCK = 1_024
 SWITCHING_PROTOCOLS, OK = 101, 200
 
 _STATUS = re.compile(rb"[1-9][0-9][0-9]")
@@ -60,9 +61,10 @@ class ResponseHeads:
         head = self._known.get(block)
         if head is None:
             head = read_response(decode_block(block))
-            if len(self._known) >= MOST_KNOWN_BLOCKS:
-                self._known.clear()
-            self._known[block] = head
+            if len(block) <= LONGEST_KNOWN_BLOCK:
+                if len(self._known) >= MOST_KNOWN_BLOCKS:
+                    self._known.clear()
+                self._known[block] = head
         return head
 
 

@@ -41,11 +41,13 @@ class Pool:
     """Carries requests until a connection has room for them.
 
     `most` is how many connections there may be. One is opened when all others are well used, and closed when
-    it was idle for long; the last one stays, since Apple takes frequent new ones for an attack. All time-outs
-    are kept by one timer, which is at most a twentieth of the shortest of them late.
+    it was idle for long; with `keeps_last` the last one stays, since Apple takes frequent new ones for an
+    attack. All time-outs are kept by one timer, which is at most a twentieth of the shortest of them late.
     """
 
-    def __init__(self, dial: Dial, *, most: int, timeout: float, connect_timeout: float) -> None:
+    def __init__(
+        self, dial: Dial, *, most: int, timeout: float, connect_timeout: float, keeps_last: bool = True
+    ) -> None:
         self._dial = dial
         self._most = most
         self._connect_timeout = connect_timeout
@@ -58,6 +60,8 @@ class Pool:
         self._streams_each = STREAMS_PER_CONNECTION
         self._open_from = -math.inf
         self._timer: asyncio.TimerHandle | None = None
+        self._keeps_last = keeps_last
+        self._idle_seconds = IDLE_SECONDS
         self._closed = False
 
     @property
@@ -94,6 +98,13 @@ class Pool:
         self._fail_waiting(ClientClosedError("the client was closed", may_be_processed=False))
         if self._timer is not None:
             self._timer.cancel()
+
+    def leave(self) -> None:
+        """Close each connection as soon as it is idle; what is under way is finished."""
+        self._keeps_last, self._idle_seconds = False, 0.0
+        for connection in list(self._connections):
+            if not connection.streams:
+                connection.retire()
 
     def cancel(self, exchange: Exchange) -> None:
         """Forget a request that waits for a connection."""
@@ -217,13 +228,13 @@ class Pool:
             self._rotate(connection, now)
 
     def _rotate(self, connection: Connection, now: float) -> None:
-        """Retire an idle connection unless it is the last; replace an old one, so that DNS is asked again."""
+        """Retire an idle connection unless it is the last to keep; replace an old one: DNS is asked again."""
         if connection.retired:
             return
         if (
             not connection.streams
-            and len(self._connections) > 1
-            and now - connection.idle_since >= IDLE_SECONDS
+            and len(self._connections) > self._keeps_last
+            and now - connection.idle_since >= self._idle_seconds
         ):
             connection.retire()
         elif now - connection.opened_at >= ROTATE_SECONDS and not self._opening:
