@@ -251,6 +251,8 @@ async def test_http_ece_reads_the_body_with_the_keys_of_the_browser(rig: WebPush
         http_ece.decrypt(body, private_key=BROWSER, auth_secret=AUTH, version="aes128gcm") for body in bodies
     ]
     assert set(plaintexts) == set(map(render, messages))
+    # Salt and key of the sender are those of one message, also to a browser that is remembered.
+    assert len({body[:16] for body in bodies}) == len({body[21:86] for body in bodies}) == 3
 
 
 async def test_what_just_fits_is_sent_and_a_byte_more_is_not(rig: WebPushRig) -> None:

@@ -129,6 +129,22 @@ async def test_a_subscription_as_browsers_give_it_can_be_sent_to(end: str) -> No
     assert outcome.code in {"timeout", "network_error"}
 
 
+async def test_only_so_many_browsers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tocsin.providers.webpush.provider.MOST_BROWSERS", 2)
+    provider = WebPushProvider(WebPushSettings(subject=SUBJECT), PEM)
+
+    # Too long for a browser: parsed, and never sent.
+    outcomes = [
+        await send_one(provider, subscription(f"https://push.example.com/s/{number}"), body="x" * 4_000)
+        for number in (1, 2, 3, 3)
+    ]
+
+    assert {type(outcome) for outcome in outcomes} == {Rejected}
+    remembered = provider._browser.cache_info()
+    assert (remembered.currsize, remembered.hits) == (2, 1)
+    assert "push.example.com" not in repr(provider._browser(subscription("https://push.example.com/s/3")))
+
+
 def test_each_push_service_is_a_host_of_its_own() -> None:
     provider = WebPushProvider(WebPushSettings(subject=SUBJECT), PEM)
 

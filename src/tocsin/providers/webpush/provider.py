@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache, partial
 from http import HTTPStatus
 from typing import ClassVar
 
@@ -12,12 +13,13 @@ from pyreqwest.http import Url
 from tocsin.domain.delivery.message import Limits, Message
 from tocsin.domain.delivery.outcome import Gone, Outcome, Rejected, Retry, Sent
 from tocsin.domain.people.push_subscription import SubscriptionFaultError, endpoint_of, read_subscription
-from tocsin.providers.http.guarded_client import GuardedConnections
+from tocsin.providers.http.guarded_http2 import GuardedHttp2
 from tocsin.providers.http.provider import HttpProvider
 from tocsin.providers.http.reply import Reply
 from tocsin.providers.http.ssrf_guard import Guard, HostRefusedError
 from tocsin.providers.webpush.answers import KEY_MISMATCH, TAKEN, classify
-from tocsin.providers.webpush.crypto import PLAINTEXT_BYTES, Vapid, VapidKeys, encrypt, read_point
+from tocsin.providers.webpush.browser import MOST_BROWSERS, Browser, read_browser
+from tocsin.providers.webpush.crypto import PLAINTEXT_BYTES, Vapid, VapidKeys, encrypt
 from tocsin.providers.webpush.endpoint_guard import EndpointGuard
 from tocsin.providers.webpush.render import LONGEST_TTL, headers, render
 from tocsin.providers.webpush.settings import WebPushSettings
@@ -31,8 +33,7 @@ _UNSURE = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 
 class _Prepared(msgspec.Struct, frozen=True):
     message: Message
-    endpoint: str
-    origin: str
+    browser: Browser
     body: bytes
 
 
@@ -45,8 +46,10 @@ class WebPushProvider(HttpProvider):
     def __init__(self, settings: WebPushSettings, private_key_pem: str) -> None:
         self._vapid = VapidKeys([private_key_pem], settings.required("subject"))
         self._guard = EndpointGuard(allow_private=settings.allow_private_addresses)
+        # People who get one message soon get another.
+        self._browser = lru_cache(MOST_BROWSERS)(partial(read_browser, guard=self._guard))
         self.concurrency_per_host = settings.per_host
-        self._connections = GuardedConnections(self._guard, settings)
+        self._connections = GuardedHttp2(self._guard, settings)
         super().__init__(settings, self._connections)
 
     def use_keys(self, private_keys: Sequence[str]) -> None:
@@ -73,33 +76,30 @@ class WebPushProvider(HttpProvider):
 
     def _prepare(self, message: Message) -> _Prepared | Gone | Rejected:
         try:
-            subscription = read_subscription(message.target)
-            key = read_point(subscription.p256dh)
+            browser = self._browser(message.target)
         except SubscriptionFaultError as error:
             # No message can ever reach it: the browser has to subscribe anew.
             return Gone("invalid_subscription", f"the subscription {error}")
-        endpoint = subscription.endpoint
-        if fault := self._guard.fault(endpoint):
-            return Gone("invalid_subscription", f"the subscription has an endpoint that {fault}")
         plaintext = render(message)
         if isinstance(plaintext, Rejected):
             return plaintext
-        body = encrypt(plaintext, key, subscription.auth, browser_point=subscription.p256dh)
-        return _Prepared(message, endpoint, Url(endpoint).origin_ascii, body)
+        body = encrypt(plaintext, browser.key, browser.auth, browser_point=browser.point)
+        return _Prepared(message, browser, body)
 
     async def _post(self, prepared: _Prepared, vapid: Vapid, now: datetime) -> Outcome:
+        browser = prepared.browser
         rendered = headers(prepared.message, now)
-        rendered["authorization"] = vapid.authorization(prepared.origin)
+        rendered["authorization"] = vapid.authorization(browser.origin)
         try:
-            reply = await self._connections.post(prepared.endpoint, rendered, prepared.body)
+            reply = await self._connections.post(browser.endpoint, rendered, prepared.body)
         except HostRefusedError as error:
             # DNS may be corrected later, so the subscription is not lost for it.
             return Retry("address_refused", f"the push service {error}")
         if reply.status in TAKEN:
             return Sent(_message_id(reply.headers, prepared))
         if reply.status in _UNSURE:
-            vapid.forget(prepared.origin)
-        return _refusal(reply, prepared.endpoint, now)
+            vapid.forget(browser.origin)
+        return _refusal(reply, browser.endpoint, now)
 
 
 def token_fault(token: str) -> str | None:
@@ -126,7 +126,7 @@ def _refusal(reply: Reply, endpoint: str, now: datetime) -> Outcome:
 def _message_id(given: Mapping[str, str], prepared: _Prepared) -> str:
     """Return the push service's id of a message: the end of its Location, or a header of its own."""
     location = given.get("location", "").rstrip("/").rpartition("/")[2]
-    if location in prepared.endpoint:
+    if location in prepared.browser.endpoint:
         location = ""
     name = location or given.get("apns-id") or given.get("x-wns-msg-id") or str(prepared.message.delivery_id)
     return name[:_MESSAGE_ID_CHARACTERS]
