@@ -78,10 +78,9 @@ class SmtpProvider:
         )
         if isinstance(mail, Rejected):
             return mail
-        connected = False
+        session: SmtpSession | None = None
         try:
             async with asyncio.timeout(self._settings.timeout), self._pool.session() as session:
-                connected = True
                 recipient = mail.recipient
                 await session.send_mail(
                     self._sender.address, recipient.address, mail.content, utf8=recipient.needs_utf8
@@ -89,12 +88,15 @@ class SmtpProvider:
         except SMTPNotSupported:
             return Rejected("smtputf8_unsupported", "the server takes no addresses beyond ASCII")
         except SMTPResponseException as error:
+            if error.code == UNREADABLE:
+                text = "the server answered with something else than SMTP"
+                return Retry("unreadable_answer", text, uncertain=_may_be_taken(session))
             return self._refused(error, message.target, mail.recipient.address)
         except TimeoutError as error:
-            return Retry("timeout", type(error).__name__, uncertain=connected)
+            return Retry("timeout", type(error).__name__, uncertain=_may_be_taken(session))
         except OSError as error:
-            # The answer may have been lost after the server took the mail.
-            return Retry("network_error", type(error.__cause__ or error).__name__, uncertain=connected)
+            kind = type(error.__cause__ or error).__name__
+            return Retry("network_error", kind, uncertain=_may_be_taken(session))
         except SMTPException as error:
             # The server lacks what the settings ask of it, such as STARTTLS or AUTH.
             detail = redact(str(error), secrets=_secrets(self._settings))
@@ -102,10 +104,6 @@ class SmtpProvider:
         return Sent(mail.message_id)
 
     def _refused(self, error: SMTPResponseException, *addresses: str) -> Outcome:
-        if error.code == UNREADABLE:
-            return Retry(
-                "unreadable_answer", "the server answered with something else than SMTP", uncertain=True
-            )
         answer = read_answer(error.code, error.message)
         detail = redact(answer.text, addresses=addresses, secrets=_secrets(self._settings))
         return classify(answer._replace(text=detail), _STAGES.get(type(error), "hello"))
@@ -124,6 +122,11 @@ class SmtpProvider:
             timeout=None,
         )
         return await open_session(connection)
+
+
+def _may_be_taken(session: SmtpSession | None) -> bool:
+    """Return whether the answer may have been lost after the server took the mail."""
+    return session is not None and session.content_sent
 
 
 def _mailbox(text: str) -> Mailbox:

@@ -62,6 +62,8 @@ class SmtpSession(asyncio.Protocol):
     ) -> None:
         self.messages = 0
         self.idle_since = 0.0
+        self.content_sent = False
+        """Whether the server may have taken the mail: nothing before its content makes it one."""
         self._transport = transport
         self._pipelining = pipelining
         self._size = size
@@ -86,6 +88,7 @@ class SmtpSession(asyncio.Protocol):
         """Send one mail; raise what the server refused: the sender, the recipient or the content."""
         if utf8 and not self._smtputf8:
             raise SMTPNotSupported("SMTPUTF8 is not supported by this server")
+        self.content_sent = False
         commands = self._envelope(sender.encode(), recipient.encode(), len(content), utf8=utf8)
         text = _transparent(content)
         replies: list[Reply] = []
@@ -95,6 +98,7 @@ class SmtpSession(asyncio.Protocol):
             if error is not None:
                 self._reset(replies)
                 raise error
+        self.content_sent = self.is_open
         (reply,) = await self._exchange(text, 1)
         if reply.code != _OK:
             raise SMTPDataError(*reply)
