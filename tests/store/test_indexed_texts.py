@@ -40,6 +40,7 @@ LONGEST = {
     "erasures.user_id": USER_ID,
     "inbox_items.user_id": USER_ID,
     "kept_secrets.name": TYPE,
+    "latency_counts.measure": 16,
     "limit_counters.key": len("category:") + 64 + 1 + USER_ID,
     "notifications.external_id": 100,  # an id of SQS or SNS; one of a stream is shorter
     "notifications.idempotency_key": 200 * CHARACTER,

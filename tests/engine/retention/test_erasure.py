@@ -69,6 +69,7 @@ IMPERSONAL: Mapping[str, str] = {
     "endpoint_deletions": "endpoint_hash endpoint push_token_hash",
     "erasures": "user_hash org_id",
     "kept_secrets": "name value",
+    "latency_counts": "measure",
     # The key and the fingerprint keep the promise that an intent is accepted once; they go with retention.
     # The external id is the position in a stream, by its server.
     "notifications": "producer idempotency_key fingerprint type external_id locale org_id",

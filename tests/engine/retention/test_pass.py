@@ -124,6 +124,9 @@ OLD_ROWS: Mapping[str, Callable[[Pool, datetime], Awaitable[Any]]] = {
     "activity_counts": lambda pool, at: pool.execute(
         "insert into activity_counts (minute, event, count) values ($1, 'accepted', 1)", at
     ),
+    "latency_counts": lambda pool, at: pool.execute(
+        "insert into latency_counts (minute, measure, bucket, count) values ($1, 'due', 1, 1)", at
+    ),
     "dashboard_sessions": lambda pool, at: pool.execute(
         "with key as (insert into api_keys (id, producer, role, key_hash, hint, created_at)"
         " values ($1, 'shop', 'viewer', $2, 'hint', $3) returning id)"

@@ -1,10 +1,16 @@
-"""Counts what is accepted and skipped, for the plot of the dashboard; attempts are counted by provider."""
+"""Counts what is accepted and skipped, and the time until it is sent, for the plots of the dashboard.
+
+Attempts are counted by provider.
+"""
 
 from collections import Counter
+from datetime import datetime
 from typing import Literal, TypeAlias
 
+from tocsin.domain.delivery.latency import bucket_of
 from tocsin.engine.duty import repeat
 from tocsin.store.health.activity import count_activity
+from tocsin.store.health.latency import LatencyBucket, count_latencies
 from tocsin.store.pool import Pool
 
 WRITE_SECONDS = 2.0
@@ -13,14 +19,47 @@ Event: TypeAlias = Literal["accepted", "skipped"]
 
 
 class Activity:
-    """The events of a process that are not written yet; when it ends, the last two seconds are lost."""
+    """The events of a process that are not written yet; when it ends, the last two seconds are lost.
+
+    Times until deliveries were sent are counted by bucket, from acceptance and from when they were due.
+    """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
+        self.since_accepted: Counter[int] = Counter()
+        self.since_due: Counter[int] = Counter()
 
     def add(self, event: Event, count: int = 1) -> None:
         """Count events."""
         self.counts[event] += count
+
+    def add_sent(self, accepted_at: datetime, due_at: datetime, now: datetime) -> None:
+        """Count a delivery that was sent now."""
+        bucket = bucket_of(now - accepted_at)
+        self.since_accepted[bucket] += 1
+        # Most are due when they are accepted.
+        self.since_due[bucket if due_at == accepted_at else bucket_of(now - due_at)] += 1
+
+    def take(self) -> "Activity":
+        """Return what was counted, and begin again."""
+        taken = Activity()
+        taken.counts, self.counts = self.counts, taken.counts
+        taken.since_accepted, self.since_accepted = self.since_accepted, taken.since_accepted
+        taken.since_due, self.since_due = self.since_due, taken.since_due
+        return taken
+
+    def put_back(self, taken: "Activity") -> None:
+        """Add what was taken and could not be written."""
+        self.counts.update(taken.counts)
+        self.since_accepted.update(taken.since_accepted)
+        self.since_due.update(taken.since_due)
+
+    def latencies(self) -> dict[LatencyBucket, int]:
+        """Return how many deliveries were sent, by measure and bucket."""
+        return {
+            **{LatencyBucket("accepted", bucket): count for bucket, count in self.since_accepted.items()},
+            **{LatencyBucket("due", bucket): count for bucket, count in self.since_due.items()},
+        }
 
 
 activity = Activity()
@@ -39,12 +78,17 @@ class ActivityWriter:
 
     async def write(self) -> None:
         """Write what was counted; what cannot be written is kept for the next time."""
-        counts, self._counted.counts = self._counted.counts, Counter()
-        if not counts:
+        taken = self._counted.take()
+        counts, latencies = taken.counts, taken.latencies()
+        if not counts and not latencies:
             return
         try:
-            async with self._pool.acquire() as connection:
-                await count_activity(connection, counts)
+            # Both or none: what is put back is written again.
+            async with self._pool.acquire() as connection, connection.transaction():
+                if counts:
+                    await count_activity(connection, counts)
+                if latencies:
+                    await count_latencies(connection, latencies)
         except BaseException:
-            self._counted.counts.update(counts)
+            self._counted.put_back(taken)
             raise

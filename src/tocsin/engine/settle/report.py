@@ -35,6 +35,7 @@ def report_outcomes(
         metrics.provider_call.observe((provider,), (now - began).total_seconds(), calls)
     for attempt, outcome in zip(attempts, outcomes, strict=True):
         if isinstance(outcome, Sent):
+            activity.add_sent(attempt.delivery.accepted_at, attempt.delivery.due_at, now)
             if counts:
                 _count_sent(provider, attempt, now)
             if sent_lines.take():

@@ -74,6 +74,13 @@ RULES = (
     TimeRule(table="registration_rates", column="window_started_at", kept=timedelta(days=1)),
     TimeRule(table="provider_counts", column="minute", kept=timedelta(days=7)),
     TimeRule(table="activity_counts", column="minute", kept=timedelta(days=7)),
+    # The index begins with the measure.
+    TimeRule(
+        table="latency_counts",
+        column="minute",
+        kept=timedelta(days=7),
+        condition="measure in ('accepted', 'due')",
+    ),
     TimeRule(table="dashboard_sessions", column="expires_at", kept=timedelta()),
     # A row of an outbox is retried every day; one that was deleted there is not, and is never taken again.
     TimeRule(table="publications", column="updated_at", kept=timedelta(days=30)),
