@@ -1,6 +1,7 @@
 """A dashboard with something to show: people, devices, notifications of every fate, an alarm."""
 
 import random
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
@@ -14,11 +15,14 @@ from tests.rows import add_delivery, add_device, add_notification, add_user
 from tocsin.api.app import create_app
 from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
+from tocsin.domain.delivery.latency import bucket_of
 from tocsin.domain.ids import first_id_at
 from tocsin.engine.clock import utc_now
 from tocsin.engine.health.provider_health import ProviderInUse
+from tocsin.store import receipts
 from tocsin.store.health.provider_health import Alarm, Counted, count_outcomes, raise_alarms
 from tocsin.store.pool import Pool
+from tocsin.store.receipts import CountedType
 
 PROVIDERS = (
     ProviderInUse(name="fcm", channel="push", rate=600),
@@ -28,6 +32,11 @@ PROVIDERS = (
 ADD_ATTEMPT = """
 insert into attempts (delivery_id, at, outcome, code, detail)
 values ($1, $2, 'retry', 'UNAVAILABLE', '503: The service is currently unavailable.')
+"""
+ADD_LATENCY = "insert into latency_counts values (date_trunc('minute', $1::timestamptz), $2, $3, $4)"
+ADD_RECEIPT = """
+insert into receipts (delivery_id, received_at, delivered_at, opened_at)
+values ($1, $2, $2, $2::timestamptz + interval '41 seconds')
 """
 PEOPLE = {
     "ada": "Europe/London",
@@ -65,6 +74,7 @@ async def fill(pool: Pool, now: datetime) -> None:
     await add_device(pool, "ada", provider="apns", platform="ios", device_model="iPhone 17", last_seen_at=now)
     await _add_fates(pool, now)
     await _add_counts(pool, now)
+    await _add_rates(pool, now)
 
 
 async def _add_fates(pool: Pool, now: datetime) -> None:
@@ -141,6 +151,8 @@ async def _add_fates(pool: Pool, now: datetime) -> None:
                 **fate,
             },
         )
+        if fate["state"] == "delivered":
+            await pool.execute(ADD_RECEIPT, delivery_id, at + timedelta(seconds=3))
         if fate["state"] in {"dead", "retrying"}:
             for attempt in range(2):
                 await pool.execute(
@@ -172,8 +184,31 @@ async def _add_counts(pool: Pool, now: datetime) -> None:
                 "insert into activity_counts values (date_trunc('minute', $1::timestamptz), $2, $3)",
                 [(at, "accepted", int(sent * 1.4)), (at, "skipped", shuffled.randint(10, 40))],
             )
+            await connection.executemany(ADD_LATENCY, _latencies(at, shuffled, slow=20 <= minute < 27))
         detail = "535 5.7.8: the server refused the user name and password"
         await raise_alarms(connection, {Alarm("smtp", "credentials_refused", detail): 12}, now)
+
+
+async def _add_rates(pool: Pool, now: datetime) -> None:
+    day = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    counts = {"sent": 12_400, "delivered": 11_160, "opened": 3_348, "dismissed": 620}
+    async with pool.acquire() as connection:
+        for kind in ("new_customer", "invoice_due"):
+            await receipts.count(
+                connection,
+                {CountedType(day, kind, "push", event): count for event, count in counts.items()},
+            )
+
+
+def _latencies(at: datetime, shuffled: random.Random, *, slow: bool) -> list[tuple[datetime, str, int, int]]:
+    """Return a histogram of a minute: a few milliseconds, with some that are retried in an outage."""
+    times = Counter(
+        bucket_of(timedelta(milliseconds=shuffled.lognormvariate(2.6 if each % 20 else 5, 0.5)))
+        for each in range(400)
+    )
+    if slow:
+        times.update(bucket_of(timedelta(seconds=shuffled.uniform(4, 40))) for _ in range(90))
+    return [(at, measure, *each) for measure in ("accepted", "due") for each in times.items()]
 
 
 def _id_at(at: datetime, number: int) -> UUID:

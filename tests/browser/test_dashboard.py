@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
 import msgspec
 import pytest
@@ -11,7 +10,6 @@ from playwright.async_api import Browser, Locator, Page, expect
 from tests.browser.console import Console, running_console
 from tests.browser.visits import Visit
 from tests.databases import SCHEMA, Clones
-from tests.javascript.packages import package
 from tests.rows import add_notification
 from tocsin.api.auth.roles import Role
 from tocsin.engine.clock import utc_now
@@ -19,15 +17,6 @@ from tocsin.engine.settle.replays import Replayer
 from tocsin.store.health.provider_health import Alarm, raise_alarms
 from tocsin.store.pool import PoolSettings, open_pool
 
-CAUSE = "/dashboard/dead-letters/cause?state=dead&code=UNAVAILABLE&provider=fcm&type=new_customer"
-PAGES = (
-    "/dashboard/now",
-    "/dashboard/notifications",
-    "/dashboard/dead-letters",
-    CAUSE,
-    "/dashboard/people",
-    "/dashboard/people/ada",
-)
 MOST_TABS = 60
 
 
@@ -75,47 +64,54 @@ async def tab_to(page: Page, wanted: Locator) -> None:
     pytest.fail("The focus does not get there by keyboard.")
 
 
-async def serious_findings(page: Page) -> list[Any]:
-    """Return what axe finds on a page that is serious or worse."""
-    await page.evaluate((package("axe-core") / "axe.min.js").read_text())
-    found: list[Any] = await page.evaluate(
-        """async () => (await axe.run(document, {resultTypes: ["violations"]})).violations
-            .filter((each) => ["serious", "critical"].includes(each.impact))
-            .map((each) => [each.id, each.nodes.slice(0, 3).map((node) => node.html.slice(0, 120))])"""
-    )
-    return found
-
-
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
-async def test_pages_are_accessible_and_fit_their_window(
-    page: Page, console: Console, scheme: str, width: int
-) -> None:
-    await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-    await page.set_viewport_size({"width": width, "height": 844})
-    dead = await console.pool.fetchval("select notification_id from deliveries where state = 'dead' limit 1")
-
-    for path in (*PAGES, f"/dashboard/notifications/{dead}"):
-        await page.goto(console.url + path)
-        assert await serious_findings(page) == [], path
-        assert await page.evaluate("document.documentElement.scrollWidth") == width, path
-
-
-async def test_now_is_refreshed_until_the_session_ends(visit: Visit, console: Console) -> None:
+async def test_now_is_streamed_until_the_session_ends(visit: Visit, console: Console) -> None:
     page = visit.page
-    await page.clock.install()
     await page.goto(f"{console.url}/dashboard/now?span=6h")
-    await expect(page.locator("#plot canvas")).to_be_visible()
+    await expect(page.locator(".plot canvas")).to_have_count(2)
     async with console.pool.acquire() as connection:
         await raise_alarms(connection, {Alarm("apns", "BadCertificate", "it has expired"): 1}, utc_now())
 
-    await page.clock.run_for(6_000)
     await expect(page.get_by_role("cell", name="it has expired")).to_be_visible()
     await console.pool.execute("delete from dashboard_sessions")
-    await page.clock.run_for(6_000)
 
     await expect(page.get_by_label("API key")).to_be_visible()
     await visit.complained("401 (Unauthorized)")
     visit.complaints.clear()
+
+
+async def test_now_is_polled_where_streams_do_not_get_through(visit: Visit, console: Console) -> None:
+    page = visit.page
+    await page.route("**/dashboard/now/stream*", lambda route: route.fulfill(status=502, body="no streams"))
+    await page.clock.install()
+    await page.goto(f"{console.url}/dashboard/now")
+    await visit.complained("502 (Bad Gateway)")
+    visit.complaints.clear()
+    async with console.pool.acquire() as connection:
+        await raise_alarms(connection, {Alarm("apns", "BadTopic", "it is not ours"): 1}, utc_now())
+
+    await page.clock.run_for(6_000)
+
+    await expect(page.get_by_role("cell", name="it is not ours")).to_be_visible()
+    await expect(page.get_by_text("cannot be refreshed")).to_be_hidden()
+    await page.unroute_all()
+    async with page.expect_request("**/dashboard/now/stream*"):
+        await page.clock.run_for(30_000)
+
+
+async def test_a_refresh_keeps_the_focus_and_how_far_tables_are_scrolled(
+    page: Page, console: Console
+) -> None:
+    await page.set_viewport_size({"width": 390, "height": 844})
+    await page.goto(f"{console.url}/dashboard/providers")
+    await page.get_by_role("link", name="apns").focus()
+    await page.locator(".table").evaluate("(table) => { table.scrollLeft = 90; table.dataset.old = true; }")
+
+    async with console.pool.acquire() as connection:
+        await raise_alarms(connection, {Alarm("fcm", "QuotaExceeded", "too fast"): 1}, utc_now())
+
+    await expect(page.locator(".table[data-old]")).to_have_count(0)
+    await expect(page.get_by_role("link", name="apns")).to_be_focused()
+    assert await page.locator(".table").evaluate("(table) => table.scrollLeft") == 90
 
 
 async def test_a_notification_is_found_and_its_timeline_read(page: Page, console: Console) -> None:

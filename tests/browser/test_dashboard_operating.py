@@ -7,27 +7,12 @@ from playwright.async_api import Browser, Page, expect
 
 from tests.browser.console import Console, running_console
 from tests.browser.operating import fill_operating
-from tests.browser.test_dashboard import serious_findings, sign_in
+from tests.browser.test_dashboard import sign_in
 from tests.browser.visits import Visit
 from tests.databases import SCHEMA, Clones
 from tocsin.api.auth.roles import Role
 from tocsin.engine.clock import utc_now
 from tocsin.store.pool import PoolSettings, open_pool
-
-PAGES = (
-    "/dashboard/providers",
-    "/dashboard/providers/apns",
-    "/dashboard/types",
-    "/dashboard/types/named/invoice_due",
-    "/dashboard/types/toggles/type:invoice_due",
-    "/dashboard/scheduled",
-    "/dashboard/scheduled/cancel?type=new_customer",
-    "/dashboard/producers",
-    "/dashboard/producers/refused",
-    "/dashboard/suppressions",
-    "/dashboard/keys",
-    "/dashboard/audit",
-)
 
 
 @pytest.fixture(scope="session")
@@ -52,19 +37,6 @@ async def page(browser: Browser, operated: Console) -> AsyncIterator[Page]:
     await context.close()
     assert visit.complaints == []
     assert visit.requests_elsewhere == []
-
-
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
-async def test_pages_are_accessible_and_fit_their_window(
-    page: Page, operated: Console, scheme: str, width: int
-) -> None:
-    await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-    await page.set_viewport_size({"width": width, "height": 844})
-
-    for path in PAGES:
-        await page.goto(operated.url + path)
-        assert await serious_findings(page) == [], path
-        assert await page.evaluate("document.documentElement.scrollWidth") == width, path
 
 
 async def test_a_provider_is_paused_and_its_producers_run(page: Page) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import jwt
 import msgspec
+from litestar import Litestar
 from litestar.types import ASGIApp
 
 from tests.catalogs import shipped
@@ -92,7 +93,14 @@ async def listening(
     """Serve an app on a free port and yield its address."""
     stop = asyncio.Event()
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(serve_api(app, settings, stop, ready.set_result, websockets=websockets))
+
+    async def end_streams() -> None:
+        if isinstance(app, Litestar) and "dashboard_live" in app.state:
+            app.state.dashboard_live.close()
+
+    serving = asyncio.create_task(
+        serve_api(app, settings, stop, ready.set_result, websockets=websockets, on_stop=end_streams)
+    )
     serving.add_done_callback(lambda _: ready.cancel())
     try:
         yield await ready

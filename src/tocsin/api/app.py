@@ -9,6 +9,7 @@ from tocsin.api import probes
 from tocsin.api.auth.access import AccessControl
 from tocsin.api.auth.api_keys import KeyRing
 from tocsin.api.auth.tokens import PersonTokens
+from tocsin.api.dashboard.live.hub import LiveHub
 from tocsin.api.dashboard.registry import PAGES
 from tocsin.api.dashboard.router import dashboard_router
 from tocsin.api.delivery import endpoints
@@ -93,7 +94,15 @@ def create_app(services: Services, catalog: Catalog | None = None) -> Litestar:
         openapi_config=None,
         request_class=ApiRequest,
         request_max_body_size=services.http.max_body_bytes,
-        state=State({"services": services, "catalog": catalog, "key_ring": keys, "dashboard_pages": PAGES}),
+        state=State(
+            {
+                "services": services,
+                "catalog": catalog,
+                "key_ring": keys,
+                "dashboard_pages": PAGES,
+                "dashboard_live": LiveHub(),
+            }
+        ),
     )
     app.state.registration = devices.registration_type(services.device_rules)
     # Few ask for it, so that it is not built at every start.

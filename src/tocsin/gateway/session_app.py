@@ -9,6 +9,7 @@ from typing import Any
 import structlog
 from litestar.response.base import ASGIResponse
 
+from tocsin.api.http.event_streams import EVENT_STREAM
 from tocsin.api.http.problems import (
     BAD_REQUEST,
     METHOD_NOT_ALLOWED,
@@ -22,7 +23,7 @@ from tocsin.gateway.admission import Admission
 from tocsin.gateway.requests import ConnectRequest, read_request
 from tocsin.gateway.serving import SessionServer
 from tocsin.gateway.settings import GatewaySettings
-from tocsin.gateway.transports import EVENT_STREAM, SseTransport, Transport, WebSocketTransport
+from tocsin.gateway.transports import SseTransport, Transport, WebSocketTransport
 from tocsin.telemetry import metrics
 
 CLOSE_CODES = {401: 4401, 503: 1013}

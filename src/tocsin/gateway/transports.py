@@ -5,11 +5,11 @@ from typing import Any, Protocol
 
 import msgspec
 
+from tocsin.api.http.event_streams import event_stream_start
 from tocsin.gateway.events import ClientEvent
 from tocsin.gateway.sessions import Ending
 from tocsin.wire.streams.entry_ids import EntryId
 
-EVENT_STREAM = "text/event-stream"
 _encoder = msgspec.json.Encoder()
 
 
@@ -41,17 +41,6 @@ class Transport(Protocol):
     async def closed(self) -> Ending:
         """Wait until the client ends the connection, or breaks its rules."""
         ...
-
-
-def event_stream_start(more: Mapping[str, str]) -> dict[str, object]:
-    """Build the beginning of a response of Server-Sent Events."""
-    headers = [
-        (b"content-type", f"{EVENT_STREAM}; charset=utf-8".encode()),
-        (b"cache-control", b"no-store"),
-        (b"x-accel-buffering", b"no"),
-        *((name.lower().encode(), value.encode("latin-1")) for name, value in more.items()),
-    ]
-    return {"type": "http.response.start", "status": 200, "headers": headers}
 
 
 class SseTransport:

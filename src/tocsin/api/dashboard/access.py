@@ -77,6 +77,19 @@ async def check_access(given: Request[Any, Any, Any]) -> None:
         request.scope["user"] = session.holder
 
 
+async def is_still_allowed(request: ApiRequest) -> bool:
+    """Return whether the session of a request that goes on for long may still make it."""
+    access: PageAccess = request.route_handler.opt[ACCESS]
+    session = await find_session(request, request.pool)
+    if session is None or not access.permits(session.holder):
+        return False
+    try:
+        check_holder(session.holder, request.services.auth)
+    except ProblemError:
+        return False
+    return True
+
+
 def check_holder(holder: Holder, settings: AuthSettings) -> None:
     """Raise a problem if the holder may not use the dashboard at all."""
     if not holder.may(Right.SEE_ALL):

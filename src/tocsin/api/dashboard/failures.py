@@ -10,6 +10,7 @@ from tocsin.api.dashboard.access import SignedOutError, session_of
 from tocsin.api.dashboard.rendering import render
 from tocsin.api.dashboard.responses import headers_for
 from tocsin.api.http.access_log import request_id_of
+from tocsin.api.http.event_streams import EVENT_STREAM
 from tocsin.api.http.problems import INTERNAL_ERROR, UNAVAILABLE, ProblemError
 from tocsin.api.http.requests import ApiRequest
 from tocsin.store.pool import AWAY
@@ -25,7 +26,9 @@ def answer_problem(request: ApiRequest, error: ProblemError) -> Response[bytes]:
 
 
 def answer_signed_out(request: ApiRequest, error: SignedOutError) -> Response[bytes]:
-    """Lead to the form to sign in."""
+    """Lead to the form to sign in; a stream only ends, and its page finds out by itself."""
+    if EVENT_STREAM in request.headers.get("accept", ""):
+        return Response(b"", status_code=401, headers=dict(HEADERS))
     is_htmx = "hx-request" in request.headers
     header = {"hx-redirect" if is_htmx else "location": error.location}
     return Response(b"", status_code=401 if is_htmx else 303, headers={**headers_for(request), **header})

@@ -17,6 +17,8 @@ from tocsin.api.http.requests import ApiRequest
 
 TEMPLATES = Path(__file__).parent / "templates"
 _WITHOUT_DECIMALS = 100
+_ONE_DECIMAL = 10
+_MINUTE = 60
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -35,6 +37,7 @@ def make_environment(*folders: Path) -> Environment:
     environment.filters |= {
         "code_spans": code_spans,
         "input_moment": input_moment,
+        "latency": latency,
         "moment": moment,
         "span": span,
         "ago": ago,
@@ -68,6 +71,12 @@ def render(request: ApiRequest, session: Session | None, template: str, context:
     )
 
 
+def render_part(template: str, context: Mapping[str, Any], now: datetime) -> str:
+    """Render a part of a page that is the same for everybody who may see it."""
+    nobody = {"session": None, "holder": None, "pages": (), "path": ""}
+    return _environment().get_template(template).render(**nobody, **context, now=now)
+
+
 def moment(at: datetime) -> str:
     """Return a moment as people read it, in UTC."""
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
@@ -89,6 +98,14 @@ def span(seconds: float | timedelta) -> str:
         if count or parts:
             parts.append(f"{count} {unit}")
     return " ".join(part for part in parts[:2] if not part.startswith("0 "))
+
+
+def latency(seconds: float) -> str:
+    """Return a time in the unit that suits it, with three digits where it is short."""
+    if seconds >= _MINUTE:
+        return span(seconds)
+    value, unit = (seconds, "s") if seconds >= 1 else (seconds * 1_000, "ms")
+    return f"{value:.{2 if value < _ONE_DECIMAL else 1 if value < _WITHOUT_DECIMALS else 0}f} {unit}"
 
 
 def ago(at: datetime, now: datetime) -> str:

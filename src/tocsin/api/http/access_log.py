@@ -2,11 +2,13 @@
 
 import re
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import structlog
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
+from tocsin.api.http.event_streams import EVENT_STREAM
 from tocsin.domain.ids import uuid7
 from tocsin.telemetry import metrics
 from tocsin.telemetry.instruments import OTHER
@@ -16,6 +18,7 @@ REQUEST_ID = "tocsin.request_id"
 
 _ACCEPTABLE = re.compile(rb"[\x21-\x7e]{1,128}")
 _PROBES = frozenset({"/healthz", "/readyz"})
+_STREAM = EVENT_STREAM.encode()
 NO_ROUTE = "(no route)"
 OK, FAILED = 200, 400
 _log = structlog.stdlib.get_logger(__name__)
@@ -36,24 +39,31 @@ class AccessLog:
         request_id = _request_id(scope)
         scope[REQUEST_ID] = request_id.decode()  # type: ignore[literal-required]
         started = time.perf_counter()
-        status = 0
+        status, answered = 0, None
 
         async def send_with_id(message: Message) -> None:
-            nonlocal status
+            nonlocal status, answered
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if _is_stream(message["headers"]):
+                    # It lasts as long as somebody looks, which says nothing about the server.
+                    answered = time.perf_counter()
                 message["headers"] = [*message["headers"], (REQUEST_ID_HEADER, request_id)]
             await send(message)
 
         try:
             await self._app(scope, receive, send_with_id)
         finally:
-            _report(scope, status, time.perf_counter() - started, self._slow_seconds)
+            _report(scope, status, (answered or time.perf_counter()) - started, self._slow_seconds)
 
 
 def request_id_of(scope: Any) -> str:
     """Return the id of a request."""
     return str(scope.get(REQUEST_ID, ""))
+
+
+def _is_stream(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    return any(name == b"content-type" and value.startswith(_STREAM) for name, value in headers)
 
 
 def _request_id(scope: Scope) -> bytes:

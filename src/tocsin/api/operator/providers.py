@@ -7,6 +7,7 @@ from tocsin.api.bodies import ProviderList
 from tocsin.api.http.problems import UNKNOWN_PROVIDER, ProblemError
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.routes import Routes, Tag
+from tocsin.api.services import Services
 from tocsin.domain.toggles import Note, toggle_of
 from tocsin.engine.health.provider_health import ProviderHealth, ProviderInUse, not_in_use, providers_health
 from tocsin.store import toggles
@@ -31,13 +32,13 @@ _NO_REASON = PauseProvider()
 @routes("GET /v1/admin/providers", "Show the health of the providers in use", Right.SEE_TOGGLES)
 async def list_providers(request: ApiRequest) -> ProviderList:
     """List state, rate, outcomes, waiting deliveries and alarms of each."""
-    return ProviderList(await find_providers(request))
+    return ProviderList(await find_providers(request.services))
 
 
-async def find_providers(request: ApiRequest) -> list[ProviderHealth]:
+async def find_providers(services: Services) -> list[ProviderHealth]:
     """Read the health of every provider in use."""
-    async with request.pool.acquire() as connection:
-        return await providers_health(connection, request.services.providers, request.now())
+    async with services.pool.acquire() as connection:
+        return await providers_health(connection, services.providers, services.clock())
 
 
 async def find_provider(request: ApiRequest, name: str) -> ProviderHealth:

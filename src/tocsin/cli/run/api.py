@@ -41,6 +41,7 @@ async def _run_api(settings: Settings, url: str, stop: asyncio.Event, *, tied: b
         async def drain() -> None:
             """End live sessions; the rest of the time is for other requests."""
             for each in served:
+                each.state.dashboard_live.close()
                 await each.state.live.drain(settings.http.drain_seconds / 2)
 
         try:

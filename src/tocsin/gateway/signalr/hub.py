@@ -7,6 +7,7 @@ from typing import Any
 
 from litestar.response.base import ASGIResponse
 
+from tocsin.api.http.event_streams import EVENT_STREAM
 from tocsin.api.http.problems import (
     BAD_REQUEST,
     BODY_TIMEOUT,
@@ -25,7 +26,6 @@ from tocsin.gateway.settings import GatewaySettings
 from tocsin.gateway.signalr.connections import Connections
 from tocsin.gateway.signalr.protocol import LARGEST_RECORD
 from tocsin.gateway.signalr.transports import HubSseTransport, HubWebSocketTransport
-from tocsin.gateway.transports import EVENT_STREAM
 
 LARGEST_POST = LARGEST_RECORD
 POST_SECONDS = 5.0

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from uvicorn.protocols.utils import ClientDisconnected
 
+from tocsin.api.http.event_streams import event_stream_start
 from tocsin.engine.time_slice import TimeSlice
 from tocsin.gateway.events import ClientEvent
 from tocsin.gateway.serving import LAST_SECONDS
@@ -26,7 +27,6 @@ from tocsin.gateway.signalr.protocol import (
     refused_call,
     refused_handshake,
 )
-from tocsin.gateway.transports import event_stream_start
 from tocsin.wire.streams.entry_ids import EntryId
 
 HANDSHAKE_SECONDS = 15.0

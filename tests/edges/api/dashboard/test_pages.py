@@ -8,14 +8,10 @@ import msgspec
 import pytest
 
 from tests.edges.api.dashboard.visits import signed_in
-from tests.edges.edge import Edge, running, services
+from tests.edges.edge import Edge
 from tests.rows import NOW, add_delivery, add_device, add_notification, add_user
 from tocsin.api.auth.roles import Role
 from tocsin.domain.ids import uuid7
-from tocsin.engine.health.activity import Activity, ActivityWriter
-from tocsin.engine.health.provider_health import ProviderInUse
-from tocsin.store.health.provider_health import Alarm, Counted, count_outcomes, raise_alarms
-from tocsin.store.pool import Pool
 
 HOSTILE = """<script>alert(1)</script><img src=x onerror="alert(2)">'"{{ 7 * 7 }}"""
 
@@ -29,65 +25,6 @@ async def add_dead(edge: Edge, **changes: Any) -> UUID:
         "settled_at": NOW,
     }
     return await add_delivery(edge.pool, **row | changes)
-
-
-async def test_now_shows_counts_lanes_providers_and_alarms(pool: Pool) -> None:
-    counted = Activity()
-    counted.add("accepted", 3)
-    counted.add("skipped")
-    await ActivityWriter(pool, counted).write()
-    await ActivityWriter(pool, counted).write()
-    provider = ProviderInUse(name="fcm", channel="push", rate=600)
-    async with running(services(pool, providers=(provider,))) as edge:
-        now = await pool.fetchval("select now()")
-        async with pool.acquire() as connection:
-            counts = {Counted("fcm", "sent", ""): 1_234, Counted("fcm", "retry", "UNAVAILABLE"): 5}
-            await count_outcomes(connection, {**counts, Counted("fcm", "defer", "QUOTA"): 99}, now)
-            await raise_alarms(connection, {Alarm("fcm", "credentials", HOSTILE): 2}, now)
-        await add_delivery(pool)
-        visit = await signed_in(edge, Role.VIEWER)
-
-        for page in ("/dashboard/now", "/dashboard/now/live", "/dashboard/now?span=7d"):
-            shown = await visit.shown(page)
-            totals = re.findall(r'data-event="(\w+)"><span>\w+</span><strong>([\d,]+)</strong>', shown)
-            assert dict(totals) == {"accepted": "3", "sent": "1,234", "failed": "5", "skipped": "1"}
-            assert "healthy" in shown
-            assert re.search(r'<th scope="row">fcm</th><td class="n">1</td>', shown)
-            assert ("credentials" in shown, HOSTILE in shown) == (True, False)
-        columns = msgspec.json.decode(
-            re.findall(r'data-columns="([^"]+)"', await visit.shown("/dashboard/now"))[0]
-        )
-        assert [len(column) for column in columns] == [60] * 5
-        assert (await visit.get("/dashboard/now?span=9y")).status_code == 422
-
-
-async def test_what_is_counted_is_kept_until_it_can_be_written(pool: Pool) -> None:
-    counted = Activity()
-    counted.add("accepted", 2)
-    await pool.execute("alter table activity_counts rename to away")
-    try:
-        with pytest.raises(Exception, match="activity_counts"):
-            await ActivityWriter(pool, counted).write()
-    finally:
-        await pool.execute("alter table away rename to activity_counts")
-    counted.add("accepted")
-
-    await ActivityWriter(pool, counted).write()
-
-    assert await pool.fetchval("select count from activity_counts") == 3
-
-
-async def test_accepting_and_skipping_are_counted(edge: Edge) -> None:
-    from tocsin.engine.health.activity import activity
-
-    before = activity.counts.copy()
-    intent = {"type": "new_customer", "audience": {"users": ["ada"]}, "payload": {"customer_name": "Ali"}}
-    answer = await edge.http.post(
-        "/v1/notifications", json={**intent, "idempotency_key": "a"}, headers=await edge.key(Role.PRODUCER)
-    )
-
-    assert answer.status_code == 202
-    assert activity.counts["accepted"] - before["accepted"] == 1
 
 
 async def test_notifications_are_searched_with_the_filters_of_the_api(edge: Edge) -> None:

@@ -18,6 +18,13 @@ function markScrollable() {
     }
   }
 }
+// On a phone the pages stand in a line, and the present one may be at its far end.
+function showPresentPage() {
+  const present = document.querySelector(".side nav [aria-current]");
+  if (present) present.closest("nav").scrollLeft = present.offsetLeft - 60;
+}
+
 document.addEventListener("DOMContentLoaded", markScrollable);
+document.addEventListener("DOMContentLoaded", showPresentPage);
 document.addEventListener("htmx:afterSettle", markScrollable);
 window.addEventListener("resize", markScrollable);

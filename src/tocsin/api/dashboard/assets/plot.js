@@ -1,15 +1,15 @@
-// The plot of the page Now: drawn by uPlot, coloured by the style sheet.
+// The plots of the page Now: drawn by uPlot, coloured by the style sheet.
 "use strict";
 
-const EVENTS = ["accepted", "sent", "failed", "skipped"];
-let plot = null;
+const HEIGHT = 220;
+const drawn = new Map();
 
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-function columns() {
-  return JSON.parse(document.getElementById("plot-data").dataset.columns);
+function columns(place) {
+  return JSON.parse(document.getElementById(place.dataset.source).dataset.columns);
 }
 
 function axis(extra) {
@@ -26,35 +26,103 @@ function times(_, ticks) {
   });
 }
 
-function draw() {
-  const place = document.getElementById("plot");
-  if (plot) plot.destroy();
-  const series = EVENTS.map((event) => ({
-    label: event,
-    stroke: colour(`--${event}`),
-    width: 2,
-    points: { show: false },
-    value: (_, count) => (count === null ? "–" : count.toLocaleString("en")),
-  }));
-  plot = new uPlot(
-    {
-      width: place.clientWidth,
-      height: 220,
-      series: [{ value: (_, at) => (at === null ? "–" : new Date(at * 1000).toISOString().slice(0, 16).replace("T", " ") + " UTC") }, ...series],
-      tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "UTC"),
-      scales: { y: { range: (_, low, high) => [0, Math.max(5, high * 1.1)] } },
-      axes: [axis({ space: 70, size: 32, values: times }), axis({ size: 56, values: (_, ticks) => ticks.map((tick) => tick.toLocaleString("en")) })],
-      legend: { live: true },
-      cursor: { y: false, drag: { x: false, y: false } },
+// A line for each power of ten, not for those between.
+function powers(_, splits) {
+  return splits.map((split) => (Number.isInteger(Number(Math.log10(split).toFixed(6))) ? split : null));
+}
+
+function number(count) {
+  return count.toLocaleString("en");
+}
+
+function duration(seconds) {
+  const [value, unit] = seconds < 1 ? [seconds * 1000, "ms"] : seconds < 60 ? [seconds, "s"] : seconds < 3600 ? [seconds / 60, "min"] : [seconds / 3600, "h"];
+  return `${Number(value.toPrecision(3)).toLocaleString("en")} ${unit}`;
+}
+
+// Counts begin at zero. Times differ by powers of ten, and so do the lines of their grid.
+const KINDS = {
+  count: {
+    shown: number,
+    scale: { range: (_, low, high) => [0, Math.max(5, high * 1.1)] },
+    size: 56,
+    lines: (_, splits) => splits,
+  },
+  seconds: {
+    shown: duration,
+    scale: {
+      distr: 3,
+      range: (_, low, high) => (low === null ? [0.001, 1] : [10 ** Math.floor(Math.log10(low)), 10 ** Math.ceil(Math.log10(high * 1.001))]),
     },
-    columns(),
-    place,
-  );
+    size: 64,
+    // Powers of ten are no round minutes.
+    tick: (seconds) => (seconds < 1 ? duration(seconds) : `${number(seconds)} s`),
+    lines: powers,
+  },
+};
+
+function values(kind) {
+  const shown = kind.tick || kind.shown;
+  const made = axis({ size: kind.size, values: (_, ticks) => ticks.map((tick) => (tick === null ? null : shown(tick))) });
+  return { ...made, grid: { ...made.grid, filter: kind.lines } };
+}
+
+// Without a pointer on the plot, the legend has the newest values; uPlot empties it with each change.
+function showNewest(plot) {
+  requestAnimationFrame(() => plot.cursor.left < 0 && plot.setLegend({ idx: plot.data[0].length - 1 }));
+}
+
+// A line needs two points to be seen.
+function isLonely(plot, line) {
+  return plot.data[line].filter((value) => value !== null).length < 3;
+}
+
+function draw(place) {
+  drawn.get(place)?.destroy();
+  const kind = KINDS[place.dataset.unit || "count"];
+  const shown = (value) => (value === null || value === undefined ? "–" : kind.shown(value));
+  const lines = place.dataset.lines.split(" ").map((name) => ({
+    label: name,
+    stroke: colour(`--${name}`),
+    width: 2,
+    points: { show: isLonely, size: 6 },
+    spanGaps: true,
+    value: (_, value) => shown(value),
+  }));
+  const options = {
+    width: place.clientWidth,
+    height: HEIGHT,
+    series: [{ value: (_, at) => (at === null ? "–" : new Date(at * 1000).toISOString().slice(0, 16).replace("T", " ") + " UTC") }, ...lines],
+    tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "UTC"),
+    scales: { y: kind.scale },
+    axes: [axis({ space: 70, size: 32, values: times }), values(kind)],
+    legend: { live: true },
+    cursor: { y: false, drag: { x: false, y: false } },
+  };
+  const plot = new uPlot(options, columns(place), place);
+  plot.over.addEventListener("mouseleave", () => showNewest(plot));
+  drawn.set(place, plot);
+  showNewest(plot);
 }
 
 document.addEventListener("DOMContentLoaded", () => {
-  draw();
-  new ResizeObserver(() => plot.setSize({ width: document.getElementById("plot").clientWidth, height: 220 })).observe(document.getElementById("plot"));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  const places = [...document.querySelectorAll(".plot")];
+  const fit = new ResizeObserver((changes) => {
+    for (const { target } of changes) {
+      drawn.get(target).setSize({ width: target.clientWidth, height: HEIGHT });
+      showNewest(drawn.get(target));
+    }
+  });
+  for (const place of places) {
+    draw(place);
+    fit.observe(place);
+  }
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => places.forEach(draw));
 });
-document.addEventListener("htmx:afterSwap", () => plot && plot.setData(columns()));
+document.addEventListener("htmx:afterSwap", ({ target }) => {
+  for (const [place, plot] of drawn) {
+    if (place.dataset.source !== target.id) continue;
+    plot.setData(columns(place));
+    showNewest(plot);
+  }
+});

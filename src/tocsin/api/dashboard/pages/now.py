@@ -1,61 +1,82 @@
-"""What happens now: counts over time, lanes, providers and alarms."""
+"""What happens now: counts and latency over time, lanes, providers and alarms."""
 
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from tocsin.api.auth.roles import Right
+from tocsin.api.dashboard.live.stream import EventStreamResponse, open_stream
 from tocsin.api.dashboard.page import Page
 from tocsin.api.dashboard.responses import View
 from tocsin.api.http.requests import ApiRequest
+from tocsin.api.services import Services
 from tocsin.domain.ids import LAST
 from tocsin.engine.health.provider_health import providers_health
-from tocsin.engine.inspect.activity import ActivitySeries, SpanName, activity_series
+from tocsin.engine.inspect.activity import SpanName, activity_series, latency_series
 from tocsin.engine.inspect.queue import read_queue
+from tocsin.store.health.latency import Measure
 from tocsin.store.health.provider_health import list_alarms
 
 MOST_ALARMS = 20
 SPANS: dict[SpanName, str] = {"1h": "1 hour", "6h": "6 hours", "24h": "24 hours", "7d": "7 days"}
+MEASURES: dict[Measure, str] = {"accepted": "since accepted", "due": "since due"}
 
 page = Page("now", "Now", Right.SEE_ALL)
 
 
 class NowQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """The span of time to plot."""
+    """The span of time to plot, and what the latency is counted from."""
 
     span: SpanName = "1h"
+    measure: Measure = "accepted"
 
 
 @page.get()
 async def show_now(request: ApiRequest, query: NowQuery) -> View:
     """Show the page."""
-    return View("now/index.html", await _state(request, query))
+    return View("now/index.html", await _state(request.services, query))
 
 
 @page.get("/live")
 async def show_live(request: ApiRequest, query: NowQuery) -> View:
     """Show the part of the page that is refreshed."""
-    return View("now/live.html", await _state(request, query))
+    return await _live(request.services, query)
 
 
-async def _state(request: ApiRequest, query: NowQuery) -> dict[str, Any]:
-    in_use, now = request.services.providers, request.now()
-    async with request.pool.acquire() as connection:
+@page.get("/stream")
+async def stream(request: ApiRequest, query: NowQuery) -> EventStreamResponse:
+    """Stream the part of the page that is refreshed."""
+    services = request.services
+    return open_stream(request, (page.path, query), lambda: _live(services, query))
+
+
+async def _live(services: Services, query: NowQuery) -> View:
+    return View("now/live.html", {**await _state(services, query), "is_refresh": True})
+
+
+async def _state(services: Services, query: NowQuery) -> dict[str, Any]:
+    in_use, now = services.providers, services.clock()
+    async with services.pool.acquire() as connection:
         series = await activity_series(connection, query.span, now)
+        latency = await latency_series(connection, query.span, query.measure, now)
         return {
             "spans": SPANS,
+            "measures": MEASURES,
             "series": series,
-            "plot": _plot(series),
+            # The last span has only begun, and its counts would look like a fall.
+            "plot": _columns(series.times[:-1], (counts[:-1] for counts in series.counts.values())),
+            "latency": latency,
+            "latency_plot": _columns(latency.times, latency.quantiles.values()),
             "queue": await read_queue(connection, in_use, now),
             "providers": await providers_health(connection, in_use, now),
             "alarms": await list_alarms(connection, cleared=False, before=LAST, limit=MOST_ALARMS),
+            "is_refresh": False,
         }
 
 
-def _plot(series: ActivitySeries) -> str:
-    """Return the columns of the plot as JSON: seconds since the epoch, then the counts of each event.
-
-    The last span has only begun, and would look like a fall.
-    """
-    times = [int(begins.timestamp()) for begins in series.times]
-    return msgspec.json.encode([column[:-1] for column in (times, *series.counts.values())]).decode()
+def _columns(times: Sequence[datetime], values: Iterable[Sequence[float | None]]) -> str:
+    """Return the columns of a plot as JSON: seconds since the epoch, then the values of each line."""
+    seconds = [int(begins.timestamp()) for begins in times]
+    return msgspec.json.encode([seconds, *values]).decode()

@@ -1,6 +1,7 @@
 """Providers: their health, circuit breakers and rates; pausing, resuming and trying one."""
 
 from tocsin.api.auth.roles import Right
+from tocsin.api.dashboard.live.stream import EventStreamResponse, open_stream
 from tocsin.api.dashboard.page import Page
 from tocsin.api.dashboard.responses import Redirect, View
 from tocsin.api.http.requests import ApiRequest
@@ -11,6 +12,7 @@ from tocsin.api.operator.providers import (
     probe_provider,
     switch_provider,
 )
+from tocsin.api.services import Services
 
 page = Page("providers", "Providers", Right.SEE_TOGGLES)
 
@@ -18,13 +20,20 @@ page = Page("providers", "Providers", Right.SEE_TOGGLES)
 @page.get()
 async def list_providers(request: ApiRequest) -> View:
     """Show every provider in use."""
-    return View("providers/index.html", {"providers": await find_providers(request)})
+    return View("providers/index.html", {"providers": await find_providers(request.services)})
 
 
 @page.get("/live")
 async def show_live(request: ApiRequest) -> View:
     """Show the part of the list that is refreshed."""
-    return View("providers/live.html", {"providers": await find_providers(request)})
+    return await _live(request.services)
+
+
+@page.get("/stream")
+async def stream(request: ApiRequest) -> EventStreamResponse:
+    """Stream the part of the list that is refreshed."""
+    services = request.services
+    return open_stream(request, page.path, lambda: _live(services))
 
 
 @page.get("/{name}")
@@ -58,3 +67,7 @@ async def try_now(request: ApiRequest, name: str) -> Redirect:
     """End the rest of every open circuit breaker of a provider."""
     await probe_provider(request, name)
     return Redirect(f"{page.path}/{name}", notice=f"{name} is tried with its next delivery.")
+
+
+async def _live(services: Services) -> View:
+    return View("providers/live.html", {"providers": await find_providers(services)})

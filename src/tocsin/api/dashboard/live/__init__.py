@@ -1,0 +1,1 @@
+"""Parts of pages that are refreshed while somebody looks at them, by Server-Sent Events."""
