@@ -23,6 +23,14 @@ class Report(NamedTuple):
     event: ReceiptEvent
 
 
+class ReceiptRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that the device of a delivery reported."""
+
+    delivery_id: UUID
+    event: str
+    at: datetime
+
+
 class CountedType(NamedTuple):
     """What is counted: deliveries of a type by a channel, sent on a day, and what happened to them."""
 
@@ -69,6 +77,17 @@ on conflict (delivery_id) do update
 set delivered_at = coalesce(receipts.delivered_at, excluded.delivered_at),
     opened_at = coalesce(receipts.opened_at, excluded.opened_at),
     dismissed_at = coalesce(receipts.dismissed_at, excluded.dismissed_at)
+"""
+
+# What was opened was delivered at the same moment, unless that was reported before.
+OF_DELIVERIES = """
+select delivery_id, event, at
+from receipts
+cross join lateral (
+    values (1, 'delivered', delivered_at), (2, 'opened', opened_at), (3, 'dismissed', dismissed_at)
+) as reported (place, event, at)
+where delivery_id = any($1::uuid[]) and at is not null
+order by delivery_id, at, place
 """
 
 CONFIRM = "update deliveries set state = 'delivered' where id = any($1::uuid[]) and state = 'sent'"
@@ -152,6 +171,11 @@ async def record(
         await connection.execute(CONFIRM, list(changed))
         await count(connection, counts)
     return new
+
+
+async def of_deliveries(connection: Connection, delivery_ids: Sequence[UUID]) -> list[ReceiptRow]:
+    """Read what devices reported of deliveries, in order."""
+    return await fetch_all(connection, ReceiptRow, OF_DELIVERIES, delivery_ids)
 
 
 async def count(connection: Connection, counts: Mapping[CountedType, int]) -> None:

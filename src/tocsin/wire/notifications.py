@@ -11,6 +11,7 @@ from tocsin.domain.intent import Key, Moment
 from tocsin.wire.values.open_values import (
     BROADCAST_STATES,
     EXPLAINED_OUTCOMES,
+    RECEIPT_EVENTS,
     RULE_RESULTS,
     RULES,
     STATES,
@@ -38,13 +39,21 @@ class FailedAttempt(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
+class DeliveryReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What the device reported of a delivery, and when it did so first."""
+
+    event: Annotated[str, RECEIPT_EVENTS]
+    at: datetime
+
+
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     """A delivery with its state, the reason for it, and a hint what to do about an error.
 
     `waiting_for` is why it is not sent yet: quiet hours or another rule until a time, or a provider that is
     down or switched off. `status` is the state in the words of producers that hand in intents by a stream;
     null if they have none for it. `attempts` are the newest that failed; `attempts_truncated` means there
-    were more.
+    were more. `receipts` are what the device reported of it, in order; a provider's own receipt leads to the
+    state `delivered` without one.
     """
 
     delivery_id: UUID
@@ -69,6 +78,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str | None
     hint: str | None
     attempts_truncated: bool = False
+    receipts: list[DeliveryReceipt] = []
 
 
 class NotificationSummary(msgspec.Struct, frozen=True, kw_only=True):

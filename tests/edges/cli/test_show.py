@@ -65,3 +65,41 @@ async def test_a_notification_is_shown_as_a_tree_of_what_happened_in_order(
     assert max(map(len, lines)) <= WIDTH
     whole = next(line for line in piped.out.splitlines() if "+2 days, 3:00:00  dead" in line)
     assert len(whole) > WIDTH
+
+
+async def test_what_the_device_reported_comes_after_what_the_provider_answered(
+    tocsin: Tocsin, pool: Pool
+) -> None:
+    notification_id = await add_notification(pool)
+    now = await pool.fetchval("select accepted_at from notifications where id = $1", notification_id)
+    taken = {"settled_at": now + timedelta(milliseconds=40), "provider": "fcm", "provider_message_id": "m-1"}
+    reported, confirmed = [
+        await add_delivery(
+            pool, user, notification_id=notification_id, state="delivered", attempts=1, **taken
+        )
+        for user in ("ada", "bob")
+    ]
+    await pool.execute(
+        "insert into receipts (delivery_id, received_at, delivered_at, opened_at) values ($1, $2, $2, $3)",
+        reported,
+        now + timedelta(seconds=2),
+        now + timedelta(minutes=5),
+    )
+
+    told = await tocsin("show", str(notification_id), TTY_COMPATIBLE="1")
+    encoded = (await tocsin("show", str(notification_id), "--json")).json
+
+    lines = [line.strip("│├└─ ") for line in told.out.splitlines()]
+    first = next(number for number, line in enumerate(lines) if "delivered push:user:ada" in line)
+    assert lines[first + 1 : first + 4] == [
+        "+40.0 ms  sent  accepted by fcm as m-1",
+        "+2000.0 ms  delivered  reported by the device",
+        "+0:05:00  opened  reported by the device",
+    ]
+    assert "delivered  confirmed by fcm's receipt" in lines
+    assert max(map(len, told.out.splitlines())) <= WIDTH
+    events = {
+        each["delivery_id"]: [receipt["event"] for receipt in each["receipts"]]
+        for each in encoded["deliveries"]
+    }
+    assert events == {str(reported): ["delivered", "opened"], str(confirmed): []}

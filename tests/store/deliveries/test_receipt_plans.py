@@ -21,6 +21,7 @@ PINNED: dict[str, tuple[str, tuple[Any, ...], str, set[str], int]] = {
     "own": (receipts.OWN, (IDS, "ada"), "deliveries", {"deliveries_pkey"}, 2),
     "confirm": (receipts.CONFIRM, (IDS,), "deliveries", {"deliveries_pkey"}, 2),
     "owner": (receipts.OWNER, (IDS[0],), "deliveries", {"deliveries_pkey"}, 1),
+    "of deliveries": (receipts.OF_DELIVERIES, (IDS,), "receipts", {"receipts_pkey"}, 2),
     "rates": (receipts.RATES, (NOW, NOW + DAY, None), "receipt_counts", {"receipt_counts_pkey"}, 8),
 }
 
@@ -34,6 +35,10 @@ async def connection(server_url: str, template_database: str) -> AsyncIterator[C
         for name, (statement, arguments, *_) in PINNED.items():
             await keep_plan(opened, name, statement, *arguments)
         await add_waiting(opened, 5_000, state="sent")
+        await opened.execute(
+            "insert into receipts (delivery_id, received_at, opened_at) select id, $1, $1 from deliveries",
+            NOW,
+        )
         await receipts.count(
             opened,
             {

@@ -25,7 +25,15 @@ COLOURS: Mapping[str, str] = {
     State.GONE: "red",
     State.DEAD: "red",
 }
-EVENT_COLOURS = {**COLOURS, "hold": "yellow", "skip": "yellow", "retry": "yellow", "defer": "yellow"}
+EVENT_COLOURS = {
+    **COLOURS,
+    "hold": "yellow",
+    "skip": "yellow",
+    "retry": "yellow",
+    "defer": "yellow",
+    "opened": "green",
+}
+_TAKEN = {State.SENT, State.DELIVERED}
 # Beyond it, milliseconds are hard to read.
 LONG = timedelta(seconds=10)
 _STATES = {str(state): meaning for state, meaning in MEANING.items()}
@@ -109,9 +117,14 @@ def _add_delivery(tree: Tree, delivery: Delivery, accepted_at: datetime) -> None
         branch.add(
             Text.assemble((f"{elapsed:>11}  ", "dim"), (event.kind, event.colour), f"  {event.detail}")
         )
+    if delivery.state == State.DELIVERED and not delivery.receipts:
+        # The moment of a provider's receipt is not kept.
+        branch.add(
+            Text.assemble(" " * 13, ("delivered", "green"), f"  confirmed by {delivery.provider}'s receipt")
+        )
     if delivery.settled_at is None:
         branch.add(Text(_explanation(delivery)))
-    if delivery.last_error and delivery.state not in {State.SENT, State.DELIVERED}:
+    if delivery.last_error and delivery.state not in _TAKEN:
         branch.add(Text(delivery.last_error, "dim"))
 
 
@@ -126,7 +139,10 @@ def _events(delivery: Delivery) -> Iterator[Event]:
         if attempt.outcome != delivery.state:
             yield Event(attempt.at, attempt.outcome, attempt.code, _colour(attempt.outcome))
     if delivery.settled_at:
-        yield Event(delivery.settled_at, delivery.state, _explanation(delivery), _colour(delivery.state))
+        state = State.SENT if delivery.state in _TAKEN else delivery.state
+        yield Event(delivery.settled_at, state, _explanation(delivery), _colour(state))
+    for receipt in delivery.receipts:
+        yield Event(receipt.at, receipt.event, "reported by the device", _colour(receipt.event))
 
 
 def _colour(kind: str) -> str:
@@ -156,7 +172,7 @@ def _explanation(delivery: Delivery) -> str:
         due = f"due {moment(delivery.due_at)}" if delivery.due_at else None
         waiting_for = f"waits: {delivery.waiting_for}" if delivery.waiting_for else None
         return "; ".join(filter(None, (_STATES[state], held, due, waiting_for)))
-    if state == State.SENT:
+    if state in _TAKEN:
         return f"accepted by {delivery.provider} as {delivery.provider_message_id}"
     text = f"{_STATES.get(state, state)}: {delivery.last_error_code or 'no code'}"
     return f"{text} ({delivery.hint})" if delivery.hint else text

@@ -14,13 +14,20 @@ from tocsin.domain.errors import TocsinError
 from tocsin.domain.ids import created_at
 from tocsin.domain.people.recipient import recipient_of, route_id
 from tocsin.engine.inspect.waiting import blocked_lanes, waiting_for
-from tocsin.store import notifications
+from tocsin.store import notifications, receipts
 from tocsin.store.broadcasts import broadcasts
 from tocsin.store.broadcasts.broadcasts import BroadcastRow
 from tocsin.store.deliveries import settle as deliveries
 from tocsin.store.deliveries.settle import AttemptRow, DeliveryRow
 from tocsin.store.pool import Connection
-from tocsin.wire.notifications import Broadcast, Delivery, FailedAttempt, Notification, wire_steps
+from tocsin.wire.notifications import (
+    Broadcast,
+    Delivery,
+    DeliveryReceipt,
+    FailedAttempt,
+    Notification,
+    wire_steps,
+)
 
 MOST_DELIVERIES = 1_000
 MOST_ATTEMPTS = 50
@@ -63,7 +70,7 @@ async def identify(
 
 
 async def show(connection: Connection, notification_id: UUID, now: datetime) -> Notification | None:
-    """Read a notification with its deliveries, their failed attempts and what they wait for."""
+    """Read a notification with its deliveries, their failed attempts, receipts and what they wait for."""
     notification = await notifications.get(connection, notification_id)
     if notification is None:
         return None
@@ -72,6 +79,11 @@ async def show(connection: Connection, notification_id: UUID, now: datetime) -> 
     attempts: defaultdict[UUID, list[AttemptRow]] = defaultdict(list)
     for attempt in await deliveries.attempts_of(connection, [row.id for row in shown], MOST_ATTEMPTS + 1):
         attempts[attempt.delivery_id].append(attempt)
+    reported: defaultdict[UUID, list[DeliveryReceipt]] = defaultdict(list)
+    # Whatever a device reports makes it `delivered`.
+    if delivered := [row.id for row in shown if row.state is State.DELIVERED]:
+        for each in await receipts.of_deliveries(connection, delivered):
+            reported[each.delivery_id].append(DeliveryReceipt(event=each.event, at=each.at))
     blocked = await blocked_lanes(connection)
     fields = msgspec.structs.asdict(notification)
     return Notification(
@@ -80,7 +92,9 @@ async def show(connection: Connection, notification_id: UUID, now: datetime) -> 
         payload=msgspec.json.decode(fields.pop("payload")),
         **fields,
         deliveries=[
-            _delivery(row, attempts[row.id], notification.type, waiting_for(row, blocked, now))
+            _delivery(
+                row, attempts[row.id], reported[row.id], notification.type, waiting_for(row, blocked, now)
+            )
             for row in shown
         ],
         truncated=len(rows) > len(shown),
@@ -102,7 +116,11 @@ def _broadcast(row: BroadcastRow | None) -> Broadcast | None:
 
 
 def _delivery(
-    row: DeliveryRow, attempts: list[AttemptRow], type_name: str, waiting_for: str | None
+    row: DeliveryRow,
+    attempts: list[AttemptRow],
+    receipts: list[DeliveryReceipt],
+    type_name: str,
+    waiting_for: str | None,
 ) -> Delivery:
     recipient = recipient_of(row.user_id, row.address, type_name)
     return Delivery(
@@ -126,6 +144,7 @@ def _delivery(
             for attempt in attempts[-MOST_ATTEMPTS:]
         ],
         attempts_truncated=len(attempts) > MOST_ATTEMPTS,
+        receipts=receipts,
         provider=row.provider,
         provider_message_id=row.provider_message_id,
         last_error_code=row.last_error_code,

@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from tocsin.domain.catalog import Channel
 from tocsin.domain.delivery.reasons import Rule
+from tocsin.domain.delivery.receipts import ReceiptEvent
 from tocsin.domain.delivery.states import State, Status
 
 
@@ -18,6 +19,7 @@ def documented(values: Iterable[str]) -> Meta:
 CHANNELS = documented(get_args(Channel))
 STATES = documented(State)
 STATUSES = documented(Status)
+RECEIPT_EVENTS = documented(get_args(ReceiptEvent))
 RULES = documented(get_args(Rule))
 RULE_RESULTS = documented(("pass", "hold", "skip"))
 BROADCAST_STATES = documented(("expanding", "finished", "cancelled", "expired"))

@@ -1,6 +1,7 @@
 """The pages of the dashboard: what they show, and what their forms do."""
 
 import re
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -78,6 +79,35 @@ async def test_a_notification_is_shown_as_a_timeline(edge: Edge) -> None:
     found = await visit.shown("/dashboard/notifications", id=str(notification_id))
     assert str(delivery_id) in found
     assert (await visit.get(f"/dashboard/notifications/{uuid7()}")).status_code == 404
+
+
+async def test_receipts_end_the_timeline(edge: Edge) -> None:
+    notification_id = await add_notification(edge.pool)
+    taken = {"state": "delivered", "settled_at": NOW, "provider": "fcm", "provider_message_id": "m-1"}
+    delivery_id = await add_delivery(edge.pool, notification_id=notification_id, **taken)
+    confirmed = await add_notification(edge.pool)
+    await add_delivery(edge.pool, notification_id=confirmed, **{**taken, "provider": "expo"})
+    await edge.pool.execute(
+        """
+        insert into receipts (delivery_id, received_at, delivered_at, opened_at, dismissed_at)
+        values ($1, $2, $2, $3, $4)
+        """,
+        delivery_id,
+        NOW + timedelta(seconds=1),
+        NOW + timedelta(seconds=9),
+        NOW + timedelta(seconds=5),
+    )
+    visit = await signed_in(edge, Role.VIEWER)
+
+    shown = await visit.shown(f"/dashboard/notifications/{notification_id}")
+    by_provider = await visit.shown(f"/dashboard/notifications/{confirmed}")
+
+    titles = re.findall(r'class="what">([^<]+)<', shown)
+    assert titles == ["Accepted", "Planned", "sent", "delivered", "dismissed", "opened"]
+    assert "fcm: m-1" in shown
+    assert shown.count("reported by the device") == 3
+    assert re.findall(r'class="what">([^<]+)<', by_provider)[2:] == ["sent", "delivered"]
+    assert "confirmed by expo&#39;s receipt" in by_provider
 
 
 async def test_hostile_texts_are_escaped_everywhere(edge: Edge) -> None:

@@ -3,6 +3,7 @@
 import html
 import json
 import re
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -10,6 +11,8 @@ from tests.edges.api.dashboard.visits import signed_in
 from tests.edges.edge import Edge
 from tests.rows import add_device, add_held, add_user, delivery
 from tocsin.api.auth.roles import Role
+from tocsin.store import receipts
+from tocsin.store.receipts import CountedType
 from tocsin.store.toggles import history
 
 PATH = "/dashboard/types"
@@ -144,3 +147,38 @@ async def test_a_viewer_sees_types_and_changes_nothing(edge: Edge) -> None:
     explain = {"recipient": "ada", "payload": PAYLOAD}
     assert (await visit.post(f"{TYPE}/explain", **explain)).status_code == 403
     assert await history(edge.pool) == []
+
+
+async def test_types_have_their_delivery_and_open_rates(edge: Edge) -> None:
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    counts = {
+        CountedType(today, "new_customer", "push", "sent"): 2_000,
+        CountedType(today, "new_customer", "push", "delivered"): 1_500,
+        CountedType(today, "new_customer", "push", "opened"): 250,
+        CountedType(today - timedelta(days=29), "new_customer", "push", "dismissed"): 7,
+        CountedType(today - timedelta(days=40), "new_customer", "push", "sent"): 9_999,
+        CountedType(today, "invoice_due", "email", "sent"): 3,
+    }
+    async with edge.pool.acquire() as connection:
+        await receipts.count(connection, counts)
+    visit = await signed_in(edge, Role.VIEWER)
+
+    every, one = await visit.shown(PATH), await visit.shown(TYPE)
+
+    rates = [rows_of(shown.partition('id="rates"')[2]) for shown in (every, one)]
+    push = ["push", "2,000", "1,500 75.0 %", "250 12.5 %", "7"]
+    assert rates == [
+        [["invoice_due", "email", "3", "0 0.0 %", "0 0.0 %", "0"], ["new_customer", *push]],
+        [push],
+    ]
+    other = await visit.shown(f"{PATH}/named/message")
+    assert "Nothing was sent in the last 30 days." in other
+
+
+def rows_of(page: str) -> list[list[str]]:
+    """Return the texts of the cells of the first table."""
+    body = page.partition("<tbody>")[2].partition("</tbody>")[0]
+    return [
+        [re.sub(r"<[^>]+>", "", cell).strip() for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)]
+        for row in re.findall(r"<tr>(.*?)</tr>", body, re.DOTALL)
+    ]

@@ -196,3 +196,26 @@ async def test_rates_are_of_the_day_of_sending_and_by_type(edge: Edge) -> None:
         assert (answer.status_code, list(faults(answer))) == (422, ["to"])
     producer = await edge.key(Role.PRODUCER)
     assert (await edge.http.get("/v1/admin/receipts", headers=producer)).status_code == 403
+
+
+async def test_what_was_reported_is_shown_with_its_delivery(edge: Edge) -> None:
+    notification_id = await rows.add_notification(edge.pool)
+    push = await a_push(edge.pool, notification_id=notification_id)
+    await a_push(edge.pool, notification_id=notification_id)
+    path, key = f"/v1/notifications/{notification_id}", await edge.key(Role.VIEWER)
+    before = (await edge.http.get(path, headers=key)).json()
+
+    await report(edge, receipt(push, "dismissed"))
+    await report(edge, receipt(push, "opened"))
+
+    after = {
+        each["delivery_id"]: each for each in (await edge.http.get(path, headers=key)).json()["deliveries"]
+    }
+    stored = await edge.pool.fetchrow(STORED, push)
+    assert [each["receipts"] for each in before["deliveries"]] == [[], []]
+    assert [(each["event"], datetime.fromisoformat(each["at"])) for each in after[str(push)]["receipts"]] == [
+        ("delivered", stored["delivered_at"]),
+        ("dismissed", stored["delivered_at"]),
+        ("opened", stored["opened_at"]),
+    ]
+    assert sorted(len(each["receipts"]) for each in after.values()) == [0, 3]

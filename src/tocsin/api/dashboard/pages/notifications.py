@@ -90,7 +90,7 @@ def filter_query(given: DeliveryFilter, **more: str) -> str:
 
 
 def timeline(delivery: Delivery) -> Iterator[Event]:
-    """List what happened to a delivery in order: the decisions, the failed attempts, and how it ended."""
+    """List what happened to a delivery: the decisions, failed attempts, how it ended, and its receipts."""
     yield Event(at=delivery.created_at, title="Planned", kind="info", detail=delivery.route_id)
     happened = [
         Event(
@@ -119,13 +119,34 @@ def timeline(delivery: Delivery) -> Iterator[Event]:
         detail = delivery.waiting_for or (f"held by {delivery.held_by}" if delivery.held_by else "")
         yield Event(at=delivery.due_at, title="Waits to be sent", kind="info", detail=detail)
         return
-    answer = f"{delivery.provider}: {delivery.provider_message_id}" if delivery.provider_message_id else ""
-    yield Event(
+    yield _ending(delivery)
+    yield from (
+        Event(
+            at=receipt.at,
+            title=receipt.event,
+            kind="info" if receipt.event == "dismissed" else "good",
+            detail="reported by the device",
+        )
+        for receipt in delivery.receipts
+    )
+    if delivery.state == State.DELIVERED and not delivery.receipts:
+        # The moment of a provider's receipt is not kept.
+        yield Event(
+            at=None, title="delivered", kind="good", detail=f"confirmed by {delivery.provider}'s receipt"
+        )
+
+
+def _ending(delivery: Delivery) -> Event:
+    """Return how the last attempt of a delivery ended, or that there was none."""
+    if delivery.state in {State.SENT, State.DELIVERED}:
+        answer = ": ".join(filter(None, (delivery.provider, delivery.provider_message_id)))
+        return Event(at=delivery.settled_at, title=State.SENT, kind="good", detail=answer)
+    return Event(
         at=delivery.settled_at,
         title=delivery.state,
         kind=delivery.state,
-        detail=answer or delivery.reason or delivery.last_error or "",
-        code=delivery.last_error_code if not answer else None,
+        detail=delivery.reason or delivery.last_error or "",
+        code=delivery.last_error_code,
     )
 
 

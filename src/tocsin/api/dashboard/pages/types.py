@@ -22,9 +22,11 @@ from tocsin.catalog.preview import Preview, example_payload, preview
 from tocsin.catalog.templates.jinja import RenderError
 from tocsin.domain.catalog import CHANNELS, NotificationType
 from tocsin.domain.toggles import Note, toggles_of
+from tocsin.engine.inspect.receipt_rates import read_rates
 from tocsin.engine.toggles.held import SwitchedToggle, ToggleState
 from tocsin.store import processes
 from tocsin.wire.notifications import Explanation
+from tocsin.wire.person.receipts import Rates
 
 LARGEST_PAYLOAD = 65_536
 
@@ -84,6 +86,7 @@ async def list_types(request: ApiRequest) -> View:
             "types": [_summary(catalog, each, off) for _, each in sorted(catalog.types.items())],
             "toggles": toggles,
             "channels": CHANNELS,
+            "rates": await _rates(request),
             "catalogs": await find_catalogs(request),
             "fingerprint": catalog.fingerprint,
             "may_change": request.holder.may(Right.CHANGE_TOGGLES),
@@ -155,6 +158,7 @@ async def _show(
             "type": shown,
             "address": _path(shown.name),
             "toggles": [TypeToggleState(name, states.get(name)) for name in sorted(names)],
+            "rates": await _rates(request, shown.name),
             "payload": payload,
             "previews": previews,
             "fault": fault,
@@ -164,6 +168,12 @@ async def _show(
             "may_explain": request.holder.may(Right.ACCEPT),
         },
     )
+
+
+async def _rates(request: ApiRequest, type_: str | None = None) -> list[Rates]:
+    """Read the delivery and open rates of the usual days, of one type or all."""
+    async with request.pool.acquire() as connection:
+        return (await read_rates(connection, request.now(), type_=type_)).rates
 
 
 def _previews(
