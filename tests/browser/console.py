@@ -87,10 +87,9 @@ async def _add_fates(pool: Pool, now: datetime) -> None:
         },
         {
             "state": "delivered",
-            "provider": "apns",
-            "lane": "apns",
-            "provider_message_id": "F0E1-22",
-            "attempts": 1,
+            "provider": "fcm",
+            "provider_message_id": "projects/demo/messages/0:1701",
+            "attempts": 2,
         },
         {"state": "skipped", "reason": "opted_out"},
         {
@@ -153,8 +152,8 @@ async def _add_fates(pool: Pool, now: datetime) -> None:
         )
         if fate["state"] == "delivered":
             await pool.execute(ADD_RECEIPT, delivery_id, at + timedelta(seconds=3))
-        if fate["state"] in {"dead", "retrying"}:
-            for attempt in range(2):
+        if fate["state"] in {"dead", "retrying", "delivered"}:
+            for attempt in range(1 if fate["state"] == "delivered" else 2):
                 await pool.execute(
                     ADD_ATTEMPT,
                     delivery_id,

@@ -19,7 +19,7 @@ FOLDER = "dashboard"
 PAGES = {
     "now": "/dashboard/now",
     "notifications": "/dashboard/notifications",
-    "notification": "/dashboard/notifications/{dead}",
+    "notification": "/dashboard/notifications/{delivered}",
     "dead-letters": "/dashboard/dead-letters",
     "cause": "/dashboard/dead-letters/cause?state=dead&code=UNAVAILABLE&provider=fcm&type=new_customer",
     "person": "/dashboard/people/ada",
@@ -68,13 +68,14 @@ async def sign_in(page: Page, console: Console) -> None:
 
 async def take(browser: Browser, console: Console, picture: Picture, folder: Path) -> None:
     """Open a page and take its picture."""
-    dead = await console.pool.fetchval("select notification_id from deliveries where state = 'dead' limit 1")
+    query = "select notification_id from deliveries where state = 'delivered' limit 1"
+    delivered = await console.pool.fetchval(query)
     context = await browser.new_context(
         viewport=SIZES[picture.size], color_scheme=picture.scheme, reduced_motion="reduce"
     )
     page = await context.new_page()
     await sign_in(page, console)
-    await page.goto(console.url + PAGES[picture.page].format(dead=dead))
+    await page.goto(console.url + PAGES[picture.page].format(delivered=delivered))
     await page.screenshot(path=folder / picture.file)
     await context.close()
 
