@@ -4,7 +4,8 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 
 from tests.browser.demo.demos import RunningDemo
-from tests.browser.test_dashboard import serious_findings, tab_to
+from tests.browser.test_accessibility import serious_findings
+from tests.browser.test_dashboard import tab_to
 
 LONGEST_STEP = 60_000
 STEPS = (

@@ -28,7 +28,7 @@ def answer_problem(request: ApiRequest, error: ProblemError) -> Response[bytes]:
 def answer_signed_out(request: ApiRequest, error: SignedOutError) -> Response[bytes]:
     """Lead to the form to sign in; a stream only ends, and its page finds out by itself."""
     if EVENT_STREAM in request.headers.get("accept", ""):
-        return Response(b"", status_code=401, headers=dict(HEADERS))
+        return Response(b"", status_code=401, headers=headers_for(request))
     is_htmx = "hx-request" in request.headers
     header = {"hx-redirect" if is_htmx else "location": error.location}
     return Response(b"", status_code=401 if is_htmx else 303, headers={**headers_for(request), **header})

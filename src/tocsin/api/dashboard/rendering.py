@@ -74,7 +74,7 @@ def render(request: ApiRequest, session: Session | None, template: str, context:
 def render_part(template: str, context: Mapping[str, Any], now: datetime) -> str:
     """Render a part of a page that is the same for everybody who may see it."""
     nobody = {"session": None, "holder": None, "pages": (), "path": ""}
-    return _environment().get_template(template).render(**nobody, **context, now=now)
+    return make_environment(TEMPLATES).get_template(template).render(**nobody, **context, now=now)
 
 
 def moment(at: datetime) -> str:
