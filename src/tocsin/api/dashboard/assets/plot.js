@@ -69,7 +69,8 @@ function values(kind) {
 
 // Without a pointer on the plot, the legend has the newest values; uPlot empties it with each change.
 function showNewest(plot) {
-  requestAnimationFrame(() => plot.cursor.left < 0 && plot.setLegend({ idx: plot.data[0].length - 1 }));
+  const idx = Math.max(0, plot.data[1].findLastIndex((value) => value !== null));
+  requestAnimationFrame(() => plot.cursor.left < 0 && plot.setLegend({ idx }));
 }
 
 // A line needs two points to be seen.
