@@ -27,7 +27,7 @@ _CONFIGURATION = """
 shared_buffers = 256MB
 max_connections = 100
 max_wal_size = 4GB
-# The wheel has pglz alone, which takes 110 µs for a page: as long as two messages take in all.
+# The wheel has pglz alone, which takes 115 µs for a page: longer than a message takes in all.
 wal_compression = off
 checkpoint_timeout = 15min
 effective_cache_size = 1GB

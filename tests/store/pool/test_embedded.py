@@ -7,7 +7,7 @@ from tocsin.store.embedded import EmbeddedPostgres
 
 
 async def test_whole_pages_are_not_compressed_slowly() -> None:
-    """A page takes pglz longer than two messages take in all, and the wheel has no other method."""
+    """A page takes pglz longer than a message takes in all, and the wheel has no other method."""
     with open_folder() as folder:
         server = EmbeddedPostgres(folder)
         connection = await asyncpg.connect(server.start())
