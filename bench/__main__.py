@@ -66,7 +66,7 @@ def parse(arguments: Sequence[str]) -> Options:
         type=_positive,
         default=GROWTH_ROWS,
         help="most rows that wait in the line `growth`, beside three times as many settled ones "
-        "(default: %(default)s; 10000000 takes an hour and 50 GB)",
+        "(default: %(default)s; 10000000 takes half an hour and 45 GB)",
     )
     parser.add_argument(
         "--broadcast-people",

@@ -31,6 +31,7 @@ WARM_UP_TURNS = USERS // BATCH
 """After these, the index pages of every user were written since the checkpoint."""
 TURNS = 80
 STEPS = ("accept", "claim", "settle")
+CHARTS = ("growth", "growth_checkpoint")
 
 # Rows are as wide as those that are accepted later. Ids follow the time at which each was accepted. What
 # waits is due in the past, in the order of its ids: a long backlog that a worker has to catch up with.
@@ -160,7 +161,7 @@ class Growth:
             await _take_turns(sizes, [size.fresh for size in sizes], TURNS)
             await _take_turns(sizes, [_phase() for _ in sizes], WARM_UP_TURNS)
             await _take_turns(sizes, [size.later for size in sizes], TURNS)
-        return [*_readings(sizes), _chart(sizes[:-1])]
+        return [*_readings(sizes), *_charts(sizes[:-1])]
 
 
 async def _take_turns(sizes: Sequence[_Size], phases: Sequence[Phase], turns: int) -> None:
@@ -270,24 +271,26 @@ def _note(cost: Cost) -> str:
     return f"the median of batches of {BATCH} on one connection, taken in turns; on average {cost}"
 
 
-def _chart(sizes: Sequence[_Size]) -> Chart:
-    return Chart(
-        name="growth",
-        title="cost of a row by how many wait",
-        across="waiting rows, thousands",
-        upwards="µs",
-        curves=tuple(
-            Curve(
-                f"{step}{name}",
-                tuple(
-                    (size.waiting / 1_000, _micros(phase.costs[step]))
-                    for size, phase in zip(sizes, phases, strict=True)
-                ),
-            )
-            for name, phases in _phases(sizes).items()
-            for step in STEPS
-        ),
-    )
+def _charts(sizes: Sequence[_Size]) -> list[Chart]:
+    return [
+        Chart(
+            name=file_name,
+            title=f"cost of a row by how many wait{name}",
+            across="waiting rows, thousands",
+            upwards="µs",
+            curves=tuple(
+                Curve(
+                    step,
+                    tuple(
+                        (size.waiting / 1_000, _micros(phase.costs[step]))
+                        for size, phase in zip(sizes, phases, strict=True)
+                    ),
+                )
+                for step in STEPS
+            ),
+        )
+        for file_name, (name, phases) in zip(CHARTS, _phases(sizes).items(), strict=True)
+    ]
 
 
 def _micros(cost: Cost) -> float:

@@ -7,6 +7,7 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter
 
 from bench.contract import Chart
 from bench.race.standing import Spread, Standing
@@ -45,6 +46,7 @@ def draw_chart(chart: Chart, path: Path) -> None:
             axes.plot([place], [bound], color=colour, marker="_", markersize=24, markeredgewidth=2)
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:,g}")
+    axes.yaxis.set_minor_formatter(LogFormatter())  # As plain numbers, where they are shown at all.
     axes.set_xlabel(chart.across, color=INK)
     axes.set_ylabel(chart.upwards, color=INK)
     axes.set_title(chart.title, color=INK, fontsize=10)
