@@ -65,6 +65,8 @@ LONGEST = {
     "segment_members.user_id": USER_ID,
     "segments.name": 64,
     "segments.org_id": ORG_ID,
+    "source_lags.kind": 16,
+    "source_lags.name": 40,
     "stream_offsets.name": 40,
     "stream_offsets.stream": 512 * CHARACTER,
     "suppressed_addresses.address": ADDRESS,

@@ -14,6 +14,7 @@ from tocsin.api.auth.roles import Role
 from tocsin.api.http.conversion import copy_fields
 from tocsin.domain.people.organisations import OrgId
 from tocsin.engine.health.provider_health import ProviderHealth
+from tocsin.engine.inspect.sources import SourceRecord
 from tocsin.engine.periodic.progress import ProgressRecord
 from tocsin.engine.toggles.held import ToggleState
 from tocsin.store.audit import AuditRow
@@ -65,6 +66,12 @@ class ProgressList(msgspec.Struct, frozen=True):
     """The periodic producers, by name."""
 
     producers: list[ProgressRecord]
+
+
+class SourceList(msgspec.Struct, frozen=True):
+    """The outboxes, streams and queues that intents are read from, by kind and name."""
+
+    sources: list[SourceRecord]
 
 
 class CatalogStatus(msgspec.Struct, frozen=True):

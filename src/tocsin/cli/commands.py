@@ -97,6 +97,9 @@ COMMANDS = {
     "progress": CommandSource(
         "operate.progress", "The progress of periodic producers; run one now, or set its checkpoint."
     ),
+    "sources": CommandSource(
+        "inspect.sources", "Show how far behind the readers of outboxes, streams and queues are."
+    ),
     "suppressions": CommandSource("operate.suppressions", "Addresses that are sent no mail."),
     "outbox": CommandSource(
         "operate.outbox",

@@ -22,6 +22,7 @@ from tocsin.ingress.outbox.accept import RowAcceptor
 from tocsin.ingress.outbox.handler import RowHandler
 from tocsin.ingress.outbox.relay import Relay
 from tocsin.ingress.redis_streams.envelopes import INTENTS
+from tocsin.ingress.report import LagWriter
 from tocsin.ingress.source import EntryDecoder, IntentSource
 from tocsin.settings.build import setting_name
 from tocsin.settings.tree import Settings
@@ -69,7 +70,8 @@ async def open_relays(settings: Settings, url: str, catalog: Catalog) -> AsyncIt
             relays += open_queues(settings, pool, plans, clock)
         watch = ToggleWatch(toggles, url, settings.schema, settings.pool)
         reloads = catalog_watch(settings, catalog, pool, "relay", clock)
-        async with duties_running(watch, clock, reloads, ActivityWriter(pool)):
+        lags = LagWriter(pool, [relay.report for relay in relays])
+        async with duties_running(watch, clock, reloads, ActivityWriter(pool), lags):
             yield relays
 
 

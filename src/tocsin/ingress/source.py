@@ -9,12 +9,15 @@ import msgspec
 from tocsin.domain.faults import Fault
 from tocsin.engine.accept.answers import Unreadable
 from tocsin.engine.accept.write import Sourced
+from tocsin.ingress.report import SourceReport
 
 NOT_STORABLE = "not_storable"
 
 
 class IntentSource(Protocol):
-    """Carries intents from somewhere else into Tocsin."""
+    """Carries intents from somewhere else into Tocsin, and reports how far behind it is."""
+
+    report: SourceReport
 
     async def run(self, stop: asyncio.Event) -> None:
         """Carry intents until `stop` is set, then finish what is under way."""

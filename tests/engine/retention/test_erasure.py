@@ -82,6 +82,7 @@ IMPERSONAL: Mapping[str, str] = {
     "replays": "idempotency_key state created_by left_out stopped_by",
     "schema_migrations": "id",
     "segments": "name org_id state",
+    "source_lags": "kind name last_error",
     "stream_offsets": "name stream entry_id",
     "suppressed_addresses": "reason",
     "tickets": "provider",

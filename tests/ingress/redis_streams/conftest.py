@@ -41,12 +41,11 @@ class Galaxy:
     async def append(self, *user_ids: str, key: str = "k1", **changes: str | None) -> str:
         return await self.server.append(STREAM, *user_ids, key=key, **changes)
 
-    @contextlib.asynccontextmanager
-    async def consuming(
+    def consumer(
         self, settings: StreamSettings = QUICK, directory: Directory | None = None
-    ) -> AsyncIterator[asyncio.Task[None]]:
-        """Run a consumer of the stream."""
-        consumer = StreamConsumer(
+    ) -> StreamConsumer:
+        """Return a consumer of the stream."""
+        return StreamConsumer(
             "galaxy",
             settings,
             RedisSettings(url=self.server.url, timeout=1.0),
@@ -56,7 +55,13 @@ class Galaxy:
             decoder=INTENTS,
             directory=directory,
         )
-        async with running(consumer) as task:
+
+    @contextlib.asynccontextmanager
+    async def consuming(
+        self, settings: StreamSettings = QUICK, directory: Directory | None = None
+    ) -> AsyncIterator[asyncio.Task[None]]:
+        """Run a consumer of the stream."""
+        async with running(self.consumer(settings, directory)) as task:
             yield task
 
     async def reaches(self, entry_id: str, stream: str = STREAM) -> None:

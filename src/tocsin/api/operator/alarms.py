@@ -23,6 +23,11 @@ class AlarmsQuery(Page, frozen=True, kw_only=True):
 @routes("GET /v1/admin/alarms", "List alarms, newest first", Right.SEE_TOGGLES)
 async def list_alarms(request: ApiRequest, query: AlarmsQuery) -> AlarmPage:
     """List what an operator has to act on."""
+    return await find_alarms(request, query)
+
+
+async def find_alarms(request: ApiRequest, query: AlarmsQuery) -> AlarmPage:
+    """List alarms, newest first."""
     alarms = await health.list_alarms(
         request.pool, cleared=query.cleared, before=query.cursor, limit=query.limit
     )

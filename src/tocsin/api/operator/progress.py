@@ -1,4 +1,4 @@
-"""The operator's calls about periodic producers."""
+"""The operator's calls about periodic producers, and about what intents are read from."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 
 from tocsin.api.auth.roles import Right
-from tocsin.api.bodies import ProgressList
+from tocsin.api.bodies import ProgressList, SourceList
 from tocsin.api.http.problems import NOT_FOUND, ProblemError, fault_problem
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.routes import Routes, Tag
+from tocsin.engine.inspect.sources import SourceRecord, list_sources
 from tocsin.engine.periodic import progress as periodic_progress
 from tocsin.engine.periodic.progress import ProgressRecord, UnknownProducerError, WrongCheckpointError
 
@@ -32,6 +33,22 @@ async def list_progress(request: ApiRequest) -> ProgressList:
 async def find_progress(request: ApiRequest) -> list[ProgressRecord]:
     """List the periodic producers, by name."""
     return await periodic_progress.list_records(request.pool, request.now())
+
+
+@routes(
+    "GET /v1/admin/sources",
+    "Show how far behind the readers of outboxes, streams and queues are",
+    Right.SEE_TOGGLES,
+)
+async def show_sources(request: ApiRequest) -> SourceList:
+    """List what waits in each, how old the oldest is, the checkpoint, and the last error."""
+    return SourceList(await find_sources(request))
+
+
+async def find_sources(request: ApiRequest) -> list[SourceRecord]:
+    """List the outboxes, streams and queues that were ever read."""
+    async with request.pool.acquire() as connection:
+        return await list_sources(connection, request.now())
 
 
 @routes(

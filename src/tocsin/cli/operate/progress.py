@@ -9,6 +9,7 @@ import typer
 
 from tocsin.api.bodies import ProgressList
 from tocsin.cli.access import at_database_time, over_http
+from tocsin.cli.inspect.queue import age
 from tocsin.cli.output import AsJson, fail, plural, print_lines, print_result, print_rows
 from tocsin.engine.periodic import progress as periodic_progress
 from tocsin.engine.periodic.progress import ProgressRecord, UnknownProducerError, WrongCheckpointError
@@ -19,6 +20,9 @@ app = typer.Typer(
     help="The progress of periodic producers; run one now, or set its checkpoint.",
     invoke_without_command=True,
 )
+
+LATE_SECONDS = 60.0
+"""A run starts within a second or two of its time; from here on it is late."""
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A producer that `tocsin progress` lists.")]
 
@@ -96,6 +100,8 @@ def _remarks(record: ProgressRecord) -> Iterator[str]:
         yield f"{record.name}: no worker can run it; is it still in the settings, and does one run?"
     if record.state == "interrupted":
         yield f"{record.name}: its worker died; another one continues the run"
+    elif record.late_seconds > LATE_SECONDS and not record.run_requested:
+        yield f"{record.name}: overdue for {age(record.late_seconds)}"
     if record.last_error:
         often = plural(record.failures, "time", "times")
         yield f"{record.name}: failed {often} in a row: {record.last_error}"

@@ -30,6 +30,7 @@ from tocsin.engine.worker import Worker
 from tocsin.ingress.mail_commands.catalog import MailCatalog
 from tocsin.ingress.mail_commands.decoder import MAIL_COMMANDS
 from tocsin.ingress.redis_streams.settings import NO_URL
+from tocsin.ingress.report import LagWriter
 from tocsin.ingress.source import IntentSource
 from tocsin.providers.smtp.settings import SmtpSettings
 from tocsin.settings.build import setting_name
@@ -115,5 +116,6 @@ async def open_mailer(
         clock = await database_clock(pool)
         plans = planner(settings, catalog, toggles)
         consumers = open_streams(settings, pool, plans, clock, None, MAIL_COMMANDS)
-        async with duties_running(ToggleWatch(toggles, url, settings.schema, settings.pool), clock):
+        watch = ToggleWatch(toggles, url, settings.schema, settings.pool)
+        async with duties_running(watch, clock, LagWriter(pool, [each.report for each in consumers])):
             yield [*consumers, worker]

@@ -20,7 +20,7 @@ class ProgressRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The progress of a periodic producer.
 
     It is `interrupted` when its worker died during a run that another one will claim, and `unknown`
-    when no worker has been able to run it for some minutes.
+    when no worker has been able to run it for some minutes. `late_seconds` is for how long it is overdue.
     """
 
     name: str
@@ -32,6 +32,7 @@ class ProgressRecord(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: Any
     next_run_at: datetime
     run_requested: bool
+    late_seconds: float
     last_run_at: datetime | None
     last_success_at: datetime | None
     failures: int
@@ -100,10 +101,13 @@ async def _find(connection: Connection, name: str) -> ProgressRow:
 
 def progress_record(row: ProgressRow, now: datetime) -> ProgressRecord:
     """Build the record of a producer at a time."""
+    state, next_run_at = _state(row, now), row.retry_at or row.next_run_at
+    late = 0.0 if state == "running" else max(0.0, (now - next_run_at).total_seconds())
     return ProgressRecord(
-        state=_state(row, now),
+        state=state,
         checkpoint=row.last_value,
-        next_run_at=row.retry_at or row.next_run_at,
+        next_run_at=next_run_at,
+        late_seconds=round(late, 3),
         run_requested=row.run_requested_at is not None,
         **{name: getattr(row, name) for name in _SAME},
     )

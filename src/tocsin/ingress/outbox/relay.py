@@ -2,15 +2,16 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import asyncpg
 import structlog
 
 from tocsin.domain.delivery.backoff import parse_backoff
+from tocsin.domain.errors import TocsinError
 from tocsin.engine.clock import Clock
 from tocsin.engine.duty import RETRIED_FAULTS, repeat
 from tocsin.engine.listen import listen
@@ -19,17 +20,22 @@ from tocsin.ingress.outbox.handler import RowHandler, RowsBlockedError
 from tocsin.ingress.outbox.install import channel
 from tocsin.ingress.outbox.settings import OutboxSettings
 from tocsin.ingress.outbox.table import OutboxSession, OutboxUnfitError, connect, inspect
+from tocsin.ingress.report import SourceReport
 from tocsin.store.pool import PoolSettings, opened_connection
 from tocsin.telemetry import metrics
 from tocsin.telemetry.samples import before_read
 
 LANES = 2
 BACKOFF = parse_backoff("exponential(250ms, 15s, 2, 0)")
-FAULTS = (RowsBlockedError, OutboxUnfitError, *RETRIED_FAULTS)
+FAULTS: tuple[type[Exception], ...] = (RowsBlockedError, OutboxUnfitError, *RETRIED_FAULTS)
 STOP_SECONDS = 20.0
 PRUNE_SECONDS = 3_600.0
 PRUNE_BATCH = 1_000
 MEASURE_SECONDS = 10.0
+MOST_COUNTED = 10_000
+"""Up to how many rows that wait are counted."""
+
+T = TypeVar("T")
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -51,6 +57,7 @@ class Relay:
         self._rows = rows
         self._pool = pool
         self._clock = clock
+        self.report = SourceReport("outbox", name)
         self._lag = 0.0
         self._measured_at = clock()
         # While one lane waits for a database the other works; in order there is only one at a time.
@@ -80,8 +87,8 @@ class Relay:
             yield run(partial(self._listen, announced), name="outbox listener", every=1.0, backoff=BACKOFF)
         if self._settings.kept_days:
             yield run(self._prune, name="outbox prune", every=PRUNE_SECONDS)
-        if metrics.switch.on:
-            yield run(self._measure, name="outbox lag", every=MEASURE_SECONDS)
+        measured = partial(self._reported, "measure", self._measure)
+        yield run(measured, name="outbox lag", every=MEASURE_SECONDS)
 
     async def _listen(self, announced: str) -> None:
         """Wake the lanes whenever a transaction that wrote into the outbox commits."""
@@ -102,14 +109,27 @@ class Relay:
         if pruned:
             _log.info("outbox pruned", outbox=self._name, rows=pruned)
 
+    async def _reported(self, code: str, step: Callable[[], Awaitable[T]]) -> T:
+        """Take a step, and report what keeps it from being taken."""
+        try:
+            done = await step()
+        except FAULTS as error:
+            self.report.failed(code, _reason(error))
+            raise
+        self.report.recovered(code)
+        return done
+
     async def _measure(self) -> None:
-        """Find out how long the oldest row waits."""
+        """Find out how many rows wait, and how long the oldest has."""
         async with opened_connection(connect(self._settings.url, self._pool)) as connection:
             table = await inspect(connection, self._settings)
             oldest = await outbox_rows.oldest_waiting(connection, table)
+            waiting = await outbox_rows.count_waiting(connection, table, MOST_COUNTED + 1)
         now = self._clock()
-        self._lag = max(0.0, (now - oldest).total_seconds()) if oldest else 0.0
+        age = max(0.0, (now - oldest).total_seconds()) if oldest else None
+        self._lag = age or 0.0
         self._measured_at = now
+        self.report.measured(min(waiting, MOST_COUNTED), age, or_more=waiting > MOST_COUNTED)
 
     @property
     def lag(self) -> tuple[str, float]:
@@ -125,7 +145,7 @@ class Relay:
         session = OutboxSession(self._settings, self._pool)
         try:
             await repeat(
-                partial(self._batch, session),
+                partial(self._reported, "relay", partial(self._batch, session)),
                 name="outbox relay",
                 subject=self._name,
                 every=self._settings.poll_interval,
@@ -162,9 +182,18 @@ class Relay:
         kinds = Counter(type(result) for result in handled.results)
         metrics.relayed.add((self._name, "published"), kinds[outbox_rows.Published])
         metrics.relayed.add((self._name, "failed"), kinds[outbox_rows.Failed])
+        self.report.progressed()
+        if failed := kinds[outbox_rows.Failed]:
+            refused = "1 row was" if failed == 1 else f"{failed:,} rows were"
+            self.report.noted(f"{refused} refused; the outbox has the reason, and they are retried")
         if handled.blocked is not None:
             raise handled.blocked
         return len(rows) == limit or len(handled.results) < len(rows)
+
+
+def _reason(error: Exception) -> str:
+    """Return why a step failed, without what a statement may quote of a row."""
+    return str(error) if isinstance(error, TocsinError) else type(error).__name__
 
 
 _running: set[Relay] = set()

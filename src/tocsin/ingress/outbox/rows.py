@@ -94,6 +94,11 @@ order by {order}
 limit 1
 """
 
+WAITING = """
+select count(*)
+from (select from {table} where {published_at} is null limit $1) as waiting
+"""
+
 
 class Position(NamedTuple):
     """Where a row stands in the order of its outbox; the time is None where ids are increasing numbers."""
@@ -203,6 +208,11 @@ async def oldest_waiting(connection: Connection, table: Table) -> datetime | Non
     """Return when the first row that waits was written; None if none waits or no column says so."""
     oldest: datetime | None = await connection.fetchval(table.sql(OLDEST))
     return oldest
+
+
+async def count_waiting(connection: Connection, table: Table, most: int) -> int:
+    """Count the rows that wait, up to a number."""
+    return int(await connection.fetchval(table.sql(WAITING), most))
 
 
 async def status(connection: Connection, table: Table, alarming: int) -> Status:

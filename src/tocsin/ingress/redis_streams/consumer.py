@@ -27,6 +27,7 @@ from tocsin.engine.time_slice import TimeSlice
 from tocsin.ingress.directory.lookup import Directory, DirectoryUnavailableError, People
 from tocsin.ingress.redis_streams.reader import START, Gap, Look, StreamReader
 from tocsin.ingress.redis_streams.settings import RedisSettings, StreamSettings
+from tocsin.ingress.report import SourceReport
 from tocsin.ingress.source import EntryDecoder, is_not_storable, not_storable
 from tocsin.providers.redis_streams.answers import error_word
 from tocsin.store.health.provider_health import Alarm, raise_alarms
@@ -77,6 +78,7 @@ class StreamConsumer:
         directory: Directory | None = None,
     ) -> None:
         self._name = name
+        self.report = SourceReport("stream", name)
         self._stream = StreamName(name, settings.stream)
         self._settings = settings
         self._reader = StreamReader(settings, redis)
@@ -154,6 +156,7 @@ class StreamConsumer:
             # Whoever reads meanwhile may leave alarms that are this one's to clear.
             self._standing = {UNREACHABLE, NO_DIRECTORY}
             self._note_oldest(None)
+            self.report.left_to_another()
             return False
         keeping = asyncio.create_task(self._keep())
         try:
@@ -168,7 +171,7 @@ class StreamConsumer:
 
     async def _advance(self, offset: Offset) -> None:
         look = await self._watched(UNREACHABLE, self._reader.look(offset))
-        self._note_oldest(look.oldest_age)
+        self._note_waiting(look, offset)
         if look.gap is not None:
             await self._report_gap(look.gap, offset)
             if look.gap.continue_at is not None:
@@ -177,8 +180,18 @@ class StreamConsumer:
             await self._accept(look, offset)
             if look.is_all:
                 self._note_oldest(None)
+                self.report.measured(0, None)
         else:
             await self._reader.wait(offset)
+
+    def _note_waiting(self, look: Look, offset: Offset, done: int = 0) -> None:
+        """Note how many entries wait after the first `done` of those that were found, and since when."""
+        left = look.entries[done:]
+        age = look.age_of(left[0]) if left else None
+        self._note_oldest(age)
+        waiting = look.waiting(offset)
+        count = len(look.entries) if waiting is None else waiting
+        self.report.measured(count - done, age, or_more=waiting is None)
 
     def _note_oldest(self, age: float | None) -> None:
         """Note the age of the oldest entry that waits, None if there is none."""
@@ -191,6 +204,7 @@ class StreamConsumer:
             answer = await call
         except FAULTS as error:
             self._failures[code] += 1
+            self.report.failed(code, _reason(error))
             if self._failures[code] >= ALARM_AFTER:
                 detail = f"{self._failures[code]} tries in a row failed: {_reason(error)}"
                 self._standing.add(code)
@@ -201,6 +215,7 @@ class StreamConsumer:
                 await clear_alarms(connection, [self._subject], [code], self._clock())
             self._standing.discard(code)
         self._failures[code] = 0
+        self.report.recovered(code)
         return answer
 
     async def _accept(self, look: Look, offset: Offset) -> None:
@@ -234,7 +249,7 @@ class StreamConsumer:
             known = [_found(each, people) for each in takewhile(partial(_is_known, people), sourced)]
             if known:
                 await self._accept_all(known, before, people)
-                self._note_oldest(look.age_of(look.entries[len(known)]))
+                self._note_waiting(look, offset, len(known))
             raise
         await self._accept_all([_found(each, people) for each in sourced], before, people)
 
@@ -265,6 +280,7 @@ class StreamConsumer:
                 raise
         else:
             metrics.stream_entries.add((self._name,), len(part))
+            self.report.progressed()
             return behind
         # One odd entry must not keep the others from being accepted: it is refused, alone.
         if len(part) == 1:

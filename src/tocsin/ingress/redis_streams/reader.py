@@ -71,10 +71,14 @@ class Look(msgspec.Struct, frozen=True):
     is_all: bool
     deleted: EntryId
 
-    @property
-    def oldest_age(self) -> float | None:
-        """How many seconds the oldest entry that was not read has waited; None if there is none."""
-        return self.age_of(self.entries[0]) if self.entries else None
+    def waiting(self, offset: Offset) -> int | None:
+        """Return how many entries the stream has after the offset; None if the server cannot say."""
+        if self.is_all:
+            return len(self.entries)
+        read = 0 if offset.entry_id == START else offset.entries_read
+        if self.added is None or read is None:
+            return None
+        return max(self.added - read, len(self.entries))
 
     def deleted_before_first(self, offset: Offset) -> bool:
         """Return whether an entry was deleted by its id between the offset and the first entry read."""

@@ -14,6 +14,7 @@ from tocsin.engine.accept.write import Sourced, accept_sourced_within
 from tocsin.engine.clock import Clock
 from tocsin.engine.duty import RETRIED_FAULTS, repeat
 from tocsin.engine.time_slice import TimeSlice
+from tocsin.ingress.report import SourceReport
 from tocsin.ingress.source import is_not_storable, not_storable
 from tocsin.ingress.sqs.envelopes import message_decoder
 from tocsin.ingress.sqs.queue import Received, SqsQueue
@@ -33,6 +34,8 @@ LONGEST_PAUSE = 900
 """Seconds for which a refused message is invisible at most, until it is handed out again."""
 LONGEST_GROUP_PAUSE = 2
 """The same in a FIFO queue, which hands out nothing of a group while a message of it is invisible."""
+MEASURE_SECONDS = 10.0
+"""Each measurement is a call that AWS charges for."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -56,6 +59,8 @@ class QueueConsumer:
         org_scoping: bool = False,
     ) -> None:
         self._name = name
+        self.report = SourceReport("queue", name)
+        self._received_ms: int | None = None
         self._settings = settings
         self._pool = pool
         self._planner = planner
@@ -67,7 +72,7 @@ class QueueConsumer:
             self._queue,
             receivers=settings.receivers,
             visibility=settings.visibility_seconds,
-            alarms=_StoredAlarms(f"sqs:{name}", pool, clock),
+            alarms=_StoredAlarms(f"sqs:{name}", pool, clock, self.report),
             handle=self._handle,
         )
 
@@ -76,10 +81,31 @@ class QueueConsumer:
         self._stop = stop
         try:
             await self._check_redrive_policy()
-            async with self._reader.held.keeping():
-                await self._reader.run(stop)
+            measuring = asyncio.create_task(
+                repeat(self._measure, name="queue lag", subject=self._name, every=MEASURE_SECONDS)
+            )
+            try:
+                async with self._reader.held.keeping():
+                    await self._reader.run(stop)
+            finally:
+                measuring.cancel()
+                await asyncio.wait([measuring])
         finally:
             await self._queue.aclose()
+
+    async def _measure(self) -> None:
+        """Report how many messages wait, and how old the oldest is of those that were received last."""
+        try:
+            waiting = await self._queue.count_messages()
+        except AwsCallError as error:
+            if not self._reader.is_reading:
+                return
+            # Reading needs no right to count.
+            self.report.noted(f"messages are not counted: {error.code}")
+            waiting = None
+        sent_ms = self._received_ms
+        age = None if sent_ms is None or waiting == 0 else self._clock().timestamp() - sent_ms / 1_000
+        self.report.measured(waiting, None if age is None else max(0.0, age))
 
     async def _check_redrive_policy(self) -> None:
         """Log a warning if refused messages would come again and again."""
@@ -99,6 +125,7 @@ class QueueConsumer:
             )
 
     async def _handle(self, messages: Sequence[Received]) -> None:
+        self._received_ms = min((each.sent_ms for each in messages if each.sent_ms), default=None)
         if not messages:
             return
         try:
@@ -155,6 +182,7 @@ class QueueConsumer:
         refused = [message for message, answer in answered if isinstance(answer, Invalid | Conflict)]
         metrics.sqs_messages.add((self._name, "accepted"), len(done))
         metrics.sqs_messages.add((self._name, "refused"), len(refused))
+        self.report.progressed()
         if self._settings.refused == "delete":
             done, refused = list(messages), []
         if done:
@@ -179,14 +207,16 @@ def _faults(sourced: Sourced) -> Sequence[Fault]:
 class _StoredAlarms:
     """Stores the alarms of a queue; while the database is away they are in the log alone."""
 
-    def __init__(self, subject: str, pool: Pool, clock: Clock) -> None:
+    def __init__(self, subject: str, pool: Pool, clock: Clock, report: SourceReport) -> None:
         self._subject = subject
         self._pool = pool
         self._clock = clock
+        self._report = report
 
     async def raise_(self, code: str, detail: str) -> None:
         """Raise an alarm, or renew it."""
         _log.error("queue alarm raised", queue=self._subject, code=code, detail=detail, alarm=True)
+        self._report.failed(code, detail)
         try:
             async with self._pool.acquire() as connection:
                 await raise_alarms(connection, Counter([Alarm(self._subject, code, detail)]), self._clock())
@@ -195,6 +225,7 @@ class _StoredAlarms:
 
     async def clear(self, code: str) -> bool:
         """Clear an alarm whose cause is gone, and return whether that is stored."""
+        self._report.recovered(code)
         try:
             async with self._pool.acquire() as connection:
                 await clear_alarms(connection, [self._subject], [code], self._clock())

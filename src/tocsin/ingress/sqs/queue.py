@@ -97,6 +97,7 @@ _SYSTEM = [
     *("SentTimestamp", "ApproximateReceiveCount", "MessageGroupId", "MessageDeduplicationId"),
     "SequenceNumber",
 ]
+_COUNTS = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")
 
 
 class SqsQueue:
@@ -139,6 +140,12 @@ class SqsQueue:
         fields = {"QueueUrl": self._url, "AttributeNames": ["RedrivePolicy"]}
         found = await self._calls.call("AmazonSQS.GetQueueAttributes", fields, _attributes)
         return "RedrivePolicy" in found.attributes
+
+    async def count_messages(self) -> int:
+        """Return about how many messages the queue has, with those that are being worked on."""
+        fields = {"QueueUrl": self._url, "AttributeNames": list(_COUNTS)}
+        found = await self._calls.call("AmazonSQS.GetQueueAttributes", fields, _attributes)
+        return sum(_number(found.attributes.get(name)) or 0 for name in _COUNTS)
 
     async def delete(self, receipts: Sequence[str]) -> int:
         """Delete messages, and return how many could not be deleted within a few tries.

@@ -84,6 +84,8 @@ RULES = (
     TimeRule(table="dashboard_sessions", column="expires_at", kept=timedelta()),
     # A row of an outbox is retried every day; one that was deleted there is not, and is never taken again.
     TimeRule(table="publications", column="updated_at", kept=timedelta(days=30)),
+    # Of a source that is not in the settings any more.
+    TimeRule(table="source_lags", column="seen_at", kept=timedelta(days=30)),
     TimeRule(table="audit", column="id", kept="audit"),
     TimeRule(table="replays", column="id", kept="audit", condition="state <> 'running'"),
     TimeRule(table="broadcasts", column="finished_at", kept="audit", condition="state <> 'expanding'"),

@@ -1,15 +1,11 @@
 """How far each stream of intents was read, and who reads it."""
 
-from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
 
 from tocsin.domain.ids import LeaseId
 from tocsin.store.pool import Connection
-from tocsin.store.rows import fetch_all
-
-LONGEST_LIST = 1_000
 
 
 class Offset(msgspec.Struct, frozen=True):
@@ -17,17 +13,6 @@ class Offset(msgspec.Struct, frozen=True):
 
     entry_id: str
     entries_read: int | None
-
-
-class StreamProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a stream was read, when the offset moved last, and whether a reader holds its lease."""
-
-    name: str
-    stream: str
-    entry_id: str
-    entries_read: int | None
-    moved_at: datetime | None
-    is_read: bool
 
 
 class StreamName(NamedTuple):
@@ -76,13 +61,6 @@ order by 1
 limit 5
 """
 
-LIST = """
-select name, stream, entry_id, entries_read, moved_at, coalesce(leased_until > now(), false) as is_read
-from stream_offsets
-order by name, stream
-limit $1
-"""
-
 IS_READ = "select exists (select from stream_offsets where name = $1)"
 
 
@@ -118,8 +96,3 @@ async def other_uses(connection: Connection, name: str, provider: str) -> list[s
 async def is_read(connection: Connection, name: str) -> bool:
     """Return whether a stream was ever read under a name."""
     return bool(await connection.fetchval(IS_READ, name))
-
-
-async def list_all(connection: Connection) -> list[StreamProgress]:
-    """List every stream that was ever read, by name."""
-    return await fetch_all(connection, StreamProgress, LIST, LONGEST_LIST)

@@ -15,7 +15,9 @@ from tocsin.store.sources.progress import Scheduled
 PATH = "/v1/admin/progress"
 
 
-async def known(edge: Edge, name: str = "new_customers", **changes: Any) -> None:
+async def known(
+    edge: Edge, name: str = "new_customers", late: timedelta = timedelta(hours=-1), **changes: Any
+) -> None:
     now = utc_now()
     fields: dict[str, Any] = {
         "name": name,
@@ -24,8 +26,7 @@ async def known(edge: Edge, name: str = "new_customers", **changes: Any) -> None
         "value_type": "bigint",
         "initial": 7,
     }
-    next_run_at = now + timedelta(hours=1)
-    await progress.register(edge.pool, Scheduled(**fields | changes), next_run_at=next_run_at, now=now)
+    await progress.register(edge.pool, Scheduled(**fields | changes), next_run_at=now - late, now=now)
 
 
 async def test_producers_are_listed(edge: Edge) -> None:
@@ -45,6 +46,7 @@ async def test_producers_are_listed(edge: Edge) -> None:
         "catch_up": "last",
         "checkpoint": 7,
         "run_requested": False,
+        "late_seconds": 0.0,
         "last_run_at": None,
         "last_success_at": None,
         "failures": 0,
@@ -65,13 +67,15 @@ async def test_producers_are_listed(edge: Edge) -> None:
     ],
 )
 async def test_a_silent_stall_shows(edge: Edge, change: str, state: str) -> None:
-    await known(edge)
+    await known(edge, late=timedelta(minutes=5))
     # The changes are written above.
     await edge.pool.execute(f"update progress set {change}")  # noqa: S608
 
     answer = await edge.http.get(PATH, headers=await edge.key(Role.VIEWER))
 
-    assert answer.json()["producers"][0]["state"] == state
+    [shown] = answer.json()["producers"]
+    assert shown["state"] == state
+    assert shown["late_seconds"] == (0 if state == "running" else pytest.approx(300, abs=20))
 
 
 async def test_a_run_is_asked_for(edge: Edge) -> None:

@@ -101,6 +101,7 @@ ROUTES_TABLE: Mapping[str, Call | str] = {
     "POST /v1/admin/providers/{name}/resume": CLOSED,
     "POST /v1/admin/providers/{name}/try": CLOSED,
     "GET /v1/admin/progress": CLOSED,
+    "GET /v1/admin/sources": CLOSED,
     "POST /v1/admin/progress/{name}/run": CLOSED,
     "POST /v1/admin/progress/{name}/rewind": CLOSED,
     "GET /v1/admin/alarms": CLOSED,

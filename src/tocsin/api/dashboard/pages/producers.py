@@ -1,4 +1,4 @@
-"""Producers: periodic runs, streams, alarms of sources, and intents that were refused."""
+"""Producers: outboxes, streams, queues and periodic runs with their lag, and intents that were refused."""
 
 from typing import Annotated
 
@@ -13,13 +13,12 @@ from tocsin.api.dashboard.responses import Redirect, View
 from tocsin.api.http import queries
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.operator.admin import find_refused
-from tocsin.api.operator.progress import find_progress, rewind_to, start_run
-from tocsin.engine.health.provider_health import MOST_ALARMS, NEWEST
-from tocsin.store.health.provider_health import list_alarms
-from tocsin.store.sources import stream_offsets
+from tocsin.api.operator.alarms import AlarmsQuery, find_alarms
+from tocsin.api.operator.progress import find_progress, find_sources, rewind_to, start_run
 
 SOURCES = ("outbox:", "stream:", "sqs:")
 """How the alarms of what intents are read from begin."""
+MOST_ALARMS = 1_000
 LARGEST_CHECKPOINT = 10_000
 
 page = Page("producers", "Producers", Right.SEE_TOGGLES)
@@ -33,16 +32,14 @@ class RewindForm(msgspec.Struct, frozen=True, kw_only=True):
 
 @page.get()
 async def list_producers(request: ApiRequest) -> View:
-    """Show periodic producers, streams, and the alarms of sources."""
-    async with request.pool.acquire() as connection:
-        streams = await stream_offsets.list_all(connection)
-        alarms = await list_alarms(connection, cleared=False, before=NEWEST, limit=MOST_ALARMS)
+    """Show how far behind outboxes, streams, queues and periodic producers are, and the alarms of sources."""
+    found = await find_alarms(request, AlarmsQuery(limit=MOST_ALARMS))
     return View(
         "producers/index.html",
         {
             "producers": await find_progress(request),
-            "streams": streams,
-            "alarms": [alarm for alarm in alarms if alarm.provider.startswith(SOURCES)],
+            "sources": await find_sources(request),
+            "alarms": [alarm for alarm in found.alarms if alarm.provider.startswith(SOURCES)],
             "may_change": request.holder.may(Right.CHANGE_TOGGLES),
             "may_see_refused": request.holder.may(Right.SEE_REFUSED),
         },
