@@ -64,7 +64,9 @@ COMMANDS = {
     "queue": CommandSource(
         "inspect.queue", "Show what waits in each lane: how many, since when, and how fast it is sent."
     ),
-    "scheduled": CommandSource("inspect.queue", "Show what leaves when, by hour and type; times are in UTC."),
+    "scheduled": CommandSource(
+        "inspect.queue", "Show what leaves when, by hour, type and time zone; hours are in UTC."
+    ),
     "top": CommandSource(
         "inspect.top", "Show lanes, rates, outcomes and alarms live; with --json, each look is a line."
     ),

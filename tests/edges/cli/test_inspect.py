@@ -131,11 +131,12 @@ async def test_an_operator_sees_what_leaves_when(tocsin: Tocsin, pool: Pool) -> 
     later = now.replace(minute=30, second=0, microsecond=0) + 2 * HOUR
     other = await add_notification(pool, type="order_shipped")
     await add_waiting(pool, 3, state="scheduled", due_at=later)
-    await add_delivery(pool, notification_id=other, state="scheduled", due_at=later, lane="smtp")
+    await add_delivery(pool, "grace", notification_id=other, state="scheduled", due_at=later, lane="smtp")
     await add_carrier(pool, await add_digest(pool, type="weekly"), due_at=later + HOUR)
     await add_delivery(pool, state="scheduled", due_at=later + 500 * HOUR)
     await add_delivery(pool, due_at=now - HOUR)
     await add_held(pool, "order")
+    await add_user(pool, "ada", timezone="Asia/Tokyo")
 
     shown, text = (await tocsin("scheduled", "--json")).json, await tocsin("scheduled", "--hours", "2")
 
@@ -143,6 +144,15 @@ async def test_an_operator_sees_what_leaves_when(tocsin: Tocsin, pool: Pool) -> 
         (4, [{"type": "new_customer", "count": 3}, {"type": "order_shipped", "count": 1}]),
         (1, [{"type": "weekly", "count": 1}]),
     ]
+    in_tokyo, elsewhere = shown["hours"][0]["zones"]
+    assert [(each["zone"], each["count"]) for each in (in_tokyo, elsewhere)] == [
+        ("Asia/Tokyo", 3),
+        ("UTC", 1),
+    ]
+    local = later.astimezone(ZoneInfo("Asia/Tokyo"))
+    assert in_tokyo["local_time"].startswith(f"{local:%Y-%m-%dT%H}:00:00")
+    hours = await tocsin("scheduled", "--hours", "4")
+    assert f"3  {local:%a %H}:00 in Asia/Tokyo\n" in hours.out
     assert shown["hours"][0]["begins"] == f"{later - timedelta(minutes=30):%Y-%m-%dT%H:%M:%SZ}"
     assert shown["later"] == {"count": 1, "or_more": False}
     assert text.out == "Nothing is due in the next 2 hours.\n6 due later; look further ahead by --hours.\n"

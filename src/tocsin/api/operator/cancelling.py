@@ -25,10 +25,15 @@ async def cancel_notifications(request: ApiRequest, body: CancelRequest) -> Canc
     return await cancel_matching(request, body)
 
 
-async def cancel_matching(request: ApiRequest, body: CancelRequest) -> CancelledByQuery:
-    """Cancel or count what waits and the caller may see; raise a problem if the filter has faults."""
+async def cancel_matching(
+    request: ApiRequest, body: CancelRequest, seconds: float | None = None
+) -> CancelledByQuery:
+    """Cancel or count what waits and the caller may see, for so many seconds at most.
+
+    Raises a problem if the filter has faults.
+    """
     if faults := cancel_faults(body.filter, "filter"):
         raise faults_problem(INVALID_BODY, *faults)
     wanted = msgspec.structs.replace(body, filter=within_organisation(request, body.filter))
     async with request.pool.acquire() as connection:
-        return await cancel_by_query(connection, wanted, request.actor, request.now())
+        return await cancel_by_query(connection, wanted, request.actor, request.now(), seconds)

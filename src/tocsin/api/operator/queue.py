@@ -28,13 +28,14 @@ async def show_queue(request: ApiRequest) -> Queue:
         return await read_queue(connection, request.services.providers, request.now())
 
 
-@routes("GET /v1/admin/scheduled", "Show what leaves when, by hour and type", Right.SEE_ALL)
+@routes("GET /v1/admin/scheduled", "Show what leaves when, by hour, type and time zone", Right.SEE_ALL)
 async def show_schedule(request: ApiRequest, query: Ahead) -> Schedule:
     """Count what leaves in each of the next hours."""
     return await find_schedule(request, query)
 
 
 async def find_schedule(request: ApiRequest, query: Ahead) -> Schedule:
-    """Count what leaves in each of the next hours, by type."""
+    """Count what leaves in each of the next hours, by type and time zone."""
+    default_zone = request.services.explainer.rules.quiet.default_timezone
     async with request.pool.acquire() as connection:
-        return await read_schedule(connection, query.hours, request.now())
+        return await read_schedule(connection, query.hours, request.now(), default_zone)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tocsin.cli.access import at_database_time, database_time, over_http, with_pool
+from tocsin.cli.access import database_time, over_http, with_pool
 from tocsin.cli.output import AsJson, print_json, print_lines, print_rows
 from tocsin.engine.health.provider_health import Waiting
 from tocsin.engine.inspect.queue import LONGEST_AHEAD, LaneQueue, Queue, Schedule, read_queue, read_schedule
@@ -32,13 +32,8 @@ def scheduled(
     ] = 24,
     as_json: AsJson = False,
 ) -> None:
-    """Show what leaves when, by hour and type; times are in UTC."""
-    remote = over_http()
-    shown = (
-        remote.call(Schedule, "GET", "admin", "scheduled", hours=hours)
-        if remote
-        else at_database_time(lambda connection, now: read_schedule(connection, hours, now))
-    )
+    """Show what leaves when, by hour, type and time zone; hours are in UTC."""
+    shown = _load_schedule(hours)
     if as_json:
         print_json(shown)
         return
@@ -48,10 +43,26 @@ def scheduled(
         print_lines(f"{hour.begins:%Y-%m-%d %H:%M}Z  {amount(hour.count):>9}")
         about = "~" if hour.estimated else ""
         print_lines(
-            *(f"{f'{about}{each.count:,}':>26}  {each.type or '(type unknown)'}" for each in hour.types)
+            *(f"{f'{about}{each.count:,}':>26}  {each.type or '(type unknown)'}" for each in hour.types),
+            *(
+                f"{f'{about}{each.count:,}':>26}  {each.local_time:%a %H:%M} in {each.zone}"
+                for each in hour.zones
+            ),
         )
     if shown.later.count:
         print_lines(f"{amount(shown.later)} due later; look further ahead by --hours.")
+
+
+def _load_schedule(hours: int) -> Schedule:
+    if remote := over_http():
+        return remote.call(Schedule, "GET", "admin", "scheduled", hours=hours)
+
+    async def work(settings: "Settings", pool: Pool) -> Schedule:
+        async with pool.acquire() as connection:
+            now, default_zone = await database_time(connection), settings.quiet_hours.default_timezone
+            return await read_schedule(connection, hours, now, default_zone)
+
+    return with_pool(work)
 
 
 def load_queue() -> Queue:

@@ -3,16 +3,20 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 import msgspec
 
+from tocsin.domain.timing.zones import ZoneChoice, choose_zone
 from tocsin.engine.health.provider_health import ProviderInUse, Waiting, last_minute
 from tocsin.engine.inspect.waiting import blocked_lanes
 from tocsin.store.deliveries import queue as store
 from tocsin.store.deliveries.fan_out import waiting_lanes
-from tocsin.store.deliveries.queue import Bucket, LaneDepth
+from tocsin.store.deliveries.queue import Bucket, DrawnCount, LaneDepth
 from tocsin.store.health.provider_health import CountRow, counts_since
 from tocsin.store.pool import Connection
+
+T = TypeVar("T")
 
 MOST_COUNTED = 50_000
 LONGEST_AHEAD = 14 * 24
@@ -23,7 +27,7 @@ _RATE_OVER = timedelta(minutes=2)
 _FIRST_COUNT = 1_000
 _ALL_COUNTS = 150_000
 _MOST_READ = 1_000
-"""How many deliveries are read for their types, in all hours together."""
+"""How many deliveries are read for their types and zones, in all hours together."""
 
 
 class LaneQueue(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,15 +62,27 @@ class ScheduledType(msgspec.Struct, frozen=True):
     count: int
 
 
+class ScheduledZone(msgspec.Struct, frozen=True):
+    """How many deliveries leave in an hour for people of a time zone, and the local time when it begins.
+
+    A zone is that of the device used last, of the directory, or the default; it may be an offset from UTC.
+    """
+
+    zone: str
+    local_time: datetime
+    count: int
+
+
 class ScheduledHour(msgspec.Struct, frozen=True, kw_only=True):
     """What leaves in the hour that begins at a time.
 
-    Where it has many, the counts by type are `estimated` from some of them, drawn at random.
+    Where it has many, the counts by type and zone are `estimated` from some of them, drawn at random.
     """
 
     begins: datetime
     count: Waiting
     types: list[ScheduledType]
+    zones: list[ScheduledZone]
     estimated: bool
 
 
@@ -95,8 +111,10 @@ async def read_queue(connection: Connection, in_use: Iterable[ProviderInUse], no
     )
 
 
-async def read_schedule(connection: Connection, hours: int, now: datetime) -> Schedule:
-    """Count what leaves in each of the next hours, by type."""
+async def read_schedule(
+    connection: Connection, hours: int, now: datetime, default_zone: str | None = None
+) -> Schedule:
+    """Count what leaves in each of the next hours, by type and zone; `default_zone` is for the others."""
     this_hour = now.replace(minute=0, second=0, microsecond=0)
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         lanes = await waiting_lanes(connection)
@@ -104,22 +122,35 @@ async def read_schedule(connection: Connection, hours: int, now: datetime) -> Sc
         counts, most = await _count(connection, asked, now)
         share = max(1, _MOST_READ // max(len(counts), 1))
         every = {bucket: -(-min(count, most) // share) for bucket, count in counts.items()}
-        drawn = await store.types_in_hours(connection, every, now, most)
+        rows = await store.drawn_in_hours(connection, every, now, most)
         end = this_hour + hours * _HOUR
         later = sum(row.later for row in await store.depths(connection, lanes, end, MOST_COUNTED + 1))
-    types: defaultdict[Bucket, Counter[str | None]] = defaultdict(Counter)
-    for row in drawn:
-        types[Bucket(row.lane, row.begins)][row.type] += row.count
+    drawn: defaultdict[Bucket, _Drawn] = defaultdict(_Drawn)
+    for row in rows:
+        drawn[Bucket(row.lane, row.begins)].add(row, default_zone or "UTC")
+    of_hours: defaultdict[datetime, dict[Bucket, int]] = defaultdict(dict)
+    for bucket, count in counts.items():
+        of_hours[bucket.begins][bucket] = count
     return Schedule(
         now=now,
-        hours=[
-            _hour(
-                begins, {bucket: counts[bucket] for bucket in counts if bucket.begins == begins}, most, types
-            )
-            for begins in sorted({bucket.begins for bucket in counts})
-        ],
+        hours=[_hour(begins, of_hours[begins], most, drawn) for begins in sorted(of_hours)],
         later=_waiting(later),
     )
+
+
+class _Drawn:
+    """The types and zones of what was drawn of an hour of a lane."""
+
+    def __init__(self) -> None:
+        self.types: Counter[str | None] = Counter()
+        self.zones: Counter[ZoneChoice] = Counter()
+
+    def add(self, row: DrawnCount, default_zone: str) -> None:
+        self.types[row.type] += row.count
+        zone = choose_zone(row.device_timezone, row.timezone, row.gmt_offset_seconds, default_zone)
+        # People of one zone may have it from different sources.
+        same = msgspec.structs.replace(zone, source="default", unknown=())
+        self.zones[same] += row.count
 
 
 async def _count(connection: Connection, asked: list[Bucket], now: datetime) -> tuple[dict[Bucket, int], int]:
@@ -133,32 +164,35 @@ async def _count(connection: Connection, asked: list[Bucket], now: datetime) -> 
 
 
 def _hour(
-    begins: datetime,
-    counts: Mapping[Bucket, int],
-    most: int,
-    drawn: Mapping[Bucket, Counter[str | None]],
+    begins: datetime, counts: Mapping[Bucket, int], most: int, drawn: Mapping[Bucket, _Drawn]
 ) -> ScheduledHour:
-    total, types = 0, Counter[str | None]()
+    total, types, zones = 0, Counter[str | None](), Counter[ZoneChoice | None]()
+    estimated = False
     for bucket, count in counts.items():
-        counted = min(count, most)
+        counted, known = min(count, most), drawn.get(bucket, _Drawn())
         total += counted
-        types.update(_scaled(drawn.get(bucket, Counter()), counted))
+        types.update(_scaled(known.types, counted))
+        zones.update(_scaled(known.zones, counted))
+        estimated = estimated or counted != known.types.total()
     return ScheduledHour(
         begins=begins,
         count=Waiting(total, or_more=any(count > most for count in counts.values())),
         types=[ScheduledType(name, count) for name, count in types.most_common()],
-        estimated=any(
-            min(count, most) != drawn.get(bucket, Counter()).total() for bucket, count in counts.items()
-        ),
+        zones=[
+            ScheduledZone(zone.name, begins.astimezone(zone.zone), count)
+            for zone, count in zones.most_common()
+            if zone is not None
+        ],
+        estimated=estimated,
     )
 
 
-def _scaled(drawn: Counter[str | None], total: int) -> Counter[str | None]:
-    """Scale counts of what was drawn to a total; the most frequent type takes what rounding leaves."""
+def _scaled(drawn: Counter[T], total: int) -> Counter[T | None]:
+    """Scale counts of what was drawn to a total; the most frequent takes what rounding leaves."""
     if not drawn:
         return Counter({None: total})
     size = drawn.total()
-    scaled = Counter({name: total * count // size for name, count in drawn.items()})
+    scaled: Counter[T | None] = Counter({each: total * count // size for each, count in drawn.items()})
     (most_frequent, _), *_ = drawn.most_common(1)
     scaled[most_frequent] += total - scaled.total()
     return scaled

@@ -26,13 +26,13 @@ DELIVERIES = 5_000
 
 
 async def cancel_by_query(
-    connection: Connection, wanted: CancelRequest, actor: str, now: datetime
+    connection: Connection, wanted: CancelRequest, actor: str, now: datetime, seconds: float | None = None
 ) -> CancelledByQuery:
     """Cancel what waits of the notifications that match, newest first, as far as it comes in its time."""
     given = wanted.filter.of_deliveries()
     span = span_of(given, wanted.cursor)
     sums = _Sums()
-    ends = time.monotonic() + BUDGET
+    ends = time.monotonic() + (BUDGET if seconds is None else seconds)
     while True:
         window = await find(connection, given, span, WINDOW, NOTIFICATIONS)
         for start in range(0, len(window.ids), COUNTED):

@@ -27,12 +27,18 @@ class Bucket(NamedTuple):
     begins: datetime
 
 
-class TypeCount(msgspec.Struct, frozen=True, kw_only=True):
-    """How many of the deliveries of an hour that were drawn have a type."""
+class DrawnCount(msgspec.Struct, frozen=True, kw_only=True):
+    """How many of the deliveries of an hour that were drawn have a type and are for people of one time zone.
+
+    The zone is known by the device that was used last, the directory, and the offset there, as far as any is.
+    """
 
     lane: str
     begins: datetime
     type: str | None
+    device_timezone: str | None
+    timezone: str | None
+    gmt_offset_seconds: int | None
     count: int
 
 
@@ -97,9 +103,12 @@ where waiting.count > 0
 """  # noqa: S608 - made of constants
 
 # One of `every` is drawn by the hash of its id, so that only these are read themselves. A digest has the type
-# of its members, but no notification.
-TYPES_IN_HOURS = f"""
-select given.lane, given.begins, coalesce(notified.type, collected.type) as type, count(*) as count
+# of its members, but no notification. The zone is that of the claim; the order of devices is that of their
+# index by owner, and of no other.
+DRAWN_IN_HOURS = f"""
+select
+    given.lane, given.begins, coalesce(notified.type, collected.type) as type,
+    used_last.timezone as device_timezone, person.timezone, person.gmt_offset_seconds, count(*) as count
 from unnest($1::text[], $2::timestamptz[], $5::integer[]) as given (lane, begins, every)
 cross join lateral (
     select own.id
@@ -107,7 +116,7 @@ cross join lateral (
     where (uuid_hash(own.id) & 2147483647) % given.every = 0
 ) as drawn
 cross join lateral (
-    select notification_id, digest_id
+    select notification_id, digest_id, user_id
     from deliveries
     where deliveries.id = drawn.id
     limit 1
@@ -124,7 +133,23 @@ left join lateral (
     where digests.id = waiting.digest_id and waiting.notification_id is null
     limit 1
 ) as collected on true
-group by 1, 2, 3
+left join lateral (
+    select users.timezone, users.gmt_offset_seconds
+    from users
+    where users.user_id = waiting.user_id
+    limit 1
+) as person on true
+left join lateral (
+    select own.timezone
+    from devices as own
+    where own.user_id = waiting.user_id
+        and own.provider <> 'webhook'
+        and own.retired_at is null
+        and own.push_enabled
+    order by own.user_id, own.retired_at desc nulls first, own.last_seen_at desc, own.id desc
+    limit 1
+) as used_last on true
+group by 1, 2, 3, 4, 5, 6
 """  # noqa: S608 - made of constants
 
 
@@ -170,13 +195,13 @@ async def count_in_hours(
     return {Bucket(row["lane"], row["begins"]): row["count"] for row in rows}
 
 
-async def types_in_hours(
+async def drawn_in_hours(
     connection: Connection, every: Mapping[Bucket, int], now: datetime, most: int
-) -> list[TypeCount]:
-    """Count by type one of `every` deliveries of each hour of each lane, out of the first `most`."""
+) -> list[DrawnCount]:
+    """Count by type and zone one of `every` deliveries of each hour of each lane, out of the first `most`."""
     after = now + timedelta(microseconds=1)
     columns = (*_columns(list(every)), after, most, list(every.values()))
-    return await fetch_all(connection, TypeCount, TYPES_IN_HOURS, *columns)
+    return await fetch_all(connection, DrawnCount, DRAWN_IN_HOURS, *columns)
 
 
 def _columns(buckets: Sequence[Bucket]) -> tuple[list[str], list[datetime]]:

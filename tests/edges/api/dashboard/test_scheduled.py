@@ -4,13 +4,15 @@ import html
 import re
 from datetime import timedelta
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from tests.edges.api.dashboard.visits import signed_in
 from tests.edges.edge import Edge
-from tests.rows import add_delivery, add_notification, delivery
+from tests.rows import add_delivery, add_notification, add_user, delivery
 from tocsin.api.auth.roles import Role
+from tocsin.api.dashboard.pages import scheduled
 from tocsin.engine.clock import utc_now
 from tocsin.engine.settle import cancelling
 
@@ -32,6 +34,7 @@ async def states(edge: Edge, *ids: UUID) -> list[str]:
 
 
 async def test_what_leaves_is_shown_by_hour_and_type(edge: Edge) -> None:
+    await add_user(edge.pool, "ada", timezone="Asia/Tokyo")
     for kind, hours in (("offer", 2), ("offer", 2), (HOSTILE, 2), ("later", 30)):
         await add_scheduled(edge, kind, hours)
     visit = await signed_in(edge, Role.VIEWER)
@@ -39,6 +42,8 @@ async def test_what_leaves_is_shown_by_hour_and_type(edge: Edge) -> None:
     today, week = await visit.shown(PATH), await visit.shown(PATH, hours="168")
 
     assert re.search(r"offer</a> 2<", today)
+    local = (utc_now() + timedelta(hours=2)).astimezone(ZoneInfo("Asia/Tokyo"))
+    assert re.search(rf"<strong>{local:%H}:00</strong>.*? Asia/Tokyo <span class=\"soft\">3<", today)
     assert "<script>alert" not in today
     assert "&lt;script&gt;alert(1)" in today
     assert ("1 leave later." in today, ">later</a>" in today) == (True, False)
@@ -76,6 +81,7 @@ async def test_a_long_cancellation_goes_on_where_it_ended(
     offers = [await add_scheduled(edge, "offer") for _ in range(3)]
     visit = await signed_in(edge, Role.OPERATOR)
     monkeypatch.setattr(cancelling, "BUDGET", 0.0)
+    monkeypatch.setattr(scheduled, "COUNT_SECONDS", 0.0)
     monkeypatch.setattr(cancelling, "COUNTED", 1)
 
     first = (await visit.post(CANCEL, type="offer")).text
@@ -87,6 +93,7 @@ async def test_a_long_cancellation_goes_on_where_it_ended(
     assert "2 deliveries cancelled" in second
     assert sorted(await states(edge, *offers)) == ["cancelled", "cancelled", "scheduled"]
     counted = await visit.shown(CANCEL, type="offer")
+    assert "At least 0 deliveries would be cancelled" in counted
     assert "Count further" in counted
 
 

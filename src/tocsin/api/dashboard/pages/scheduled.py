@@ -16,6 +16,11 @@ from tocsin.api.operator.cancelling import cancel_matching
 from tocsin.api.operator.queue import Ahead, find_schedule
 from tocsin.wire.cancelling import CancelFilter, CancelRequest
 
+MOST_ZONES = 5
+COUNT_SECONDS = 0.1
+"""How long a page counts; where there may be more, it offers to count further."""
+COUNTED_ALONE = 10_000
+"""Up to here the browser counts on by itself, one short call after the other."""
 SPANS = ((24, "24 hours"), (72, "3 days"), (168, "7 days"), (336, "14 days"))
 
 Count = Annotated[int, Meta(ge=0, le=10**12)]
@@ -33,7 +38,7 @@ class CancelForm(CancelFilter, frozen=True, kw_only=True, forbid_unknown_fields=
 
 @page.get()
 async def show_schedule(request: ApiRequest, query: Ahead) -> View:
-    """Show what leaves in each of the next hours, by type."""
+    """Show what leaves in each of the next hours, by type and time zone."""
     schedule = await find_schedule(request, query)
     return View(
         "scheduled/index.html",
@@ -41,6 +46,7 @@ async def show_schedule(request: ApiRequest, query: Ahead) -> View:
             "schedule": schedule,
             "most": max((hour.count.count for hour in schedule.hours), default=0),
             "hours": query.hours,
+            "most_zones": MOST_ZONES,
             "spans": SPANS,
             "may_cancel": request.holder.may(Right.RECOVER),
         },
@@ -65,7 +71,7 @@ async def cancel(request: ApiRequest, form: CancelForm) -> View:
 async def _run(request: ApiRequest, form: CancelForm, *, dry_run: bool) -> View:
     wanted = CancelRequest(filter=copy_fields(CancelFilter, form), dry_run=dry_run, cursor=form.cursor)
     try:
-        found = await cancel_matching(request, wanted)
+        found = await cancel_matching(request, wanted, COUNT_SECONDS if dry_run else None)
     except ProblemError as error:
         return _view(form, error)
     result: dict[str, Any] = {
@@ -83,6 +89,7 @@ def _view(form: CancelForm, error: ProblemError | None, result: dict[str, Any] |
     context = {
         "query": form,
         "given": given,
+        "counted_alone": COUNTED_ALONE,
         "result": result,
         "fault": error.problem.detail if error else None,
     }
