@@ -17,6 +17,7 @@ from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
 from tocsin.domain.delivery.latency import bucket_of
 from tocsin.domain.ids import first_id_at
+from tocsin.domain.limits import LimitsSettings
 from tocsin.engine.clock import utc_now
 from tocsin.engine.health.provider_health import ProviderInUse
 from tocsin.store import receipts
@@ -29,6 +30,7 @@ PROVIDERS = (
     ProviderInUse(name="apns", channel="push"),
     ProviderInUse(name="smtp", channel="email", rate=50),
 )
+MOST_A_DAY = 20
 ADD_ATTEMPT = """
 insert into attempts (delivery_id, at, outcome, code, detail)
 values ($1, $2, 'retry', 'UNAVAILABLE', '503: The service is currently unavailable.')
@@ -56,13 +58,18 @@ class Console(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def running_console(pool: Pool) -> AsyncIterator[Console]:
-    """Serve a dashboard on a database with examples in it."""
+    """Serve a dashboard on a database with examples in it, with a limit for each person."""
     await fill(pool, utc_now())
     keys = {
         role: (await create_key(pool, "operations", role, utc_now())).secret
         for role in (Role.VIEWER, Role.OPERATOR, Role.ADMIN)
     }
-    async with listening(create_app(services(pool, providers=PROVIDERS))) as url:
+    parts = services(pool, providers=PROVIDERS)
+    rules = msgspec.structs.replace(
+        parts.explainer.rules, limits=LimitsSettings(per_person_per_day=MOST_A_DAY)
+    )
+    explainer = msgspec.structs.replace(parts.explainer, rules=rules)
+    async with listening(create_app(msgspec.structs.replace(parts, explainer=explainer))) as url:
         yield Console(url, pool, keys)
 
 

@@ -9,18 +9,60 @@ from tocsin.domain.timing.schedule import Schedule
 from tocsin.store import toggles
 from tocsin.store.health.circuit_breakers import Opening, open_circuit
 from tocsin.store.health.provider_health import Alarm, raise_alarms
+from tocsin.store.people import preferences
 from tocsin.store.people.suppressions import suppress
 from tocsin.store.pool import Pool
-from tocsin.store.sources import progress, refused, stream_offsets
+from tocsin.store.sources import lags, progress, refused, stream_offsets
+from tocsin.store.sources.lags import SourceLag
 from tocsin.store.sources.progress import Scheduled
 from tocsin.store.sources.refused import RefusedIntent
 from tocsin.store.sources.stream_offsets import Offset, StreamName
+
+SOURCES = (
+    SourceLag(
+        kind="outbox",
+        name="shop",
+        waiting=1_240,
+        waiting_or_more=False,
+        oldest_age=95.0,
+        measured_age=4.0,
+        progressed_age=2.0,
+        failing=False,
+        last_error="2 rows were refused; the outbox has the reason, and they are retried",
+        last_error_age=600.0,
+    ),
+    SourceLag(
+        kind="stream",
+        name="orders",
+        waiting=0,
+        waiting_or_more=False,
+        oldest_age=None,
+        measured_age=1.0,
+        progressed_age=40.0,
+        failing=False,
+        last_error=None,
+        last_error_age=None,
+    ),
+    SourceLag(
+        kind="queue",
+        name="billing",
+        waiting=None,
+        waiting_or_more=False,
+        oldest_age=None,
+        measured_age=None,
+        progressed_age=5_400.0,
+        failing=True,
+        last_error="12 tries in a row failed: AccessDenied",
+        last_error_age=3.0,
+    ),
+)
 
 
 async def fill_operating(pool: Pool, now: datetime) -> None:
     """Store the examples, as of a moment."""
     await _add_troubles(pool, now)
     await _add_sources(pool, now)
+    await preferences.change(pool, "ada", {"marketing": {"push": False, "email": True}}, now)
     for number, hours in enumerate((1, 1, 2, 5, 5, 5, 9, 26, 400)):
         kind = "invoice_due" if number % 3 else "new_customer"
         accepted = {"id": _id_at(now, number), "accepted_at": now}
@@ -67,6 +109,7 @@ async def _add_sources(pool: Pool, now: datetime) -> None:
     await stream_offsets.move(pool, stream, lease, 600, before="0-0", to=to)
     detail = "row 4711 has no audience"
     async with pool.acquire() as connection:
+        await lags.save(connection, SOURCES)
         await raise_alarms(connection, {Alarm("outbox:shop", "row_refused", detail): 2}, now)
     entry = RefusedIntent(
         id=uuid7(),

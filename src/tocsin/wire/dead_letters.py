@@ -16,10 +16,15 @@ DEFAULT_RATE = 100
 LARGEST_RATE = 10_000
 
 
+MOST_CHOSEN = 500
+DeliveryIds = Annotated[list[UUID], Meta(min_length=1, max_length=MOST_CHOSEN)]
+
+
 class DeadLetterFilter(DeliveryFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Selects dead letters as search does, or one by its id; without any field, all of them."""
+    """Selects dead letters as search does, or some by their ids; without any field, all of them."""
 
     delivery_id: UUID | None = None
+    delivery_ids: DeliveryIds | None = None
     notification_id: UUID | None = None
 
 

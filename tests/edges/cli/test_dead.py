@@ -52,6 +52,16 @@ async def add_dead(pool: Pool, **changes: Any) -> str:
     return str(await add_delivery(pool, **row | changes))
 
 
+async def test_several_are_chosen_by_their_ids(tocsin: Tocsin, pool: Pool) -> None:
+    first, _, last = [await add_dead(pool) for _ in range(3)]
+
+    counted = await tocsin("replay", first, last, "--dry-run")
+    many = await tocsin("replay", *[first] * 501)
+
+    assert counted.said == "2 dead letters would be replayed."
+    assert (many.code, "at most 500" in many.err) == (2, True)
+
+
 async def test_dead_letters_are_listed_and_replayed(tocsin: Tocsin, pool: Pool) -> None:
     dead = [await add_dead(pool) for _ in range(3)]
     gone = await add_dead(pool, state="gone", last_error_code="UNREGISTERED")

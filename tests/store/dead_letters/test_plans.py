@@ -38,6 +38,11 @@ def filtered(template: str, first: int, *before: Any) -> tuple[str, tuple[Any, .
     return asked.sql, (*before, *asked.arguments)
 
 
+def chosen(template: str, first: int, *before: Any) -> tuple[str, tuple[Any, ...]]:
+    asked = reading.statement(template, DeadLetterFilter(delivery_ids=[ONE, COLLAPSIBLE]), first)
+    return asked.sql, (*before, *asked.arguments)
+
+
 PINNED: dict[str, tuple[str, tuple[Any, ...], set[str], int]] = {
     "end_of_stretch": (reading.END_OF_STRETCH, (FIRST, LAST, 199), {DEAD_INDEX}, 200),
     "start_of_newest": (reading.START_OF_NEWEST, (199,), {DEAD_INDEX}, 200),
@@ -46,6 +51,8 @@ PINNED: dict[str, tuple[str, tuple[Any, ...], set[str], int]] = {
     "count": (*filtered(reading._COUNT, 3, FIRST, LAST), {DEAD_INDEX}, DEAD),
     "matching": (*filtered(reading._MATCHING, 4, FIRST, LAST, 100), {DEAD_INDEX}, DEAD),
     "page": (*filtered(reading._PAGE, 3, FIRST, LAST), {DEAD_INDEX}, DEAD),
+    "chosen": (*chosen(reading._MATCHING, 4, FIRST, LAST, 100), {DEAD_INDEX, BY_ID}, 2),
+    "page_of_chosen": (*chosen(reading._PAGE, 3, FIRST, LAST), {DEAD_INDEX, BY_ID}, 2),
     "candidates": (
         replaying.CANDIDATES,
         ([ONE], NOW, list(DEAD_LETTERS)),

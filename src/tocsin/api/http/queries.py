@@ -1,7 +1,8 @@
 """Query parameters and pages of lists."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, TypeAlias, TypeVar, get_origin
+from types import UnionType
+from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin
 from uuid import UUID
 
 import msgspec
@@ -62,7 +63,7 @@ def convert_fields(given: Mapping[str, Sequence[str]], type_: type[S], invalid: 
     for name in given.keys() & fields.keys():
         field = fields[name]
         try:
-            value = given[name] if get_origin(field.type) is list else given[name][-1]
+            value = given[name] if _is_list(field.type) else given[name][-1]
             read[field.name] = msgspec.convert(value, field.type, strict=False)
         except msgspec.ValidationError as error:
             message = plain_message(str(error), field.type)
@@ -70,3 +71,12 @@ def convert_fields(given: Mapping[str, Sequence[str]], type_: type[S], invalid: 
     if faults:
         raise faults_problem(invalid, *sorted(faults, key=lambda fault: fault.field))
     return type_(**read)
+
+
+def _is_list(type_: Any) -> bool:
+    """Return whether a field is a list, be it optional or with bounds."""
+    if get_origin(type_) is Annotated:
+        return _is_list(get_args(type_)[0])
+    return get_origin(type_) is list or (
+        get_origin(type_) in {Union, UnionType} and any(map(_is_list, get_args(type_)))
+    )

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 from uuid import UUID
 
 import msgspec
@@ -29,6 +29,7 @@ from tocsin.store.pool import Pool
 from tocsin.wire.dead_letters import (
     DEFAULT_RATE,
     LARGEST_RATE,
+    MOST_CHOSEN,
     DeadLetterFilter,
     DeadLetterGroup,
     DeadLetterGroups,
@@ -72,8 +73,8 @@ def list_groups(wanted: DeliveryFilter, as_json: AsJson = False) -> None:
 @with_options_of(read_filter)
 def replay(
     wanted: DeliveryFilter,
-    delivery_id: Annotated[
-        UUID | None, typer.Argument(metavar="[DELIVERY]", help="Replay this one delivery.")
+    delivery_ids: Annotated[
+        list[UUID] | None, typer.Argument(metavar="[DELIVERY]...", help="Replay these deliveries alone.")
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Replay every dead letter.")] = False,
     rate: Annotated[
@@ -89,7 +90,7 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Replay dead letters; the workers do it. Interrupting the command does not stop the replay."""
-    given = _checked(wanted, delivery_id)
+    given = _checked(wanted, delivery_ids)
     if every == bool(msgspec.to_builtins(given)):
         fail("Give a delivery or a filter such as --code, or --all to replay every dead letter.", code=2)
     who = operator(by)
@@ -160,8 +161,13 @@ def export(
     errors.print(f"Exported {plural(count, 'dead letter', 'dead letters')}.", style="dim")
 
 
-def _checked(wanted: DeliveryFilter, delivery_id: UUID | None = None) -> DeadLetterFilter:
-    given = DeadLetterFilter(**msgspec.structs.asdict(wanted), delivery_id=delivery_id)
+def _checked(wanted: DeliveryFilter, delivery_ids: list[UUID] | None = None) -> DeadLetterFilter:
+    if delivery_ids and len(delivery_ids) > MOST_CHOSEN:
+        fail(f"Give at most {MOST_CHOSEN} deliveries, or a filter such as --code.", code=2)
+    chosen: dict[str, Any] = {"delivery_ids": delivery_ids or None}
+    if delivery_ids is not None and len(delivery_ids) == 1:
+        chosen = {"delivery_id": delivery_ids[0]}
+    given = DeadLetterFilter(**msgspec.structs.asdict(wanted), **chosen)
     if faults := dead_letter_faults(given):
         raise FaultsError("The filter is invalid:", faults)
     return given

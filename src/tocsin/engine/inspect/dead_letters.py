@@ -47,8 +47,9 @@ async def list_groups(
 ) -> DeadLetterGroups:
     """Group the newest dead letters, at most so many, by cause, each with an example."""
     after, through = _bounds(given)
-    # One delivery may be older than the newest.
-    start = await reading.start_of_newest(connection, most) if given.delivery_id is None else None
+    # What is chosen by its id may be older than the newest.
+    chosen = given.delivery_id is not None or given.delivery_ids is not None
+    start = None if chosen else await reading.start_of_newest(connection, most)
     within = Stretch(start or after, through, last=True)
     rows = await reading.groups(connection, given, within, MOST_GROUPS)
     return DeadLetterGroups([_group(row) for row in rows], truncated=start is not None)
@@ -57,7 +58,7 @@ async def list_groups(
 async def page(connection: Connection, given: DeadLetterFilter, after: UUID, limit: int) -> DeadLetterPage:
     """Read the next dead letters that match, from at most `limit` that follow an id."""
     first, through = _bounds(given)
-    within = await reading.stretch(connection, max(after, first), through, limit)
+    within = await reading.stretch(connection, given, max(after, first), through, limit)
     rows = await reading.page(connection, given, within)
     return DeadLetterPage([_dead_letter(row) for row in rows], None if within.last else within.through)
 
@@ -67,7 +68,7 @@ async def count(connection: Connection, given: DeadLetterFilter, seconds: float 
     total, ends = 0, time.monotonic() + (COUNT_SECONDS if seconds is None else seconds)
     after, through = _bounds(given)
     while True:
-        within = await reading.stretch(connection, after, through, STRETCH)
+        within = await reading.stretch(connection, given, after, through, STRETCH)
         total += await reading.count(connection, given, within)
         if within.last or time.monotonic() >= ends:
             return Matches(total, or_more=not within.last)
@@ -157,9 +158,10 @@ async def _same_replay(connection: Connection, new: NewReplay) -> ReplayRow:
 
 def _bounds(given: DeadLetterFilter) -> tuple[UUID, UUID]:
     """Return the ids after and through which dead letters can match a filter."""
-    if given.delivery_id is None:
+    chosen = given.delivery_ids or [each for each in (given.delivery_id,) if each is not None]
+    if not chosen:
         return FIRST, LAST
-    return UUID(int=max(given.delivery_id.int - 1, 0)), given.delivery_id
+    return UUID(int=max(min(chosen).int - 1, 0)), max(chosen)
 
 
 def _group(row: GroupRow) -> DeadLetterGroup:

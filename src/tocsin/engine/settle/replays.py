@@ -100,7 +100,7 @@ async def _next(connection: Connection, row: ReplayRow, now: datetime) -> tuple[
     """
     size = min(max(row.rate // BATCHES_A_SECOND, 1), LARGEST_BATCH)
     wanted = _filter.decode(row.filter)
-    within = await stretch(connection, row.position, row.through, EXAMINED)
+    within = await stretch(connection, wanted, row.position, row.through, EXAMINED)
     ids = await matching(connection, wanted, within, size)
     found = await candidates(connection, ids, now)
     if len(ids) < size:

@@ -107,6 +107,15 @@ _WITHIN = """(
     limit 100000
 ) as deliveries""".replace("{is_dead_letter}", IS_DEAD_LETTER)
 
+# Those that were chosen are looked up, however far they are apart.
+_CHOSEN = """(
+    select *
+    from deliveries
+    where {is_dead_letter} and id > $1 and id <= $2 and id = any($chosen::uuid[])
+    order by id
+    limit 100000
+) as deliveries""".replace("{is_dead_letter}", IS_DEAD_LETTER)
+
 _GROUPS = """
 select
     causes.state, causes.code, causes.provider, causes.type, causes.count, causes.oldest, newest.id,
@@ -176,7 +185,11 @@ def statement(template: str, given: DeadLetterFilter, first: int) -> Conditions:
         if value is not None:
             conditions.append(f"deliveries.{column} = ${first + len(arguments)}")
             arguments += (value,)
-    sql = template.format(within=_WITHIN, others=others.sql, conditions=" and ".join(conditions))
+    within = _WITHIN
+    if given.delivery_ids is not None:
+        within = _CHOSEN.replace("$chosen", f"${first + len(arguments)}")
+        arguments += (given.delivery_ids,)
+    sql = template.format(within=within, others=others.sql, conditions=" and ".join(conditions))
     return Conditions(sql, arguments)
 
 
@@ -196,8 +209,12 @@ async def start_of_newest(connection: Connection, count: int) -> UUID | None:
     return start
 
 
-async def stretch(connection: Connection, after: UUID, through: UUID, length: int) -> Stretch:
-    """Return the next dead letters after an id, at most `length`."""
+async def stretch(
+    connection: Connection, given: DeadLetterFilter, after: UUID, through: UUID, length: int
+) -> Stretch:
+    """Return the next dead letters after an id, at most `length`; those that were chosen are few."""
+    if given.delivery_ids is not None:
+        return Stretch(after, through, last=True)
     end = await connection.fetchval(END_OF_STRETCH, after, through, length - 1)
     return Stretch(after, end or through, last=end is None)
 

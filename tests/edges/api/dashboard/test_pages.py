@@ -168,6 +168,30 @@ async def test_dead_letters_are_grouped_and_all_of_a_cause_replayed(edge: Edge) 
     assert "Replay of 1 delivery started." in await visit.shown(single.headers["location"])
 
 
+async def test_some_dead_letters_are_chosen_and_replayed(edge: Edge) -> None:
+    first, _, last = [await add_dead(edge) for _ in range(3)]
+    visit = await signed_in(edge, Role.OPERATOR)
+    path = "/dashboard/dead-letters/replay-chosen"
+    shown = await visit.shown("/dashboard/dead-letters/cause?state=dead")
+    assert f'form="chosen" name="delivery_ids" value="{last}"' in shown
+
+    none = await visit.post(path)
+    answer = await visit.post(path, delivery_ids=[str(first), str(last)], rate="7")
+
+    assert none.status_code == 422
+    progress = await visit.shown(answer.headers["location"])
+    assert "Replay of 2 deliveries started." in progress
+    assert "<dt>Chosen</dt><dd>2</dd>" in progress
+    filters = await edge.pool.fetch("select filter::text from replays")
+    assert [msgspec.json.decode(row["filter"]) for row in filters] == [
+        {"delivery_ids": [str(first), str(last)]}
+    ]
+    # Those that an address has chosen stay chosen in the form that replays all of them.
+    kept = await visit.shown(f"/dashboard/dead-letters/cause?delivery_ids={first}&delivery_ids={last}")
+    assert "2 match" in kept
+    assert kept.count('type="hidden" name="delivery_ids"') == 4
+
+
 async def test_a_viewer_sees_dead_letters_without_the_buttons(edge: Edge) -> None:
     await add_dead(edge)
     visit = await signed_in(edge, Role.VIEWER)
@@ -176,6 +200,7 @@ async def test_a_viewer_sees_dead_letters_without_the_buttons(edge: Edge) -> Non
 
     assert "1 match" in shown
     assert "/dashboard/dead-letters/replay" not in shown
+    assert 'name="delivery_ids"' not in shown
 
 
 async def test_dead_letters_are_exported_as_lines(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:

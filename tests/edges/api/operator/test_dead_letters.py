@@ -8,9 +8,11 @@ import httpx
 import pytest
 
 from tests.edges.edge import Edge, faults
-from tests.rows import NOW, add_delivery, add_notification
+from tests.rows import NOW, add_delivery, add_notification, delivery
 from tocsin.api.auth.roles import Role
 from tocsin.domain.ids import uuid7
+from tocsin.engine.settle.replays import run_batch
+from tocsin.store.dead_letters import replays
 
 PATH = "/v1/admin/dead-letters"
 
@@ -166,6 +168,42 @@ async def test_a_replay_is_started_shown_stopped_and_audited(edge: Edge) -> None
         ("dead_letters.replay", f"replay:{replay_id}"),
     ]
     assert audit[1]["details"] == {"filter": {"state": "dead"}, "rate": 10, "force": True, "matched": 3}
+
+
+async def test_some_are_chosen_by_their_ids(edge: Edge) -> None:
+    operator = await edge.key(Role.OPERATOR)
+    first, left, last = [await add_dead(edge) for _ in range(3)]
+    alive = await add_dead(edge, state="sent")
+    ids = [str(each) for each in (last, first, alive)]
+
+    dry = await replay(edge, operator, filter={"delivery_ids": ids}, dry_run=True)
+    started = await replay(edge, operator, filter={"delivery_ids": ids})
+    listed = await edge.http.get(f"{PATH}/export", params={"delivery_ids": ids}, headers=operator)
+
+    assert dry.json()["matched"] == {"count": 2, "or_more": False}
+    assert [row["delivery_id"] for row in listed.json()["dead_letters"]] == [str(first), str(last)]
+    row = await replays.get(edge.pool, UUID(started.json()["replay_id"]))
+    assert row is not None
+    async with edge.pool.acquire() as connection, connection.transaction():
+        await run_batch(connection, row, NOW)
+    states = {each: (await delivery(edge.pool, each))["state"] for each in (first, left, last, alive)}
+    assert states == {first: "pending", left: "dead", last: "pending", alive: "sent"}
+
+
+@pytest.mark.parametrize("ids", [[], ["no id"], [str(uuid7()) for _ in range(501)], None])
+async def test_a_choice_of_none_is_not_a_choice_of_all(edge: Edge, ids: list[str] | None) -> None:
+    operator = await edge.key(Role.OPERATOR)
+    await add_dead(edge)
+
+    answer = await replay(edge, operator, filter={"delivery_ids": ids})
+
+    if ids is None:
+        # As if it was left out.
+        assert answer.status_code == 202
+        return
+    assert answer.status_code == 422
+    assert list(faults(answer)) == ["filter.delivery_ids[0]" if ids == ["no id"] else "filter.delivery_ids"]
+    assert await edge.pool.fetchval("select count(*) from replays") == 0
 
 
 async def test_the_same_request_with_an_idempotency_key_makes_one_replay(edge: Edge) -> None:

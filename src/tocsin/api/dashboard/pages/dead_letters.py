@@ -25,7 +25,13 @@ from tocsin.api.operator.dead_letters import (
     start_replay,
 )
 from tocsin.store.dead_letters.reading import FIRST
-from tocsin.wire.dead_letters import DEFAULT_RATE, LARGEST_RATE, DeadLetterFilter, ReplayRequest
+from tocsin.wire.dead_letters import (
+    DEFAULT_RATE,
+    LARGEST_RATE,
+    DeadLetterFilter,
+    DeliveryIds,
+    ReplayRequest,
+)
 
 PAGE_SIZE = 50
 EXPORT_SIZE = 500
@@ -45,6 +51,14 @@ class CauseQuery(DeadLetterFilter, frozen=True, kw_only=True):
 class ReplayForm(DeadLetterFilter, frozen=True, kw_only=True):
     """What to replay, and how fast."""
 
+    rate: Annotated[int, Meta(ge=1, le=LARGEST_RATE)] = DEFAULT_RATE
+    force: bool = False
+
+
+class ChosenForm(msgspec.Struct, frozen=True, kw_only=True):
+    """Dead letters that were chosen one by one; at least one must be, as an empty filter is all of them."""
+
+    delivery_ids: DeliveryIds
     rate: Annotated[int, Meta(ge=1, le=LARGEST_RATE)] = DEFAULT_RATE
     force: bool = False
 
@@ -86,8 +100,18 @@ async def show_cause(request: ApiRequest, query: CauseQuery) -> View:
 
 @page.post("/replay", Right.RECOVER)
 async def replay(request: ApiRequest, form: ReplayForm) -> Redirect:
-    """Start a replay."""
-    wanted = ReplayRequest(filter=_plain(form), rate=form.rate, force=form.force)
+    """Start a replay of what a filter matches."""
+    return await _start(request, ReplayRequest(filter=_plain(form), rate=form.rate, force=form.force))
+
+
+@page.post("/replay-chosen", Right.RECOVER)
+async def replay_chosen(request: ApiRequest, form: ChosenForm) -> Redirect:
+    """Start a replay of those that were chosen."""
+    given = DeadLetterFilter(delivery_ids=form.delivery_ids)
+    return await _start(request, ReplayRequest(filter=given, rate=form.rate, force=form.force))
+
+
+async def _start(request: ApiRequest, wanted: ReplayRequest) -> Redirect:
     started = await start_replay(request, wanted)
     count = f"{started.matched.count:,}{'+' if started.matched.or_more else ''}"
     noun = "delivery" if count == "1" else "deliveries"
@@ -157,6 +181,10 @@ def _plain(given: DeadLetterFilter) -> DeadLetterFilter:
     return DeadLetterFilter(**{name: getattr(given, name) for name in DeadLetterFilter.__struct_fields__})
 
 
-def _fields(given: DeadLetterFilter) -> dict[str, str]:
+def _fields(given: DeadLetterFilter) -> list[tuple[str, str]]:
     """Return the fields of a filter that are set, as a form sends them."""
-    return {name: str(value) for name, value in msgspec.to_builtins(given).items()}
+    return [
+        (name, str(each))
+        for name, value in msgspec.to_builtins(given).items()
+        for each in (value if isinstance(value, list) else [value])
+    ]

@@ -86,7 +86,9 @@ async def show(request: ApiRequest, notification_id: str) -> View:
 def filter_query(given: DeliveryFilter, **more: str) -> str:
     """Return a filter as the query of an address."""
     fields: dict[str, Any] = msgspec.to_builtins(given)
-    return urlencode({name: value for name, value in (fields | more).items() if value is not None})
+    return urlencode(
+        {name: value for name, value in (fields | more).items() if value is not None}, doseq=True
+    )
 
 
 def timeline(delivery: Delivery) -> Iterator[Event]:
