@@ -156,7 +156,7 @@ async def tocsin_server(
             for command in commands
         ]
         api_url = f"http://127.0.0.1:{port}"
-        await _ready(api_url)
+        await ready(api_url)
         yield Server(
             api_url=api_url,
             key=key,
@@ -167,7 +167,8 @@ async def tocsin_server(
         )
 
 
-async def _ready(api_url: str) -> None:
+async def ready(api_url: str) -> None:
+    """Wait until the API answers."""
     async with asyncio.timeout(START_SECONDS), ClientBuilder().error_for_status(True).build() as client:
         while True:
             try:

@@ -10,6 +10,7 @@ from bench.lines.latency import LatencyAgainstLoad
 from bench.lines.metrics import MetricsCost
 from bench.lines.outage import ProviderDown
 from bench.lines.pace import SharedRate
+from bench.lines.pages import Pages
 from bench.lines.parts import Parts
 from bench.lines.planning import Planning
 from bench.lines.providers import Providers
@@ -51,6 +52,7 @@ def lines(
         Streams(),
         Archiving(),
         Search(),
+        Pages(),
         MetricsCost(),
         Broadcast(broadcast_people),
         OutOfTheBox(),

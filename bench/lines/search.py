@@ -4,10 +4,9 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 
-import asyncpg
-
 from bench.contract import Arena, Goal, Reading
-from bench.tocsin_server import SCHEMA, database
+from bench.filled import DELIVERIES, filled_database
+from bench.tocsin_server import SCHEMA
 from tocsin.catalog.load import load_catalog, shipped_catalog
 from tocsin.domain.delivery.reasons import Reason
 from tocsin.domain.delivery.states import State
@@ -20,79 +19,11 @@ from tocsin.engine.inspect.person import read_person
 from tocsin.engine.inspect.queue import read_queue, read_schedule
 from tocsin.engine.inspect.search import search
 from tocsin.engine.toggles.toggles import Toggles
-from tocsin.store.pool import Connection, PoolSettings, connection_settings, open_pool
+from tocsin.store.pool import Connection, PoolSettings, open_pool
 from tocsin.wire.filters import DeliveryFilter
 
-NOTIFICATIONS = 2_000_000
-DELIVERIES = 3_000_000
-PEOPLE = 200_000
 ROUNDS = 5
 SLOWEST = Goal(300, least=False)
-
-FILL = """
-insert into users (user_id, timezone, updated_at)
-select 'user-' || number, 'Europe/Istanbul', now() from generate_series(1, :people) as number;
-
-insert into devices (id, user_id, provider, platform, token, token_hash, registered_at, last_seen_at)
-select uuidv7(), 'user-' || number, 'fcm', 'android', 'token-' || number, int4send(number), now(), now()
-from generate_series(1, :people) as number;
-
-insert into notifications (
-    id, producer, idempotency_key, fingerprint, type, version, audience, payload, accepted_at
-)
-select
-    uuidv7((number - :notifications) * (interval '30 days' / :notifications)),
-    case when number % 50000 = 7 then 'small' when number % 3 = 0 then 'billing' else 'shop' end,
-    'key-' || number, '\\x00', case when number % 100000 = 11 then 'rare' else 'type_' || number % 20 end, 1,
-    '{"users": ["user-1"]}', jsonb_build_object('text', repeat('x', 200)),
-    now() + (number - :notifications) * (interval '30 days' / :notifications)
-from generate_series(1, :notifications) as number;
-
--- Every twentieth notification has eleven recipients, the others one.
-insert into deliveries (
-    id, notification_id, channel, lane, user_id, state, reason, due_at, provider, provider_message_id,
-    last_error_code, last_error, created_at, settled_at
-)
-select
-    uuidv7(), id, case when hash % 10 = 0 then 'email' else 'push' end,
-    case when hash % 10 = 0 then 'smtp' else 'fcm' end, 'user-' || hash % :people, state,
-    case when state = 'skipped' then (array['opted_out', 'no_device', 'daily_limit'])[1 + hash % 3] end,
-    case
-        when state = 'scheduled' then now() + hash % 86400 * interval '1 second'
-        when state = 'pending' then now() - hash % 3600 * interval '1 second'
-        else accepted_at
-    end,
-    case when state not in ('scheduled', 'pending', 'skipped') then 'fcm' end,
-    case when state in ('sent', 'delivered') then 'projects/bench/messages/' || hash end,
-    case
-        when state in ('dead', 'rejected', 'gone', 'retrying')
-        then (array['UNAVAILABLE', 'INVALID_ARGUMENT', 'UNREGISTERED', 'timeout'])[1 + hash % 4]
-    end,
-    case when state in ('dead', 'rejected', 'gone', 'retrying') then 'it failed' end,
-    accepted_at, case when state not in ('scheduled', 'pending', 'retrying') then accepted_at end
-from (select id, accepted_at, row_number() over (order by id) as number from notifications) as numbered
-cross join lateral generate_series(1, case when number % 20 = 0 then 11 else 1 end) as recipient
-cross join lateral (select abs(hashint8(number * 7919 + recipient)) as hash) as hashed
-cross join lateral (
-    select
-        case
-            when hash % 1000 < 100 then 'scheduled'
-            when hash % 1000 < 150 then 'pending'
-            when hash % 1000 < 155 then 'dead'
-            when hash % 1000 < 160 then 'rejected'
-            when hash % 1000 < 165 then 'gone'
-            when hash % 1000 < 170 then 'expired'
-            when hash % 1000 < 175 then 'cancelled'
-            when hash % 1000 < 176 then 'retrying'
-            when hash % 1000 < 206 then 'skipped'
-            when hash % 1000 < 400 then 'delivered'
-            else 'sent'
-        end as state
-) as decided
-order by id;
-
-vacuum analyze;
-"""
 
 FILTERS = {
     "everything": DeliveryFilter(),
@@ -122,10 +53,12 @@ class Search:
     title = "Searching"
 
     async def measure(self, arena: Arena) -> Sequence[Reading]:
-        async with database(arena.workdir) as (url, _):
-            await _fill(url)
-            async with open_pool(url, SCHEMA, PoolSettings()) as pool, pool.acquire() as connection:
-                slowest = {name: await _slowest(connection, ask) for name, ask in _questions().items()}
+        async with (
+            filled_database(arena.workdir) as url,
+            open_pool(url, SCHEMA, PoolSettings()) as pool,
+            pool.acquire() as connection,
+        ):
+            slowest = {name: await _slowest(connection, ask) for name, ask in _questions().items()}
         return [
             Reading(f"{name}, among {DELIVERIES:,} deliveries", value * 1000, "ms", SLOWEST)
             for name, value in slowest.items()
@@ -168,17 +101,3 @@ async def _slowest(connection: Connection, ask: Question) -> float:
         await ask(connection)
         slowest = max(slowest, time.perf_counter() - began)
     return slowest
-
-
-async def _fill(url: str) -> None:
-    connection = await asyncpg.connect(url, server_settings=connection_settings(SCHEMA))
-    try:
-        filled = FILL.replace(":people", str(PEOPLE)).replace(":notifications", str(NOTIFICATIONS))
-        for statement in filled.split(";\n"):
-            if statement.strip():
-                await connection.execute(statement)
-        made = await connection.fetchval("select count(*) from deliveries")
-        if made != DELIVERIES:
-            raise RuntimeError(f"{made:,} deliveries were made instead of {DELIVERIES:,}.")
-    finally:
-        await connection.close()

@@ -116,6 +116,7 @@ from generate_series(1, 500) as number;
 LATER = datetime(2030, 1, 1, tzinfo=UTC)
 COUNTS = {
     "depths": (queue.DEPTHS, (["fcm"], LATER, WINDOW)),
+    "later": (queue.LATER, (["fcm"], LATER - timedelta(minutes=30), WINDOW)),
     "hours": (queue.IN_HOURS, (["fcm"], [LATER - timedelta(minutes=30)], LATER, WINDOW)),
     "types and zones of hours": (
         queue.DRAWN_IN_HOURS,

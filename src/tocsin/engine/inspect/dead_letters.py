@@ -31,7 +31,8 @@ MOST_GROUPED = 50_000
 MOST_GROUPS = 200
 COUNT_SECONDS = 2.0
 """How long dead letters are counted at most."""
-STRETCH = 5_000
+STRETCH = 1_000
+"""How many are counted between two looks at the clock."""
 
 
 class ReplayConflictError(Exception):

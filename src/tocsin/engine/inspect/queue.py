@@ -25,7 +25,7 @@ _HOUR = timedelta(hours=1)
 _RATE_OVER = timedelta(minutes=2)
 # All hours are counted to the first number; those that have more share the second.
 _FIRST_COUNT = 1_000
-_ALL_COUNTS = 150_000
+_ALL_COUNTS = 100_000
 _MOST_READ = 1_000
 """How many deliveries are read for their types and zones, in all hours together."""
 
@@ -124,7 +124,7 @@ async def read_schedule(
         every = {bucket: -(-min(count, most) // share) for bucket, count in counts.items()}
         rows = await store.drawn_in_hours(connection, every, now, most)
         end = this_hour + hours * _HOUR
-        later = sum(row.later for row in await store.depths(connection, lanes, end, MOST_COUNTED + 1))
+        later = await store.count_later(connection, lanes, end, MOST_COUNTED + 1)
     drawn: defaultdict[Bucket, _Drawn] = defaultdict(_Drawn)
     for row in rows:
         drawn[Bucket(row.lane, row.begins)].add(row, default_zone or "UTC")

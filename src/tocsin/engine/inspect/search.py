@@ -1,5 +1,6 @@
 """Searches notifications within a bounded time, however rare what is searched for."""
 
+import asyncio
 import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -25,6 +26,8 @@ NEWEST = UUID(int=(1 << 128) - 1)
 OLDEST = UUID(int=0)
 BUDGET = 0.1
 """Seconds after which a search returns what it has."""
+GRACE = 0.05
+"""Seconds more that a window may take which was begun in time."""
 MOST_LISTED = 20
 MOST_COUNTED = 1_000
 # The time in an id comes from the clock of a process, the time of acceptance from that of the database.
@@ -33,6 +36,7 @@ CLOCK_SKEW = timedelta(minutes=1)
 _FIRST_WINDOW = 2_000
 _SMALLEST_WINDOW = 500
 _LARGEST_WINDOW = 1_000_000
+_GROWTH = 5
 
 
 class _Found(msgspec.Struct):
@@ -70,21 +74,32 @@ def span_of(given: DeliveryFilter, cursor: UUID | None) -> Span:
 async def _find(
     connection: Connection, given: DeliveryFilter, span: Span, limit: int, budget: float
 ) -> _Found:
-    """Search window after window, each as large as fits into half of the time that is left."""
+    """Search window after window, each as large as fits into half of the time that is left.
+
+    A window that is slower than those before, since it is not in memory, is given up: the search ends where
+    it began. The first one is not, so that every search comes further.
+    """
     found, window, began = _Found([]), _FIRST_WINDOW, time.monotonic()
+    patience: float | None = None
     while True:
         asked = time.monotonic()
-        result = await store.find(connection, given, span, window, limit - len(found.ids))
+        try:
+            async with asyncio.timeout(patience):
+                result = await store.find(connection, given, span, window, limit - len(found.ids))
+        except TimeoutError:
+            return found
         found.ids += result.ids
         found.floor = result.floor
         if result.floor is None or len(found.ids) == limit:
             return found
         ended = time.monotonic()
         left = budget - (ended - began)
-        window = min(_LARGEST_WINDOW, int(window * left / 2 / (ended - asked)))
+        # The newest rows are in memory; how fast older ones are read shows in small steps.
+        window = min(_LARGEST_WINDOW, _GROWTH * window, int(window * left / 2 / (ended - asked)))
         if window < _SMALLEST_WINDOW:
             return found
         span = span._replace(before=result.floor)
+        patience = max(left, 0.0) + GRACE
 
 
 async def _items(

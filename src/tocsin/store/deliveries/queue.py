@@ -81,6 +81,24 @@ cross join lateral (
 ) as held
 """
 
+LATER = """
+select coalesce(sum(waiting.count), 0)
+from unnest($1::text[]) as given (lane)
+cross join lateral (
+    select count(*) as count
+    from (
+        select
+        from deliveries
+        where lane = given.lane
+            and state in ('scheduled', 'pending', 'retrying')
+            and due_at > $2
+            and due_at < 'infinity'
+        order by lane, due_at
+        limit $3
+    ) as own
+) as waiting
+"""
+
 _IN_HOUR = """
         select id
         from deliveries
@@ -185,6 +203,11 @@ async def count_unclaimed(connection: Connection, lanes: Collection[str], now: d
 async def depths(connection: Connection, lanes: Sequence[str], now: datetime, most: int) -> list[LaneDepth]:
     """Count what waits in each lane, up to a number."""
     return await fetch_all(connection, LaneDepth, DEPTHS, lanes, now, most)
+
+
+async def count_later(connection: Connection, lanes: Sequence[str], after: datetime, most: int) -> int:
+    """Count what is due after a time in some lanes, up to `most` in each."""
+    return int(await connection.fetchval(LATER, lanes, after, most))
 
 
 async def count_in_hours(

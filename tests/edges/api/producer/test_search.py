@@ -11,7 +11,8 @@ from tocsin.api.auth.roles import Role
 from tocsin.domain.delivery.states import STATUS_OF, State, Status
 from tocsin.engine.clock import utc_now
 from tocsin.engine.inspect import search as engine
-from tocsin.store.pool import Pool
+from tocsin.store.deliveries import search as store
+from tocsin.store.pool import Connection, Pool
 from tocsin.wire.filters import DeliveryFilter
 from tocsin.wire.search import SearchPage
 
@@ -205,6 +206,33 @@ async def test_what_is_rare_is_found_in_several_bounded_searches(pool: Pool, giv
     assert second.searched_to is not None
     assert first.searched_to >= second.searched_to
     assert last.searched_to is None
+
+
+async def test_a_window_that_is_slower_than_those_before_is_given_up(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rare = await add_notification(pool, type="rare", accepted_at=utc_now())
+    await _add_many(pool, MANY)
+    find, calls = store.find, 0
+
+    async def slow_at_second(connection: Connection, *arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            await connection.execute("select pg_sleep(60)")
+        return await find(connection, *arguments)
+
+    monkeypatch.setattr(store, "find", slow_at_second)
+    given = DeliveryFilter(type="rare", channel="push")
+    await add_delivery(pool, notification_id=rare)
+
+    async with pool.acquire() as connection:
+        first = await engine.search(connection, given, utc_now(), budget=5.0)
+        # The connection goes on to serve.
+        last = await engine.search(connection, given, utc_now(), cursor=first.next_cursor, budget=5.0)
+
+    assert (first.items, first.next_cursor is not None) == ([], True)
+    assert [item.notification_id for item in last.items] == [rare]
 
 
 @pytest.mark.parametrize(
