@@ -115,6 +115,7 @@ def _settings_of_demo(port: int, access: Access, listener: PageListener | None) 
         "TOCSIN_DEVICES__REGISTRATIONS_PER_HOUR": "3600",
         "TOCSIN_PERIODIC__MODULES": "",
         "TOCSIN_LOG__LEVEL": "warning",
+        "TOCSIN_LOG__FORMAT": "console",
         **({"TOCSIN_DASHBOARD__FRAMED_BY": f"http://{HOST}:{listener.port}"} if listener else {}),
     }
 
