@@ -83,7 +83,12 @@ async def test_a_notification_is_shown_as_a_timeline(edge: Edge) -> None:
 
 async def test_receipts_end_the_timeline(edge: Edge) -> None:
     notification_id = await add_notification(edge.pool)
-    taken: dict[str, Any] = {"state": "delivered", "settled_at": NOW, "provider": "fcm", "provider_message_id": "m-1"}
+    taken: dict[str, Any] = {
+        "state": "delivered",
+        "settled_at": NOW,
+        "provider": "fcm",
+        "provider_message_id": "m-1",
+    }
     delivery_id = await add_delivery(edge.pool, notification_id=notification_id, **taken)
     confirmed = await add_notification(edge.pool)
     await add_delivery(edge.pool, notification_id=confirmed, **{**taken, "provider": "expo"})
