@@ -6,6 +6,7 @@ from playwright.async_api import Locator, Page, expect
 from tests.browser.demo.demos import RunningDemo
 from tests.browser.test_accessibility import serious_findings
 from tests.browser.test_dashboard import tab_to
+from tests.javascript.packages import package
 
 LONGEST_STEP = 60_000
 STEPS = (
@@ -81,6 +82,7 @@ async def test_the_page_is_accessible_and_fits_its_window(page: Page, scheme: st
     await page.get_by_role("switch", name="linh: Night").click()
     await page.get_by_role("radio", name="Timeline").check(force=True)
 
+    await page.evaluate((package("axe-core") / "axe.min.js").read_text())
     for width in (1280, 1024, 390):
         await page.set_viewport_size({"width": width, "height": 844})
         assert await serious_findings(page) == [], width
