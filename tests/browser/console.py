@@ -57,14 +57,17 @@ class Console(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def running_console(pool: Pool) -> AsyncIterator[Console]:
-    """Serve a dashboard on a database with examples in it, with a limit for each person."""
+async def running_console(pool: Pool, **changes: Any) -> AsyncIterator[Console]:
+    """Serve a dashboard on a database with examples in it, with a limit for each person.
+
+    `changes` are those of its services.
+    """
     await fill(pool, utc_now())
     keys = {
         role: (await create_key(pool, "operations", role, utc_now())).secret
         for role in (Role.VIEWER, Role.OPERATOR, Role.ADMIN)
     }
-    parts = services(pool, providers=PROVIDERS)
+    parts = services(pool, providers=PROVIDERS, **changes)
     rules = msgspec.structs.replace(
         parts.explainer.rules, limits=LimitsSettings(per_person_per_day=MOST_A_DAY)
     )

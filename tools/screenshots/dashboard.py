@@ -10,13 +10,19 @@ from playwright.async_api import Browser, Page
 from tests.browser.console import Console, running_console
 from tests.browser.operating import fill_operating
 from tests.databases import SCHEMA, migrated_template, running_server, with_database
+from tocsin.api.auth.oidc.settings import OidcSettings
 from tocsin.api.auth.roles import Role
+from tocsin.api.settings import DashboardSettings
 from tocsin.engine.clock import utc_now
 from tocsin.store.pool import PoolSettings, open_pool
 from tools.screenshots.sizes import SCHEMES, SIZES, Scheme, Size
 
 FOLDER = "dashboard"
+DASHBOARD = DashboardSettings(public_url="http://localhost:8470")
+ISSUER = OidcSettings(issuer="https://id.example.com", client_id="tocsin", admins=["platform"])
+SIGN_IN = "sign-in"
 PAGES = {
+    SIGN_IN: "/dashboard/sign-in",
     "now": "/dashboard/now",
     "notifications": "/dashboard/notifications",
     "notification": "/dashboard/notifications/{delivered}",
@@ -74,7 +80,8 @@ async def take(browser: Browser, console: Console, picture: Picture, folder: Pat
         viewport=SIZES[picture.size], color_scheme=picture.scheme, reduced_motion="reduce"
     )
     page = await context.new_page()
-    await sign_in(page, console)
+    if picture.page != SIGN_IN:
+        await sign_in(page, console)
     await page.goto(console.url + PAGES[picture.page].format(delivered=delivered))
     await page.screenshot(path=folder / picture.file)
     await context.close()
@@ -86,7 +93,7 @@ async def take_dashboard(browser: Browser, folder: Path, pictures: tuple[Picture
         async with (
             migrated_template(server) as name,
             open_pool(with_database(server, name), SCHEMA, PoolSettings()) as pool,
-            running_console(pool) as console,
+            running_console(pool, dashboard=DASHBOARD, oidc=ISSUER) as console,
         ):
             await fill_operating(pool, utc_now())
             for picture in pictures:

@@ -9,9 +9,7 @@ from tocsin.api import probes
 from tocsin.api.auth.access import AccessControl
 from tocsin.api.auth.api_keys import KeyRing
 from tocsin.api.auth.tokens import PersonTokens
-from tocsin.api.dashboard.live.hub import LiveHub
-from tocsin.api.dashboard.registry import PAGES
-from tocsin.api.dashboard.router import dashboard_router
+from tocsin.api.dashboard.app import create_dashboard_app, dashboard_parts
 from tocsin.api.delivery import endpoints
 from tocsin.api.http.access_log import AccessLog
 from tocsin.api.http.body_deadline import BodyDeadline
@@ -78,31 +76,31 @@ ROUTES = tuple(
 
 
 def create_app(services: Services, catalog: Catalog | None = None) -> Litestar:
-    """Build the app; the names of types are looked up in the catalog."""
+    """Build the app; the names of types are looked up in the catalog.
+
+    If the dashboard has a port of its own, its app is `state.dashboard_app`.
+    """
     keys = KeyRing(services.pool, services.clock)
     access = AccessControl(keys, PersonTokens(services.auth), services.auth)
+    dashboard = dashboard_parts(services, keys) if services.dashboard.enabled else None
+    beside = dashboard if services.dashboard.port is None else None
     app = Litestar(
         [
             *ROUTES,
             *(fisa_devices.routes.handlers if services.http.fisa_paths else ()),
-            *([dashboard_router()] if services.dashboard.enabled else ()),
+            *([beside.router] if beside else ()),
         ],
         before_request=access.check,
         exception_handlers=FAILURES,
         logging_config=None,
-        on_shutdown=[access.aclose],
+        on_shutdown=[access.aclose, *(beside.on_shutdown if beside else ())],
         openapi_config=None,
         request_class=ApiRequest,
         request_max_body_size=services.http.max_body_bytes,
-        state=State(
-            {
-                "services": services,
-                "catalog": catalog,
-                "key_ring": keys,
-                "dashboard_pages": PAGES,
-                "dashboard_live": LiveHub(),
-            }
-        ),
+        state=State({"services": services, "catalog": catalog, **(beside.state if beside else {})}),
+    )
+    app.state.dashboard_app = (
+        create_dashboard_app(services, catalog, dashboard) if dashboard and not beside else None
     )
     app.state.registration = devices.registration_type(services.device_rules)
     # Few ask for it, so that it is not built at every start.

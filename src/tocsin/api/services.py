@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from tocsin.api.auth.oidc.settings import OidcSettings
 from tocsin.api.settings import AuthSettings, DashboardSettings, HttpSettings
 from tocsin.domain.delivery.receipts import ReceiptSettings
 from tocsin.domain.people.device_tokens import DeviceRules
@@ -37,6 +38,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     receipts: ReceiptSettings = ReceiptSettings()
     http: HttpSettings = HttpSettings()
     dashboard: DashboardSettings = DashboardSettings()
+    oidc: OidcSettings = OidcSettings()
     webhook: WebhookSettings = WebhookSettings()
     webpush_keys: WebPushKeys | None = None
     platform_endpoints: PlatformEndpoints | None = None

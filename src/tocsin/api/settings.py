@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
+from tocsin.api.auth.oidc.settings import OidcSettings, is_safe_origin
 from tocsin.api.auth.roles import Role
 from tocsin.domain.faults import Fault
 from tocsin.domain.people.attributes import MOST_ATTRIBUTES, name_fault
@@ -14,6 +15,7 @@ from tocsin.domain.people.attributes import MOST_ATTRIBUTES, name_fault
 LARGEST_PAGE = 100
 SHORTEST_SECRET = 32
 _MEGABYTE = 1_048_576
+_SLASHES = 2  # of the scheme; a third one would begin a path
 
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,11 +43,17 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class DashboardSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The operator's pages at `/dashboard` of the API; a session ends after `session_hours`.
 
+    With a `port` of their own they are there alone, and not on the port of the API; `host` is that of the API
+    unless it is set. `public_url` is the origin that browsers reach them at: signing in with OpenID Connect
+    needs it.
     No page may show them in a frame, except those of the origin `framed_by`: the demo sets it to that of its
     own page.
     """
 
     enabled: bool = True
+    host: Annotated[str, Meta(min_length=1)] | None = None
+    port: Annotated[int, Meta(ge=0, le=65_535)] | None = None
+    public_url: str | None = None
     session_hours: Annotated[float, Meta(gt=0, le=720)] = 12.0
     framed_by: Annotated[str, Meta(pattern=r"^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?\Z")] | None = None
 
@@ -127,6 +135,36 @@ def auth_settings_faults(settings: AuthSettings) -> Iterator[Fault]:
     yield from _attribute_faults(settings.attribute_claims)
     if settings.jwks_url is not None and not _is_http(settings.jwks_url):
         yield Fault(field="auth.jwks_url", code="invalid", message="must be an http:// or https:// address")
+
+
+def dashboard_settings_faults(
+    settings: DashboardSettings, http: HttpSettings, oidc: OidcSettings
+) -> Iterator[Fault]:
+    """Check the settings of the dashboard together with those that it depends on."""
+    if settings.host is not None and settings.port is None:
+        message = "has no effect without dashboard.port: the pages are at the address of the API"
+        yield Fault(field="dashboard.host", code="alone", message=message)
+    if settings.port and settings.port == http.port:
+        message = "must be another port than http.port; leave it out to serve the pages there"
+        yield Fault(field="dashboard.port", code="contradiction", message=message)
+    if settings.public_url is not None and not _is_public_origin(settings.public_url):
+        message = (
+            "must be an origin such as https://tocsin.example.com, without a path (http:// is for localhost "
+            "alone)"
+        )
+        yield Fault(field="dashboard.public_url", code="invalid", message=message)
+    if oidc.issuer is not None and not settings.enabled:
+        message = "has no effect without the dashboard: dashboard.enabled is false"
+        yield Fault(field="oidc.issuer", code="contradiction", message=message)
+    elif oidc.issuer is not None and settings.public_url is None:
+        message = "is needed with oidc.issuer: browsers come back from the issuer to this address"
+        yield Fault(field="dashboard.public_url", code="missing", message=message)
+
+
+def _is_public_origin(url: str) -> bool:
+    return (
+        is_safe_origin(url) and url.count("/") - url.endswith("/") == _SLASHES and not set(url) & {"?", "#"}
+    )
 
 
 def _attribute_faults(claims: Mapping[str, str]) -> Iterator[Fault]:

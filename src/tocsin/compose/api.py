@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 from tocsin.compose.catalog import read_catalog
 from tocsin.compose.database import checked_pool, database_clock
 from tocsin.compose.duties import catalog_watch, duties_running
+from tocsin.compose.oidc import checked_oidc
 from tocsin.compose.parts import explainer, known_toggles, planner
 from tocsin.compose.platform_endpoints import open_platform_endpoints
 from tocsin.compose.providers import checked_data_keys, kept_secrets, open_webpush_keys
@@ -54,6 +55,7 @@ async def open_api(settings: Settings, url: str) -> AsyncIterator["Litestar"]:
             devices=settings.devices,
             http=settings.http,
             dashboard=settings.dashboard,
+            oidc=checked_oidc(settings.oidc),
             unsubscribe=settings.unsubscribe,
             receipts=settings.receipts,
             webhook=settings.provider(WebhookSettings),

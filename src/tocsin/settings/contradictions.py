@@ -5,7 +5,8 @@ from itertools import chain
 
 import msgspec
 
-from tocsin.api.settings import auth_settings_faults
+from tocsin.api.auth.oidc.settings import oidc_settings_faults
+from tocsin.api.settings import auth_settings_faults, dashboard_settings_faults
 from tocsin.aws.archive.settings import archive_settings_faults
 from tocsin.domain.delivery.receipts import receipt_settings_faults
 from tocsin.domain.delivery.settings import delivery_settings_faults
@@ -44,6 +45,8 @@ def contradictions(settings: Settings, faulty: Collection[str]) -> Iterator[Faul
     entries = settings.registry.values()
     for fault in (
         *auth_settings_faults(settings.auth),
+        *oidc_settings_faults(settings.oidc),
+        *dashboard_settings_faults(settings.dashboard, settings.http, settings.oidc),
         *data_settings_faults(settings.data),
         *delivery_settings_faults(settings.delivery),
         *device_settings_faults(settings.devices),

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, TypeVar, cast
 import msgspec
 from msgspec import Meta
 
+from tocsin.api.auth.oidc.settings import OidcSettings
 from tocsin.api.settings import AuthSettings, DashboardSettings, HttpSettings, ProbesSettings
 from tocsin.aws.archive.settings import ArchiveSettings
 from tocsin.domain.delivery.receipts import ReceiptSettings
@@ -63,6 +64,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     probes: ProbesSettings = ProbesSettings()
     metrics: MetricsSettings = MetricsSettings()
     auth: AuthSettings = AuthSettings()
+    oidc: OidcSettings = OidcSettings()
     data: DataSettings = DataSettings()
     devices: DeviceSettings = DeviceSettings()
     pool: PoolSettings = PoolSettings()

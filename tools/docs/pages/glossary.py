@@ -53,8 +53,11 @@ TERMS: tuple[tuple[str, str], ...] = (
         "What a client of SignalR gets from the gateway to connect with: random, valid once and briefly.",
     ),
     ("cursor", "The position after the last item of a page, used to request the next page."),
-    ("dashboard", "The operator's pages at `/dashboard` of the API."),
-    ("dashboard session", "One sign-in to the dashboard; it ends with the API key that it was opened with."),
+    ("dashboard", "The operator's pages at `/dashboard` of the API, or on a port of their own."),
+    (
+        "dashboard session",
+        "One sign-in to the dashboard, with an API key, with which it ends, or by OpenID Connect.",
+    ),
     (
         "dead letter",
         "A delivery that ended as `dead`, `rejected` or `gone`. It can be inspected and replayed.",

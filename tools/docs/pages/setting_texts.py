@@ -11,6 +11,7 @@ SECTIONS: Mapping[str, str] = {
     "probes": "Probes of a worker, relay or gateway",
     "metrics": "Metrics",
     "auth": "Tokens of people, producers and operators",
+    "oidc": "Signing in to the dashboard with OpenID Connect",
     "data": "Encryption at rest",
     "devices": "Devices",
     "pool": "Database connections",
@@ -64,7 +65,13 @@ MEANING: dict[str, str] = {
     "http.fisa_paths": "Whether apps can use [the paths of fisa](http.md#the-paths-of-fisa) too; needs "
     "[Amazon SNS](../start/sns.md).",
     "dashboard.enabled": "Whether the API serves [the dashboard](../guides/dashboard.md) at `/dashboard`.",
-    "dashboard.session_hours": "How long somebody stays signed in to it.",
+    "dashboard.host": "The address that a dashboard with its own port listens on. Left out: `http.host`.",
+    "dashboard.port": "A port of its own: the dashboard is "
+    "[there alone](../guides/dashboard.md#a-port-of-its-own), and not on the port of the API; "
+    "0 chooses a free one.",
+    "dashboard.public_url": "The origin at which browsers reach the dashboard, such as "
+    "`https://tocsin.example.com`. Signing in with OpenID Connect needs it.",
+    "dashboard.session_hours": "How long somebody stays signed in with an API key.",
     "dashboard.framed_by": "The origin whose pages may show it in a frame, such as `http://127.0.0.1:8480`; "
     "none by default. [The demo](../start/demo.md) sets it for its own page.",
     "probes.host": "The address on which a worker, relay or gateway answers `/healthz` and `/readyz`.",
@@ -94,6 +101,23 @@ MEANING: dict[str, str] = {
     "[they are taken from](../guides/organisations.md#attributes-from-claims) when a device is registered.",
     "auth.leeway_seconds": "How far clocks may differ.",
     "auth.jwks_timeout_seconds": "How long the key set may take to answer.",
+    "oidc.issuer": "The issuer at which [people sign in](../guides/dashboard.md#openid-connect) to the "
+    "dashboard, exactly as it calls itself (`iss`). Left out, only API keys sign in.",
+    "oidc.client_id": "The id of the client that is registered there.",
+    "oidc.client_secret": "Its secret. A public client has none.",
+    "oidc.client_secret_file": "The same, in a file, which is read at each sign-in.",
+    "oidc.label": "What the button to sign in is labelled with, after *Sign in with*.",
+    "oidc.scopes": "Scopes that are asked for besides `openid`, `profile` and `email`.",
+    "oidc.role_claim": "The claim that decides the role; a dotted path leads into a nested claim. "
+    "`email` counts only with `email_verified`.",
+    "oidc.viewers": "The values of that claim that stand for the role viewer.",
+    "oidc.operators": "Those that stand for the role operator.",
+    "oidc.admins": "Those that stand for the role admin; of several roles the highest counts.",
+    "oidc.name_claim": "The claim with the name that the pages and the audit show; `sub` if there is none.",
+    "oidc.session_hours": "How long a session lasts; then the issuer is asked, and the role read, again.",
+    "oidc.leeway_seconds": "How far clocks may differ.",
+    "oidc.timeout_seconds": "How long each answer of the issuer may take.",
+    "oidc.ca_file": "Certificates to trust at the issuer besides the usual ones, in PEM form.",
     "data.key": "Encrypts [device tokens and webhook secrets](../guides/keys.md#the-data-key) where they are "
     "stored: 32 bytes in base64.",
     "data.key_file": "The same, in a file.",

@@ -1,6 +1,6 @@
 """What the claims of a token say about its holder."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,13 +19,21 @@ def holder_of(token: VerifiedToken, settings: AuthSettings) -> Holder:
     roles = _roles(token.claims, settings)
     if not roles:
         raise ProblemError(NO_ROLE, f"The token's claim {settings.role_claim!r} has no role in auth.roles.")
-    org_id = organisation_of(token.claims, settings)
+    org_id = checked_organisation(token.claims, roles, settings)
+    return Holder(producer=token_producer(token.user_id, org_id), roles=roles, org_id=org_id)
+
+
+def checked_organisation(
+    claims: Mapping[str, Any], roles: Sequence[Role], settings: AuthSettings
+) -> str | None:
+    """Return the organisation of a token with roles; raise a problem if it needs one and has none."""
+    org_id = organisation_of(claims, settings)
     if settings.org_scoping and org_id is None:
-        given = claim(token.claims, settings.org_claim)
+        given = claim(claims, settings.org_claim)
         if given is not None or not set(roles).intersection(settings.unscoped_roles):
             detail = f"The token's claim {settings.org_claim!r} does not hold an organisation."
             raise ProblemError(NO_ORGANISATION, detail)
-    return Holder(producer=token_producer(token.user_id, org_id), roles=roles, org_id=org_id)
+    return org_id
 
 
 def organisation_of(claims: Mapping[str, Any], settings: AuthSettings) -> str | None:

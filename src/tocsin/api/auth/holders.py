@@ -16,13 +16,15 @@ LONGEST_PRODUCER = 100
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
     """A producer or operator with its roles; `key_id` is that of its API key, None if it has a token.
 
-    One with an `org_id` is bound to that organisation: it reaches and sees nothing of another.
+    `name` is that of a person who signed in to the dashboard with OpenID Connect. One with an `org_id` is
+    bound to that organisation: it reaches and sees nothing of another.
     """
 
     producer: str
     roles: tuple[Role, ...]
     key_id: UUID | None = None
     org_id: str | None = None
+    name: str | None = None
 
     def may(self, right: Right) -> bool:
         """Return whether one of the roles has a right."""
@@ -37,12 +39,14 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     def actor(self) -> str:
         """The holder as the audit shows it."""
         credential = f"key {self.key_id}" if self.key_id else "token"
+        if self.name is not None:
+            credential = f"signed in as {self.name}"
         bound = f", organisation {self.org_id}" if self.org_id is not None else ""
         return f"{self.producer} ({credential}{bound})"
 
     def lacks(self, right: Right) -> str:
         """Return the sentence that refuses a call for want of a right."""
-        credential = "key" if self.key_id else "token"
+        credential = "key" if self.key_id else "token" if self.name is None else "session"
         noun = "role" if len(self.roles) == 1 else "roles"
         return f"A {credential} with the {noun} {' and '.join(self.roles)} may not {right}."
 

@@ -10,13 +10,15 @@ from urllib.parse import urlsplit
 import jwt
 import msgspec
 import structlog
-from pyreqwest.client import Client, ClientBuilder
-from pyreqwest.exceptions import PyreqwestError
+from pyreqwest.client import Client
+
+from tocsin.api.auth.fetching import FETCH_FAULTS, build_client, fetch
 
 KEPT_SECONDS = 300.0
 REFETCH_SECONDS = 10.0
 STALE_SECONDS = 3_600.0
 LARGEST_KEY_SET = 1_000_000
+_OK = 200
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -41,10 +43,16 @@ class KeySet:
     """Finds the key of a token by its `kid`; an unknown `kid` triggers a fetch, at a limited rate."""
 
     def __init__(
-        self, url: str, *, timeout: timedelta, monotonic: Callable[[], float] = time.monotonic
+        self,
+        url: str,
+        *,
+        timeout: timedelta,
+        monotonic: Callable[[], float] = time.monotonic,
+        certificates: bytes | None = None,
     ) -> None:
         self._url = url
         self._timeout = timeout
+        self._certificates = certificates
         self._monotonic = monotonic
         self._client: Client | None = None
         self._keys: Sequence[SigningKey] = ()
@@ -81,7 +89,7 @@ class KeySet:
             self._asked_at = self._monotonic()
             try:
                 self._keys = _signing_keys(await self._fetch())
-            except (PyreqwestError, msgspec.DecodeError, ValueError) as error:
+            except FETCH_FAULTS as error:
                 _log.warning(
                     "key set fetch failed", host=urlsplit(self._url).hostname, error=type(error).__name__
                 )
@@ -90,14 +98,11 @@ class KeySet:
 
     async def _fetch(self) -> bytes:
         if self._client is None:
-            self._client = ClientBuilder().timeout(self._timeout).error_for_status().build()
-        async with self._client.get(self._url).build_streamed() as response:
-            body = bytearray()
-            while chunk := await response.body_reader.read_chunk():
-                body += chunk
-                if len(body) > LARGEST_KEY_SET:
-                    raise ValueError(f"it is larger than {LARGEST_KEY_SET} bytes")
-        return bytes(body)
+            self._client = build_client(self._timeout, certificates=self._certificates)
+        status, body = await fetch(self._client.get(self._url), LARGEST_KEY_SET, self._timeout)
+        if status != _OK:
+            raise ValueError(f"the status is {status}")
+        return body
 
 
 def _signing_keys(body: bytes) -> list[SigningKey]:

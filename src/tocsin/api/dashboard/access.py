@@ -66,7 +66,7 @@ async def check_access(given: Request[Any, Any, Any]) -> None:
     access: PageAccess | None = request.route_handler.opt.get(ACCESS)
     if access is None:
         raise ProblemError(NOT_ALLOWED, "This route is closed.")
-    request.scope["auth"] = session = None if access.public else await find_session(request, request.pool)
+    request.scope["auth"] = session = None if access.public else await _live_session(request)
     if session is None and not access.public:
         raise SignedOutError(_next_path(request))
     if request.method != "GET":
@@ -80,7 +80,7 @@ async def check_access(given: Request[Any, Any, Any]) -> None:
 async def is_still_allowed(request: ApiRequest) -> bool:
     """Return whether the session of a request that goes on for long may still make it."""
     access: PageAccess = request.route_handler.opt[ACCESS]
-    session = await find_session(request, request.pool)
+    session = await _live_session(request)
     if session is None or not access.permits(session.holder):
         return False
     try:
@@ -90,19 +90,32 @@ async def is_still_allowed(request: ApiRequest) -> bool:
     return True
 
 
+async def _live_session(request: ApiRequest) -> Session | None:
+    return await find_session(request, request.pool, request.services.oidc.issuer)
+
+
 def check_holder(holder: Holder, settings: AuthSettings) -> None:
     """Raise a problem if the holder may not use the dashboard at all."""
     if not holder.may(Right.SEE_ALL):
         raise ProblemError(NOT_ALLOWED, holder.lacks(Right.SEE_ALL))
     if holder.org_id is not None and not settings.org_scoping:
         # Switching it off must not give anyone access to everything.
-        detail = "The API key is bound to an organisation, and TOCSIN_AUTH__ORG_SCOPING is off."
+        credential = "session" if holder.key_id is None else "API key"
+        detail = f"The {credential} is bound to an organisation, and TOCSIN_AUTH__ORG_SCOPING is off."
         raise ProblemError(NO_ORGANISATION, detail)
 
 
 def session_of(request: ApiRequest) -> Session | None:
     """Return the session that was found for a request."""
     session: Session | None = request.scope["auth"] if SESSION_KEY in request.scope else None
+    return session
+
+
+def required_session(request: ApiRequest) -> Session:
+    """Return the session of a route that needs one."""
+    session = session_of(request)
+    if session is None:
+        raise LookupError("the route needs a session")
     return session
 
 

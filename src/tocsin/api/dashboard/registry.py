@@ -11,6 +11,7 @@ from tocsin.api.dashboard.pages import (
     producers,
     providers,
     scheduled,
+    sessions,
     suppressions,
     types,
 )
@@ -26,5 +27,6 @@ PAGES: tuple[Page, ...] = (
     producers.page,
     suppressions.page,
     keys.page,
+    sessions.page,
     audit.page,
 )

@@ -1,4 +1,4 @@
-"""Sessions of the dashboard: a cookie with a random id, and a row that ends with the API key."""
+"""Sessions of the dashboard: a cookie with a random id, and a row that ends with its time or API key."""
 
 import hashlib
 import hmac
@@ -11,8 +11,10 @@ from litestar import Request
 from litestar.datastructures import Cookie
 
 from tocsin.api.auth.holders import Holder
+from tocsin.api.auth.oidc.identity import oidc_producer
 from tocsin.api.auth.roles import Role
 from tocsin.store import audit, dashboard_sessions
+from tocsin.store.dashboard_sessions import SessionOwner
 from tocsin.store.pool import Pool
 
 SESSION = "tocsin_session"
@@ -26,30 +28,61 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     """Who has signed in, and the token that their forms have to send."""
 
     holder: Holder
+    owner: SessionOwner
+    id_hash: bytes
     csrf_token: str
 
 
-async def open_session(pool: Pool, holder: Holder, lasts: timedelta) -> str:
-    """Store a session of the holder of an API key and record it in the audit; return the session's id."""
+def key_owner(holder: Holder) -> SessionOwner:
+    """Return the holder of an API key as the owner of a session."""
     if holder.key_id is None:
         raise LookupError("a session needs the id of an API key")
-    session_id = secrets.token_urlsafe(32)
+    [role] = holder.roles
+    return SessionOwner(key_id=holder.key_id, producer=holder.producer, role=role, org_id=holder.org_id)
+
+
+def owner_holder(owner: SessionOwner) -> Holder:
+    """Return the holder that the owner of a session acts as."""
+    return Holder(
+        producer=owner.producer or oidc_producer(owner.subject or ""),
+        roles=(Role(owner.role),),
+        key_id=owner.key_id,
+        org_id=owner.org_id,
+        name=owner.name,
+    )
+
+
+async def open_session(pool: Pool, owner: SessionOwner, lasts: timedelta) -> str:
+    """Store a session and record it in the audit; return the session's id."""
+    session_id, holder = secrets.token_urlsafe(32), owner_holder(owner)
+    details = {} if owner.issuer is None else {"issuer": owner.issuer, "role": owner.role}
     async with pool.acquire() as connection, connection.transaction():
-        await dashboard_sessions.open_session(connection, _digest(session_id), holder.key_id, lasts)
-        await audit.record(connection, actor=holder.actor, action="session.open", subject=_subject(holder))
+        await dashboard_sessions.open_session(connection, _digest(session_id), owner, lasts)
+        await audit.record(
+            connection,
+            actor=holder.actor,
+            action="session.open",
+            subject=audit_subject(holder),
+            details=details,
+        )
     return session_id
 
 
-async def find_session(request: Request[Any, Any, Any], pool: Pool) -> Session | None:
-    """Return the session of a request; None if it has none, or the session or its key has ended."""
+async def find_session(request: Request[Any, Any, Any], pool: Pool, issuer: str | None) -> Session | None:
+    """Return the session of a request; None if it has none, or the session or its key has ended.
+
+    Sessions of people end when the `issuer` that they signed in at is not the one of the settings any more.
+    """
     session_id = read_cookie(request, SESSION)
     if session_id is None:
         return None
-    row = await dashboard_sessions.find_live(pool, _digest(session_id))
-    if row is None:
+    id_hash = _digest(session_id)
+    owner = await dashboard_sessions.find_live(pool, id_hash)
+    if owner is None or (owner.issuer is not None and owner.issuer != issuer):
         return None
-    holder = Holder(producer=row.producer, roles=(Role(row.role),), key_id=row.key_id, org_id=row.org_id)
-    return Session(holder=holder, csrf_token=csrf_token(session_id))
+    return Session(
+        holder=owner_holder(owner), owner=owner, id_hash=id_hash, csrf_token=csrf_token(session_id)
+    )
 
 
 async def close_session(request: Request[Any, Any, Any], pool: Pool) -> None:
@@ -59,17 +92,15 @@ async def close_session(request: Request[Any, Any, Any], pool: Pool) -> None:
         await dashboard_sessions.close(pool, _digest(session_id))
 
 
-async def close_all_sessions(pool: Pool, holder: Holder) -> int:
-    """End every session of the holder's key and record it in the audit; return how many there were."""
-    if holder.key_id is None:
-        return 0
+async def close_all_sessions(pool: Pool, session: Session) -> int:
+    """End every session of the owner and record it in the audit; return how many there were."""
     async with pool.acquire() as connection, connection.transaction():
-        count = await dashboard_sessions.close_of_key(connection, holder.key_id)
+        count = await dashboard_sessions.close_of_owner(connection, session.owner)
         await audit.record(
             connection,
-            actor=holder.actor,
+            actor=session.holder.actor,
             action="session.close_all",
-            subject=_subject(holder),
+            subject=audit_subject(session.holder),
             details={"count": count},
         )
     return count
@@ -92,16 +123,24 @@ def read_cookie(request: Request[Any, Any, Any], name: str) -> str | None:
     return value if is_own else None
 
 
-def make_cookie(request: Request[Any, Any, Any], name: str, value: str, seconds: int | None) -> Cookie:
+def make_cookie(
+    request: Request[Any, Any, Any],
+    name: str,
+    value: str,
+    seconds: int | None,
+    path: str = PATH,
+    *,
+    secure: bool = False,
+) -> Cookie:
     """Build a cookie that scripts cannot read and other sites cannot send; 0 seconds deletes it."""
     return Cookie(
         name,
-        path=PATH,
+        path=path,
         value=value,
         max_age=seconds,
         httponly=True,
         samesite="strict",
-        secure=_is_https(request),
+        secure=secure or _is_https(request),
     )
 
 
@@ -111,8 +150,9 @@ def _is_https(request: Request[Any, Any, Any]) -> bool:
     return "https" in {request.scope["scheme"], forwarded.partition(",")[0].strip().lower()}
 
 
-def _subject(holder: Holder) -> str:
-    return f"key:{holder.producer}"
+def audit_subject(holder: Holder) -> str:
+    """Return the owner of a session as the audit shows it."""
+    return f"key:{holder.producer}" if holder.key_id else holder.producer
 
 
 def _digest(session_id: str) -> bytes:

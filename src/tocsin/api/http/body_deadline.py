@@ -14,17 +14,17 @@ LONGEST_STREAM = 3_600.0
 class BodyDeadline:
     """Wraps an app; reading a body raises a problem once the client took longer than `seconds`.
 
-    Below the `streamed` path each part of a body has that long, and the whole an hour.
+    Below the `streamed` path, if there is one, each part of a body has that long, and the whole an hour.
     """
 
-    def __init__(self, app: ASGIApp, seconds: float, streamed: str) -> None:
+    def __init__(self, app: ASGIApp, seconds: float, streamed: str | None = None) -> None:
         self._app = app
         self._seconds = seconds
         self._streamed = streamed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
-        is_streamed = scope["path"].startswith(self._streamed)
+        is_streamed = self._streamed is not None and scope["path"].startswith(self._streamed)
         await self._app(scope, self._limited(receive, LONGEST_STREAM if is_streamed else self._seconds), send)
 
     def _limited(self, receive: Receive, whole: float) -> Receive:

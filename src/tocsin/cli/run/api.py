@@ -1,13 +1,18 @@
 """The process of `tocsin api`."""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any
 
+import msgspec
 import structlog
 from litestar import Litestar
 from litestar.types import ASGIApp
 
 from tocsin.api.server import serve_api
+from tocsin.api.settings import HttpSettings
 from tocsin.api.starting import StartingApp
 from tocsin.cli.run.metrics import exported_metrics
 from tocsin.cli.run.observed import exported_traces
@@ -41,20 +46,12 @@ async def _run_api(settings: Settings, url: str, stop: asyncio.Event, *, tied: b
         async def drain() -> None:
             """End live sessions; the rest of the time is for other requests."""
             for each in served:
-                each.state.dashboard_live.close()
+                if (pages := each.state.dashboard_app or each).state.get("dashboard_live") is not None:
+                    pages.state.dashboard_live.close()
                 await each.state.live.drain(settings.http.drain_seconds / 2)
 
-        try:
-            app: ASGIApp = await opened()
-        except DatabaseUnavailableError:
-            # At the first start somebody looks; a process that is restarted answers meanwhile.
-            if not tied:
-                raise
-            app = StartingApp()
-            opening = asyncio.create_task(app.wait_for(when_available(opened, stop)))
-            opening.add_done_callback(lambda task: stop.set() if task.exception() else None)
-            exits.push_async_callback(lambda: opening)
-        await serve_api(
+        app, dashboard = await _apps(opened, exits, stop, tied=tied)
+        api = serve_api(
             app,
             settings.http,
             stop,
@@ -62,3 +59,59 @@ async def _run_api(settings: Settings, url: str, stop: asyncio.Event, *, tied: b
             websockets=settings.gateway.websockets,
             on_stop=drain,
         )
+        if (http := _dashboard_address(settings)) is None:
+            await api
+        else:
+            started = partial(_log.info, "dashboard started")
+            beside = serve_api(dashboard, http, stop, lambda at: started(address=at), section="dashboard")
+            await _serve_both(stop, api, beside)
+
+
+async def _apps(
+    opened: Callable[[], Awaitable[Litestar]], exits: AsyncExitStack, stop: asyncio.Event, *, tied: bool
+) -> tuple[ASGIApp, ASGIApp]:
+    """Return the apps of the API and of a dashboard with a port of its own."""
+    try:
+        app = await opened()
+    except DatabaseUnavailableError:
+        # At the first start somebody looks; a process that is restarted answers meanwhile.
+        if not tied:
+            raise
+    else:
+        return app, app.state.dashboard_app
+    opening = asyncio.create_task(when_available(opened, stop))
+
+    async def dashboard_app() -> Litestar | None:
+        found = await opening
+        return None if found is None else found.state.dashboard_app
+
+    starting = StartingApp(), StartingApp()
+    for each, wanted in zip(starting, (opening, dashboard_app()), strict=True):
+        waiting = asyncio.create_task(each.wait_for(wanted))
+        waiting.add_done_callback(lambda task: stop.set() if task.exception() else None)
+        exits.push_async_callback(_result, waiting)
+    return starting
+
+
+async def _result(waiting: asyncio.Task[None]) -> None:
+    await waiting
+
+
+def _dashboard_address(settings: Settings) -> HttpSettings | None:
+    """Return where the dashboard listens, if it has a port of its own."""
+    dashboard = settings.dashboard
+    if not dashboard.enabled or dashboard.port is None:
+        return None
+    return msgspec.structs.replace(
+        settings.http, host=dashboard.host or settings.http.host, port=dashboard.port
+    )
+
+
+async def _serve_both(stop: asyncio.Event, *servers: Coroutine[Any, Any, None]) -> None:
+    """Serve until `stop` is set; if one server ends, the others are stopped too, and its error is raised."""
+    tasks = [asyncio.create_task(server) for server in servers]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    stop.set()
+    await asyncio.wait(tasks)
+    for task in tasks:
+        task.result()

@@ -4,24 +4,30 @@ A route that is not in the table fails the first test: it needs a decision, and 
 """
 
 import re
+from collections.abc import AsyncIterator
 from uuid import uuid4
 
 import httpx
 import pytest
 from litestar.routes import HTTPRoute
 
+from tests.edges.api.dashboard.oidc.issuer import running_issuer
+from tests.edges.api.dashboard.oidc.sign_ins import edge_of
 from tests.edges.api.dashboard.visits import SIGN_IN, Visit, signed_in
 from tests.edges.edge import Edge
 from tocsin.api.auth.roles import Role
 from tocsin.api.dashboard.router import dashboard_router
+from tocsin.store.pool import Pool
 
 # sign in: led to the form; no: refused; yes: answered, be it that nothing has the id or the form is empty.
-# Signing in is refused here since an empty form has no key.
+# Signing in is refused here since an empty form has no key, and nothing was begun at the issuer.
 TABLE = """
                                                             signed out  viewer  operator  admin
 GET  /dashboard                                             sign in     yes     yes       yes
 GET  /dashboard/sign-in                                     yes         yes     yes       yes
 POST /dashboard/sign-in                                     no          no      no        no
+GET  /dashboard/oidc/start                                  yes         yes     yes       yes
+GET  /dashboard/oidc/callback                               no          no      no        no
 POST /dashboard/sign-out                                    sign in     yes     yes       yes
 POST /dashboard/sign-out-everywhere                         sign in     yes     yes       yes
 GET  /dashboard/assets/{name}                               yes         yes     yes       yes
@@ -69,6 +75,9 @@ GET  /dashboard/keys                                        sign in     no      
 POST /dashboard/keys                                        sign in     no      no        yes
 POST /dashboard/keys/{key_id}/rotate                        sign in     no      no        yes
 POST /dashboard/keys/{key_id}/revoke                        sign in     no      no        yes
+GET  /dashboard/sessions                                    sign in     yes     yes       yes
+POST /dashboard/sessions/end                                sign in     yes     yes       yes
+POST /dashboard/sessions/end-others                         sign in     yes     yes       yes
 GET  /dashboard/audit                                       sign in     no      yes       yes
 """
 COLUMNS = ("signed out", Role.VIEWER, Role.OPERATOR, Role.ADMIN)
@@ -80,11 +89,17 @@ ENDING = ("POST /dashboard/sign-out", "POST /dashboard/sign-out-everywhere")
 """Whoever calls these is led to the form in any case; what they do is told by the session."""
 
 
-def routes() -> set[str]:
+@pytest.fixture
+async def edge(pool: Pool) -> AsyncIterator[Edge]:
+    async with running_issuer() as issuer, edge_of(pool, issuer.url) as running:
+        yield running
+
+
+def routes(*, at_root: bool = False) -> set[str]:
     """List the routes that the app has; one of another kind than HTTP would have no place in the table."""
     return {
         f"{method} {route.path.replace(':str', '')}"
-        for route in dashboard_router().routes
+        for route in dashboard_router(with_oidc=True, at_root=at_root).routes
         for method in (route.methods if isinstance(route, HTTPRoute) else [type(route).__name__])
         if method != "OPTIONS"
     }
@@ -92,6 +107,7 @@ def routes() -> set[str]:
 
 def test_every_route_is_in_the_table_and_no_other() -> None:
     assert set(ROWS) == routes()
+    assert routes(at_root=True) - routes() == {"GET /"}
     assert {mark for row in ROWS.values() for mark in row.values()} == {"yes", "no", "sign in"}
 
 
