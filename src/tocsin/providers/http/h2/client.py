@@ -1,7 +1,6 @@
 """A client for one origin: a provider has one, and sends many small requests to it."""
 
 import asyncio
-import math
 import ssl
 from collections.abc import Mapping
 from functools import partial
@@ -78,7 +77,7 @@ class Http2Client:
         body: bytes,
         fields: bytes = b"",
         *,
-        enough: float = math.inf,
+        enough: int | None = None,
         deadline: float | None = None,
     ) -> Exchange:
         """Send a request and return the future of its answer, which raises RequestFailedError.
@@ -93,7 +92,8 @@ class Http2Client:
         block = head.before_path + path + head.after_path + content_length(len(body)) + fields
         due = loop.time() + self._timeout if deadline is None else deadline
         exchange = Exchange(self._pool, block, body, due, loop)
-        exchange.enough = enough
+        if enough is not None:
+            exchange.enough = enough
         self._pool.send(exchange)
         return exchange
 
