@@ -1,7 +1,7 @@
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,69 +12,21 @@ import pytest
 from tests.providers.conformance import (
     NOW,
     UNREACHABLE,
-    CannedAnswer,
     OneOriginConformance,
     ProviderConformance,
-    Rig,
     a_message,
     send_one,
 )
+from tests.providers.fcm.rig import FcmRig
 from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
 from tocsin.domain.errors import ProviderSetupError
 from tocsin.providers.answers import ALARM_REST
 from tocsin.providers.fcm.provider import FcmProvider
 from tocsin.providers.fcm.render import render
 from tocsin.providers.fcm.settings import FcmSettings
-from tocsin.sandbox import Hang, Outage, Quota, Refuse, Sandbox, SandboxSettings
+from tocsin.sandbox import Outage, Quota, Refuse, Sandbox, SandboxSettings
 
 MINUTE = timedelta(minutes=1)
-
-
-class FcmRig(Rig):
-    service = "fcm"
-    busy = Refuse("UNAVAILABLE", retry_after=7)
-    quota = Refuse("QUOTA_EXCEEDED", retry_after=90)
-    gone = Refuse("UNREGISTERED")
-    rejected = Refuse("INVALID_ARGUMENT")
-
-    def __init__(self, sandbox: Sandbox, folder: Path) -> None:
-        super().__init__(sandbox)
-        self.credentials_file = sandbox.write_service_account(folder / "account.json")
-
-    def canned_answer(self, request_body: bytes) -> CannedAnswer:
-        assert request_body
-        return CannedAnswer(body=b'{"name": "projects/sandbox/messages/1"}')
-
-    def build(
-        self,
-        *,
-        base_url: str | None = None,
-        timeout_seconds: float = 5.0,
-        concurrency: int = 20,
-        **settings: Any,
-    ) -> FcmProvider:
-        given: dict[str, Any] = {
-            "credentials_file": self.credentials_file,
-            "base_url": base_url or self.sandbox.https_url,
-            "timeout": timeout_seconds,
-            "max_concurrency": concurrency,
-            "ca_file": self.sandbox.ca_file,
-        }
-        return FcmProvider(FcmSettings(**given | settings))
-
-
-@pytest.fixture(scope="module")
-async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
-    async with Sandbox(SandboxSettings(folder=tmp_path_factory.mktemp("sandbox"))) as sandbox:
-        yield sandbox
-
-
-@pytest.fixture
-async def rig(running: Sandbox, tmp_path: Path) -> AsyncIterator[FcmRig]:
-    running.reset()
-    made = FcmRig(running, tmp_path)
-    yield made
-    await made.aclose()
 
 
 @contextmanager
@@ -198,38 +150,6 @@ async def test_a_withdrawn_access_token_is_renewed_once_and_the_message_sent(rig
     stats = rig.sandbox.stats()
     assert stats.access_tokens_issued == 2
     assert stats.answers == {"OK": 11, "UNAUTHENTICATED": 10}
-
-
-async def test_an_answer_does_not_wait_for_those_of_its_batch(rig: FcmRig) -> None:
-    rig.sandbox.faults.script("slow", Hang())
-    provider = rig.provider()
-    assert isinstance(provider, FcmProvider)
-    batch = [a_message("slow"), a_message("phone"), a_message("\ud800")]
-    outcomes: dict[int, Outcome] = {}
-
-    async with aclosing(provider.send_each(batch, now=NOW)) as answers:
-        while len(outcomes) < 2:
-            outcomes.update(await anext(answers))
-
-    assert isinstance(outcomes[1], Sent)
-    assert isinstance(outcomes[2], Rejected)
-
-
-async def test_a_renewed_access_token_does_not_wait_for_those_of_its_batch(rig: FcmRig) -> None:
-    provider = rig.provider()
-    await send_one(provider, "phone")
-    rig.sandbox.faults.script("slow", Hang())
-    rig.sandbox.fcm.tokens.revoke_all()
-    outcomes: dict[int, Outcome] = {}
-
-    assert isinstance(provider, FcmProvider)
-    batch = [a_message("slow"), a_message("phone"), a_message("tablet")]
-    async with aclosing(provider.send_each(batch, now=NOW)) as answers:
-        while len(outcomes) < 2:
-            outcomes.update(await anext(answers))
-
-    assert {place: type(outcome) for place, outcome in outcomes.items()} == {1: Sent, 2: Sent}
-    assert rig.sandbox.stats().access_tokens_issued == 2
 
 
 async def test_lasting_refusal_of_the_access_token_defers_and_alarms(rig: FcmRig) -> None:
