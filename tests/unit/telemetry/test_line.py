@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 import structlog
 
-from tests.waiting import until
+from tests.waiting import LONGEST_WAIT, until
 from tocsin.cli.run import metrics as child_metrics
 from tocsin.cli.run import supervisor
 from tocsin.cli.run.supervisor import Child
@@ -147,6 +147,7 @@ async def test_a_report_under_way_at_the_end_is_finished_before_the_last(
     line.setblocking(False)
     monkeypatch.setattr(sys, "stdin", of_child)
     monkeypatch.setattr(child_metrics, "read_samples", read_samples)
+    monkeypatch.setattr(child_metrics, "LAST_SECONDS", LONGEST_WAIT)
     received, loop = bytearray(), asyncio.get_running_loop()
 
     async def report() -> None:
