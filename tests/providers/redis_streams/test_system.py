@@ -1,26 +1,24 @@
 """The API and a worker with both providers, from the settings alone, as operators and producers see them."""
 
-import asyncio
 import os
 import shutil
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
-import msgspec
 import pytest
 from redis.asyncio import Redis
 
-from tests.edges.edge import SECRET, listening
+from tests.edges.edge import SECRET
 from tests.providers.redis_streams.rig import TABLES
 from tests.redis_servers import RedisServer
+from tests.running import running
+from tests.serving import serving
 from tests.waiting import found
 from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
-from tocsin.compose.api import open_api
 from tocsin.compose.catalog import read_catalog
 from tocsin.compose.worker import open_worker
 from tocsin.domain.errors import SettingsError
@@ -81,7 +79,7 @@ async def client(
     database_url: str, pool: Pool, redis: Redis, redis_server: RedisServer
 ) -> AsyncIterator[Client]:
     assert await redis.ping()
-    async with serving(database_url, redis_server.url) as http:
+    async with serving(settings_for(redis_server.url), database_url) as http:
         made = [
             await create_key(pool, "game_master", role, utc_now()) for role in (Role.PRODUCER, Role.OPERATOR)
         ]
@@ -107,24 +105,6 @@ def settings_for(
         "TOCSIN_DELIVERY__RECOVER_FOR_DAYS": "0",
     }
     return load_settings(environ, Path("/dev/null"))
-
-
-@asynccontextmanager
-async def serving(database_url: str, redis_url: str) -> AsyncIterator[httpx.AsyncClient]:
-    settings = settings_for(redis_url)
-    stop = asyncio.Event()
-    async with (
-        open_api(settings, database_url) as app,
-        listening(app, msgspec.structs.replace(settings.http, port=0)) as url,
-        httpx.AsyncClient(base_url=url, timeout=20) as http,
-        open_worker(settings, database_url, read_catalog(settings)) as worker,
-    ):
-        working = asyncio.create_task(worker.run(stop))
-        try:
-            yield http
-        finally:
-            stop.set()
-            await working
 
 
 async def test_what_is_handed_off_is_explained_shown_found_and_counted(client: Client) -> None:
@@ -237,16 +217,13 @@ async def test_a_worker_keeps_its_catalog_when_one_has_an_event_without_a_table(
     database_url: str, pool: Pool, redis_server: RedisServer, catalog: Path
 ) -> None:
     settings = settings_for(redis_server.url, catalog=catalog)
-    used, stop = read_catalog(settings), asyncio.Event()
+    used = read_catalog(settings)
     before = used.fingerprint
-    async with open_worker(settings, database_url, used) as worker:
-        working = asyncio.create_task(worker.run(stop))
+    async with open_worker(settings, database_url, used) as worker, running(worker):
         await found(lambda: pool.fetchval("select catalog from processes"))
         change(catalog, "notification.GameFinishedEvent", "notification.GameOverEvent")
         os.kill(os.getpid(), signal.SIGHUP)
         fault = await found(lambda: pool.fetchval("select catalog_fault from processes"))
-        stop.set()
-        await working
 
     assert "game.finished v1: gateway_stream.tables has no table notification.GameOverEvent" in fault
     assert used.fingerprint == before

@@ -1,28 +1,22 @@
 """A provider is a folder and one entry, and another package can bring one."""
 
-import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import httpx
-import msgspec
 import pytest
 
-from tests.edges.edge import SECRET, faults, listening, person
+from tests.edges.edge import SECRET, faults, person
 from tests.providers.registry import pigeon
 from tests.providers.registry.pigeon import PigeonProvider, PigeonSettings
+from tests.serving import serving
 from tests.waiting import found
 from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
 from tocsin.cli.demo.stand_ins import settings_for
-from tocsin.compose.api import open_api
-from tocsin.compose.catalog import read_catalog
 from tocsin.compose.providers import kept_secrets, open_providers
 from tocsin.compose.providers_in_use import provider_summaries
-from tocsin.compose.worker import open_worker
 from tocsin.domain.delivery.message import Provider
 from tocsin.domain.errors import SettingsError
 from tocsin.domain.plan import HAND_OFF
@@ -187,25 +181,6 @@ async def test_the_sandbox_sets_up_every_provider_that_says_how(tmp_path: Path) 
         assert settings.provider(PigeonSettings).loft == sandbox.settings.host
 
 
-@asynccontextmanager
-async def serving(database_url: str) -> AsyncIterator[httpx.AsyncClient]:
-    """Run the API and a worker from the settings alone, as `tocsin serve` does."""
-    settings = load_settings(CONFIGURED, Path("/dev/null"))
-    stop = asyncio.Event()
-    async with (
-        open_api(settings, database_url) as app,
-        listening(app, msgspec.structs.replace(settings.http, port=0)) as url,
-        httpx.AsyncClient(base_url=url, timeout=20) as http,
-        open_worker(settings, database_url, read_catalog(settings)) as worker,
-    ):
-        working = asyncio.create_task(worker.run(stop))
-        try:
-            yield http
-        finally:
-            stop.set()
-            await working
-
-
 @pytest.mark.usefixtures("pigeons")
 async def test_a_notification_goes_out_by_a_provider_of_another_package(
     database_url: str, pool: Pool
@@ -221,7 +196,8 @@ async def test_a_notification_goes_out_by_a_provider_of_another_package(
         "idempotency_key": "k1",
     }
     device = {"token": "roof:town hall", "platform": "web", "provider": "pigeon"}
-    async with serving(database_url) as http:
+    settings = load_settings(CONFIGURED, Path("/dev/null"))
+    async with serving(settings, database_url) as http:
         wrong = await http.post(
             "/v1/devices/register", json=device | {"token": "garden"}, headers=person("ada")
         )

@@ -1,24 +1,20 @@
 """A rotation of the key: old subscriptions go on with the old one, pages get the new one."""
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import msgspec
 import pytest
 
-from tests.edges.edge import SECRET, listening, person
+from tests.edges.edge import SECRET, person
 from tests.providers.conformance import NOW, a_message
+from tests.serving import serving
 from tests.waiting import found, until
 from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
 from tocsin.cli.demo.stand_ins import settings_for
-from tocsin.compose.api import open_api
-from tocsin.compose.catalog import read_catalog
-from tocsin.compose.worker import open_worker
 from tocsin.domain.delivery.outcome import Rejected, Sent
 from tocsin.engine import webpush_keys
 from tocsin.engine.clock import utc_now
@@ -27,7 +23,6 @@ from tocsin.providers.webpush.provider import WebPushProvider
 from tocsin.providers.webpush.settings import SECRET_NAME, WebPushSettings
 from tocsin.sandbox import Sandbox, SandboxSettings
 from tocsin.settings.load import load_settings
-from tocsin.settings.tree import Settings
 from tocsin.store.pool import Pool
 from tocsin.store.secrets import kept_secrets
 
@@ -44,23 +39,6 @@ def subscribed(sandbox: Sandbox, browser: str, public_key: str) -> str:
     """Subscribe a browser that takes messages of the owner of this key only."""
     made = sandbox.webpush.subscribe(browser, sandbox.https_url, sender_key=public_key)
     return msgspec.json.encode(made).decode()
-
-
-@asynccontextmanager
-async def serving(settings: Settings, database_url: str) -> AsyncIterator[httpx.AsyncClient]:
-    stop = asyncio.Event()
-    async with (
-        open_api(settings, database_url) as app,
-        listening(app, msgspec.structs.replace(settings.http, port=0)) as url,
-        httpx.AsyncClient(base_url=url, timeout=20) as http,
-        open_worker(settings, database_url, read_catalog(settings)) as worker,
-    ):
-        working = asyncio.create_task(worker.run(stop))
-        try:
-            yield http
-        finally:
-            stop.set()
-            await working
 
 
 async def test_subscriptions_of_both_keys_get_their_messages_without_a_restart(
