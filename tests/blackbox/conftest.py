@@ -23,25 +23,25 @@ ADMINISTRATORS = {
 }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def redis_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RedisServer]:
     async with running_redis(tmp_path_factory.mktemp("redis"), PASSWORD) as server:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def users() -> AsyncIterator[UserService]:
     async with running_service() as service:
         yield service
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def collector() -> Iterator[Collector]:
     with collecting() as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def galaxy(
     server_url: str,
     redis_server: RedisServer,
@@ -63,13 +63,13 @@ async def galaxy(
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def redis_in_trouble(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RedisServer]:
     async with running_redis(tmp_path_factory.mktemp("redis-in-trouble"), PASSWORD) as server:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def troubled(
     server_url: str,
     users: UserService,
@@ -110,7 +110,7 @@ async def troubled(
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def gateway(galaxy: Notifications, redis_server: RedisServer) -> str:
     """Run the gateway beside the service and return its address."""
     environment = {
@@ -122,7 +122,7 @@ async def gateway(galaxy: Notifications, redis_server: RedisServer) -> str:
     return str((await process.logged("gateway started"))["address"])
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def mail_sink(
     galaxy: Notifications, redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[MailSink]:

@@ -11,7 +11,7 @@ from tocsin.sandbox import Sandbox
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def browser() -> AsyncIterator[Browser]:
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
@@ -23,7 +23,7 @@ async def browser() -> AsyncIterator[Browser]:
         await running.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def running_sandbox() -> AsyncIterator[Sandbox]:
     async with Sandbox() as sandbox:
         yield sandbox

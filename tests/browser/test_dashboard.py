@@ -20,7 +20,7 @@ from tocsin.store.pool import PoolSettings, open_pool
 MOST_TABS = 60
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def console(clones: Clones) -> AsyncIterator[Console]:
     """Serve one dashboard for all tests of this module."""
     async with (

@@ -15,7 +15,7 @@ from tocsin.engine.clock import utc_now
 from tocsin.store.pool import PoolSettings, open_pool
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def operated(clones: Clones) -> AsyncIterator[Console]:
     """Serve one dashboard for all tests of this module."""
     async with (

@@ -7,13 +7,13 @@ from tests.acceptance.telemetry.site import Site, running_site
 from tests.databases import fresh_database
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def collector() -> Iterator[Collector]:
     with collecting() as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def site(
     server_url: str, template_database: str, collector: Collector, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Site]:

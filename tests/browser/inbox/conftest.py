@@ -9,7 +9,7 @@ from tests.databases import Clones
 OpenTab = Callable[..., Awaitable[Tab]]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def site(clones: Clones) -> AsyncIterator[InboxSite]:
     """Run one site for all tests: each has people of its own."""
     async with clones.lent() as url, running_site(url) as running:
