@@ -7,8 +7,8 @@ from uuid import uuid4
 
 import asyncpg
 
-from tests.acceptance.backups import run_documented
 from tests.acceptance.installation import Producer
+from tests.acceptance.operating.backups import run_documented
 from tests.acceptance.operating.week import Week, operated
 from tests.acceptance.postgres import mortal_folder
 from tests.edges.edge import person

@@ -8,9 +8,9 @@ from uuid import uuid4
 
 import asyncpg
 
-from tests.acceptance.backups import documented, run_documented
 from tests.acceptance.figures import Figure
 from tests.acceptance.installation import Installation
+from tests.acceptance.operating.backups import documented, run_documented
 from tests.acceptance.postgres import mortal_folder
 from tests.waiting import found
 from tocsin.domain.ids import LeaseId

