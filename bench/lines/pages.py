@@ -48,6 +48,7 @@ PAGES = {
     "refused intents": "producers/refused",
     "suppressions": "suppressions",
     "keys": "keys",
+    "sessions": "sessions",
     "audit": "audit",
     "audit of a subject": "audit?subject=toggle:type:type_3",
 }

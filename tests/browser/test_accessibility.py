@@ -43,6 +43,7 @@ PAGES = {
         "/dashboard/people/{stranger}",
         "/dashboard/suppressions",
         "/dashboard/keys",
+        "/dashboard/sessions",
         "/dashboard/audit",
     ),
     "operating": (
