@@ -100,12 +100,12 @@ async def test_every_page_is_accessible_and_fits_its_window(
     context = await browser.new_context(reduced_motion="reduce")
     visit = Visit(await context.new_page(), full.url)
     await visit.page.goto(f"{full.url}/dashboard/sign-in")
-    faults = [("sign-in", each) async for each in _faults(visit.page)]
+    faults = [("sign-in", each) async for each in view_faults(visit.page)]
     await sign_in(visit.page, full, Role.ADMIN)
 
     for path in PAGES[group]:
         await visit.page.goto(full.url + path.format(**await names(full)))
-        faults += [(path, each) async for each in _faults(visit.page)]
+        faults += [(path, each) async for each in view_faults(visit.page)]
 
     await context.close()
     assert faults == [], "\n".join(map(str, faults))
@@ -120,7 +120,7 @@ async def names(console: Console) -> dict[str, str]:
     return found | {"stranger": STRANGER}
 
 
-async def _faults(page: Page) -> AsyncIterator[Any]:
+async def view_faults(page: Page) -> AsyncIterator[Any]:
     await page.evaluate((package("axe-core") / "axe.min.js").read_text())
     async for view in shown_in_every_view(page):
         for finding in await serious_findings(page):
