@@ -81,13 +81,19 @@ async def start_run(request: ApiRequest, name: str) -> ProgressRecord:
 async def rewind_producer(request: ApiRequest, name: str, body: Rewind) -> ProgressRecord:
     """Set the checkpoint from which the next run continues."""
     with _rewind_problems():
-        return await periodic_progress.rewind(request.pool, name, body.to, request.now())
+        async with request.pool.acquire() as connection:
+            return await periodic_progress.rewind(
+                connection, name, body.to, request.now(), actor=request.actor
+            )
 
 
 async def rewind_to(request: ApiRequest, name: str, text: str) -> ProgressRecord:
     """Set a checkpoint that was typed by hand; raise a problem if it is none of the producer."""
     with _rewind_problems():
-        return await periodic_progress.rewind_to_text(request.pool, name, text, request.now())
+        async with request.pool.acquire() as connection:
+            return await periodic_progress.rewind_to_text(
+                connection, name, text, request.now(), actor=request.actor
+            )
 
 
 @contextmanager

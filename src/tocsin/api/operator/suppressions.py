@@ -67,7 +67,10 @@ async def add_suppression(request: ApiRequest, address: str, reason: str) -> Sup
         checked = msgspec.convert(address, EmailAddress)
     except msgspec.ValidationError:
         raise fault_problem("address", "invalid", "must be a mail address, such as ada@example.org") from None
-    return await suppressions.suppress(request.pool, checked, reason=reason, now=request.now())
+    async with request.pool.acquire() as connection:
+        return await suppressions.suppress_as(
+            connection, checked, reason=reason, now=request.now(), actor=request.actor
+        )
 
 
 @routes(
@@ -83,9 +86,11 @@ async def remove_suppression(request: ApiRequest, address: str) -> RemovedSuppre
 
 async def lift_suppression(request: ApiRequest, address: str) -> RemovedSuppression:
     """Remove a suppression; raise a problem if there is none."""
-    if "\0" in address or not await suppressions.remove(request.pool, address):
-        raise ProblemError(NOT_FOUND, "This address is not suppressed.")
-    return RemovedSuppression(address.lower())
+    if "\0" not in address:
+        async with request.pool.acquire() as connection:
+            if await suppressions.remove_as(connection, address, actor=request.actor):
+                return RemovedSuppression(address.lower())
+    raise ProblemError(NOT_FOUND, "This address is not suppressed.")
 
 
 def _parse_cursor(text: str | None) -> SuppressionCursor:

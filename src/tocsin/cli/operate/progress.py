@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from tocsin.api.bodies import ProgressList
-from tocsin.cli.access import at_database_time, over_http
+from tocsin.cli.access import at_database_time, operator, over_http
 from tocsin.cli.inspect.queue import age
 from tocsin.cli.output import AsJson, fail, plural, print_lines, print_result, print_rows
 from tocsin.engine.periodic import progress as periodic_progress
@@ -69,7 +69,11 @@ def rewind(
     """Set the checkpoint of a producer; what was accepted before is not accepted twice."""
     if not yes:
         typer.confirm(f"Let {name} continue from {to}?", abort=True, err=True)
-    record = _changed(lambda connection, now: periodic_progress.rewind_to_text(connection, name, to, now))
+    record = _changed(
+        lambda connection, now: periodic_progress.rewind_to_text(
+            connection, name, to, now, actor=operator(None)
+        )
+    )
     value = record.checkpoint
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     print_result(record, as_json, f"The next run of {name} continues from {text}.")

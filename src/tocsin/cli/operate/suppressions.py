@@ -6,7 +6,15 @@ from typing import Annotated
 import typer
 
 from tocsin.api.bodies import RemovedSuppression, SuppressionPage
-from tocsin.cli.access import Reason, at_database_time, checked, checked_note, over_http, with_connection
+from tocsin.cli.access import (
+    Reason,
+    at_database_time,
+    checked,
+    checked_note,
+    operator,
+    over_http,
+    with_connection,
+)
 from tocsin.cli.output import AsJson, fail, print_result, print_rows
 from tocsin.client.errors import NotFoundError
 from tocsin.domain.intent import EmailAddress
@@ -42,7 +50,9 @@ def add(address: Address, reason: Reason = "manual", as_json: AsJson = False) ->
         remote.call(Suppression, "PUT", "admin", "suppressions", wanted, body={"reason": why})
         if (remote := over_http())
         else at_database_time(
-            lambda connection, now: suppressions.suppress(connection, wanted, reason=why, now=now)
+            lambda connection, now: suppressions.suppress_as(
+                connection, wanted, reason=why, now=now, actor=operator(None)
+            )
         )
     )
     print_result(row, as_json, f"{row.address} is sent no mail.")
@@ -56,7 +66,7 @@ def remove(address: Address, as_json: AsJson = False) -> None:
         removed = (
             bool(remote.call(RemovedSuppression, "DELETE", "admin", "suppressions", wanted))
             if (remote := over_http())
-            else with_connection(suppressions.remove, wanted)
+            else with_connection(suppressions.remove_as, wanted, actor=operator(None))
         )
     except NotFoundError:
         removed = False

@@ -7,11 +7,13 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from tocsin.domain.timing.schedule import read_value
+from tocsin.store import audit
 from tocsin.store.pool import Connection
 from tocsin.store.sources import progress
 from tocsin.store.sources.progress import ProgressKind, ProgressRow
 
 UNKNOWN_AFTER = timedelta(minutes=11)
+_LONGEST_RECORDED = 200
 
 ProgressState: TypeAlias = Literal["idle", "running", "failed", "interrupted", "unknown"]
 
@@ -66,8 +68,11 @@ async def request_run(connection: Connection, name: str, now: datetime) -> Progr
     return progress_record(await _find(connection, name), now)
 
 
-async def rewind(connection: Connection, name: str, to: Any, now: datetime) -> ProgressRecord:
-    """Set the checkpoint; the next run continues from there, and a run under way ends."""
+async def rewind(connection: Connection, name: str, to: Any, now: datetime, *, actor: str) -> ProgressRecord:
+    """Set the checkpoint and record it in the audit.
+
+    The next run continues from there, and a run under way ends.
+    """
     row = await _find(connection, name)
     if row.kind == "upkeep":
         raise WrongCheckpointError(f"{name} is upkeep of Tocsin itself and has no checkpoint to set")
@@ -77,18 +82,28 @@ async def rewind(connection: Connection, name: str, to: Any, now: datetime) -> P
             value = msgspec.to_builtins(read_value(to, row.value_type))
         except ValueError as error:
             raise WrongCheckpointError(str(error)) from error
-    await progress.rewind(connection, name, value)
+    async with connection.transaction():
+        await progress.rewind(connection, name, value)
+        await audit.record(
+            connection,
+            actor=actor,
+            action="progress.rewind",
+            subject=f"progress:{name}",
+            details={"to": msgspec.json.encode(value, enc_hook=str).decode()[:_LONGEST_RECORDED]},
+        )
     return progress_record(await _find(connection, name), now)
 
 
-async def rewind_to_text(connection: Connection, name: str, text: str, now: datetime) -> ProgressRecord:
+async def rewind_to_text(
+    connection: Connection, name: str, text: str, now: datetime, *, actor: str
+) -> ProgressRecord:
     """Set a checkpoint that was typed by hand: JSON, unless the producer has a type for its checkpoints."""
     row = await _find(connection, name)
     value: Any = text
     if row.value_type is None:
         with suppress(msgspec.DecodeError):
             value = msgspec.json.decode(text)
-    return await rewind(connection, name, value, now)
+    return await rewind(connection, name, value, now, actor=actor)
 
 
 async def _find(connection: Connection, name: str) -> ProgressRow:

@@ -1,11 +1,13 @@
 """Suppressed e-mail addresses: the mailbox is gone, or an operator suppressed them."""
 
+import hashlib
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
 import msgspec
 
+from tocsin.store import audit
 from tocsin.store.pool import Connection
 from tocsin.store.rows import fetch_all
 
@@ -30,6 +32,7 @@ class SuppressionCursor(msgspec.Struct, frozen=True):
     address: str
 
 
+_HASHED = "sha256:"
 NEWEST = SuppressionCursor(datetime.max.replace(tzinfo=UTC), "")
 
 # The time of the first suppression is kept: no mail was sent since then.
@@ -111,3 +114,33 @@ async def hash_address(connection: Connection, address: str) -> bool:
 async def remove(connection: Connection, address: str) -> bool:
     """Lift the suppression of an address; return whether there was one."""
     return await connection.fetchval(REMOVE, address) is not None
+
+
+async def suppress_as(
+    connection: Connection, address: str, *, reason: str, now: datetime, actor: str
+) -> Suppression:
+    """Suppress an address for an operator, and record it in the audit."""
+    async with connection.transaction():
+        made = await suppress(connection, address, reason=reason, now=now)
+        subject = _audit_subject(address)
+        await audit.record(
+            connection, actor=actor, action="suppression.add", subject=subject, details={"reason": reason}
+        )
+    return made
+
+
+async def remove_as(connection: Connection, address: str, *, actor: str) -> bool:
+    """Lift a suppression for an operator and record it in the audit; return whether there was one."""
+    async with connection.transaction():
+        was_suppressed = await remove(connection, address)
+        if was_suppressed:
+            subject = _audit_subject(address)
+            await audit.record(connection, actor=actor, action="suppression.remove", subject=subject)
+    return was_suppressed
+
+
+def _audit_subject(address: str) -> str:
+    """Return the hash of an address, as `suppression_keys` has it: the audit outlives an erasure."""
+    lowered = address.lower()
+    is_hash = lowered.startswith(_HASHED)
+    return lowered if is_hash else _HASHED + hashlib.sha256(lowered.encode()).hexdigest()

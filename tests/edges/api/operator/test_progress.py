@@ -95,6 +95,13 @@ async def test_a_checkpoint_is_set(edge: Edge) -> None:
     )
 
     assert (answer.status_code, answer.json()["checkpoint"]) == (200, 3)
+    [row] = await edge.pool.fetch("select actor, action, subject, details::text from audit")
+    assert (row["action"], row["subject"], row["details"]) == (
+        "progress.rewind",
+        "progress:new_customers",
+        '{"to": "3"}',
+    )
+    assert row["actor"].startswith("billing (key ")
 
 
 @pytest.mark.parametrize(

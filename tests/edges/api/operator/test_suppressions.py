@@ -42,6 +42,22 @@ async def test_an_operator_suppresses_an_address_and_lifts_it(edge: Edge) -> Non
     assert (await edge.http.get(PATH, headers=operator)).json()["suppressions"] == []
 
 
+async def test_who_suppressed_an_address_and_lifted_it_is_recorded_without_the_address(edge: Edge) -> None:
+    operator = await edge.key(Role.OPERATOR)
+    await suppress(edge, "Ada@Example.org", operator, {"reason": "asked by phone"})
+    await lift(edge, "ada@example.org", operator)
+    await lift(edge, "ada@example.org", operator)
+
+    rows = await edge.pool.fetch("select actor, action, subject, details::text from audit order by id")
+
+    subject = await edge.pool.fetchval("select (suppression_keys('ada@example.org'))[2]")
+    assert [(row["action"], row["subject"], row["details"]) for row in rows] == [
+        ("suppression.add", subject, '{"reason": "asked by phone"}'),
+        ("suppression.remove", subject, "{}"),
+    ]
+    assert all(row["actor"].startswith("billing (key ") for row in rows)
+
+
 async def test_said_twice_it_is_one_suppression_with_the_last_reason(edge: Edge) -> None:
     operator = await edge.key(Role.OPERATOR)
 
