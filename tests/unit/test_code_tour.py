@@ -10,6 +10,7 @@ def test_the_tour_covers_every_path() -> None:
         "Accept an intent",
         "Send a push",
         "Post over HTTP/2",
+        "Answer in the sandbox",
         "Relay an outbox row",
         "Publish an outbox row to an SNS topic",
         "Run a periodic producer",
