@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 
+from tests.browser.operating import SOURCES
 from tests.edges.command_line import Ran, run
 from tests.edges.edge import Edge, running, services
 from tests.rows import (
@@ -36,6 +37,7 @@ from tocsin.store.health.provider_health import Counted, count_outcomes
 from tocsin.store.limits import LimitRequest, reserve
 from tocsin.store.people import preferences
 from tocsin.store.pool import Pool
+from tocsin.store.sources import lags
 
 Tocsin = Callable[..., Awaitable[Ran]]
 HOUR = timedelta(hours=1)
@@ -156,6 +158,24 @@ async def test_an_operator_sees_what_leaves_when(tocsin: Tocsin, pool: Pool) -> 
     assert shown["hours"][0]["begins"] == f"{later - timedelta(minutes=30):%Y-%m-%dT%H:%M:%SZ}"
     assert shown["later"] == {"count": 1, "or_more": False}
     assert text.out == "Nothing is due in the next 2 hours.\n6 due later; look further ahead by --hours.\n"
+
+
+async def test_an_operator_sees_how_far_behind_sources_are(tocsin: Tocsin, pool: Pool) -> None:
+    assert "Nothing was ever read" in (await tocsin("sources")).said
+    async with pool.acquire() as connection:
+        await lags.save(connection, SOURCES)
+
+    text, as_json = await tocsin("sources"), (await tocsin("sources", "--json")).json
+
+    lines = {line.split()[0]: line for line in text.out.splitlines() if line}
+    assert lines["outbox:shop"].split()[1:3] == ["reading", "1,240"]
+    assert "0:01:3" in lines["outbox:shop"]
+    assert "12 tries in a row failed: AccessDenied" in text.out
+    assert [(each["kind"], each["state"]) for each in as_json] == [
+        ("outbox", "reading"),
+        ("queue", "failing"),
+        ("stream", "reading"),
+    ]
 
 
 async def test_the_types_of_a_large_hour_are_estimated_from_some_of_it(pool: Pool) -> None:
