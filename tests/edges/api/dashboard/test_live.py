@@ -169,6 +169,33 @@ async def test_a_part_that_cannot_be_read_is_stale_until_it_can() -> None:
     ]
 
 
+async def test_a_database_that_does_not_answer_makes_a_part_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hubs, "LONGEST_READING", 0.05)
+    hub, answers = LiveHub(every=0.01), asyncio.Event()
+
+    async def read() -> str:
+        await answers.wait()
+        return "fresh"
+
+    with hub.watching("part", read, "session") as viewer:
+        assert await viewer.next(LONGEST_WAIT) == hubs.STALE
+        answers.set()
+        assert b"fresh" in (await viewer.next(LONGEST_WAIT) or b"")
+
+
+async def test_a_stream_ends_while_nobody_is_known_to_be_signed_in(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "LONGEST_READING", 0.1)
+    await signed_in(stage.edge, Role.VIEWER)
+    async with streaming(stage.edge) as events:
+        await events.until("part")
+        async with stage.edge.pool.acquire() as connection, connection.transaction():
+            await connection.execute("lock table dashboard_sessions in access exclusive mode")
+
+            assert await events.until("end") == "restart"
+
+
 @pytest.mark.parametrize(
     "ended_by",
     [

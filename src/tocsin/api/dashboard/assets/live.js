@@ -17,8 +17,15 @@ function follow(part) {
   let retrying = null;
 
   const refresh = () => htmx.trigger(part, "refresh");
-  const poll = () => (polling ??= setInterval(refresh, POLL_MS));
   const stopPolling = () => (polling = clearInterval(polling));
+
+  function poll() {
+    if (polling) return;
+    // Until the first answer nobody knows how old the state is.
+    document.body.classList.add("stale");
+    refresh();
+    polling = setInterval(refresh, POLL_MS);
+  }
 
   function close() {
     source?.close();

@@ -12,6 +12,8 @@ from tocsin.store.pool import AWAY
 
 READ_SECONDS = 2.0
 """As often as processes write their counts."""
+LONGEST_READING = 10.0
+"""Seconds after which a database that does not answer counts as unavailable."""
 MOST_STREAMS = 200
 MOST_OF_SESSION = 4
 """Browsers open six connections to a server over HTTP/1.1, and need some of them for other things."""
@@ -116,7 +118,7 @@ class LiveHub:
         """Read a part until cancelled; viewers are told when that fails, and it is retried."""
         while True:
             try:
-                async with self._reading:
+                async with self._reading, asyncio.timeout(LONGEST_READING):
                     newest = event("part", await read())
             except AWAY as error:
                 _log.warning("live part not read", error=repr(error))

@@ -10,7 +10,7 @@ from litestar.types import Receive, Scope, Send
 from litestar.types.asgi_types import HTTPResponseBodyEvent
 
 from tocsin.api.dashboard.access import is_still_allowed, session_of
-from tocsin.api.dashboard.live.hub import LiveHub, Read, TooManyStreamsError, Viewer
+from tocsin.api.dashboard.live.hub import LONGEST_READING, LiveHub, Read, TooManyStreamsError, Viewer
 from tocsin.api.dashboard.rendering import render_part
 from tocsin.api.dashboard.responses import HEADERS, View
 from tocsin.api.http.event_streams import EVENT_STREAM, event, event_stream_start
@@ -98,11 +98,13 @@ class EventStreamResponse(ASGIResponse):
                 return RESTART
             if loop.time() - checked_at >= CHECK_SECONDS:
                 try:
-                    if not await is_still_allowed(self._request):
-                        return SIGNED_OUT
+                    async with asyncio.timeout(LONGEST_READING):
+                        is_allowed = await is_still_allowed(self._request)
                 except AWAY:
                     # Nobody is known to be signed in.
                     return RESTART
+                if not is_allowed:
+                    return SIGNED_OUT
                 checked_at = loop.time()
             await _write(send, newest or PING)
 
