@@ -86,6 +86,8 @@ class Discovery:
                 # What such an error says may have a part of a foreign answer in it; ours names the fault.
                 reason = str(error) if isinstance(error, _UnusableError) else type(error).__name__
                 _log.warning("oidc discovery failed", host=host, error=reason)
+                # Counted from the end, so that those who waited meanwhile do not wait as long again.
+                self._asked_at = self._monotonic()
                 return
             self._fetched_at = self._monotonic()
 

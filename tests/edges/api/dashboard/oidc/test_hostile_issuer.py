@@ -1,7 +1,9 @@
 """Tokens that are forged or of somebody else, and an issuer that is away or hostile."""
 
+import asyncio
 import base64
 import time
+from datetime import timedelta
 from typing import Any
 
 import jwt
@@ -23,7 +25,10 @@ from tests.edges.api.dashboard.oidc.sign_ins import (
 )
 from tests.edges.api.dashboard.visits import SIGN_IN, Visit
 from tests.edges.edge import Edge
+from tocsin.api.auth.fetching import build_client
 from tocsin.api.auth.oidc import metadata
+from tocsin.api.auth.oidc.errors import IssuerUnavailableError
+from tocsin.api.auth.oidc.metadata import Discovery
 from tocsin.api.auth.roles import Role
 from tocsin.store.pool import Pool
 
@@ -207,6 +212,26 @@ async def test_the_issuer_is_asked_once_in_a_while_while_it_is_away(edge: Edge, 
     for _ in range(5):
         assert (await edge.http.get(START)).status_code == 503
     assert issuer.asked.count("openid-configuration") == 1
+
+
+async def test_an_issuer_that_hangs_is_not_waited_for_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, asked = 1_000.0, 0
+
+    async def hang(_: Discovery) -> None:
+        nonlocal now, asked
+        await asyncio.sleep(0)
+        now, asked = now + 30, asked + 1
+        raise TimeoutError
+
+    monkeypatch.setattr(Discovery, "_fetch", hang)
+    longest = timedelta(seconds=30)
+    async with build_client(longest) as client:
+        discovery = Discovery("https://id.example.com", client, longest, lambda: now)
+        answers = await asyncio.gather(*(discovery.metadata() for _ in range(5)), return_exceptions=True)
+
+    assert ([type(answer) for answer in answers], asked) == ([IssuerUnavailableError] * 5, 1)
 
 
 async def test_what_was_discovered_is_used_while_the_issuer_is_away(
