@@ -8,7 +8,7 @@ from tests.browser.demo.demos import RunningDemo, running_demo
 from tests.browser.visits import Visit
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def demo() -> AsyncIterator[RunningDemo]:
     """Give one demo to all tests of this folder."""
     async with running_demo() as running:
