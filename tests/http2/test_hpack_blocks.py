@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tocsin.http2 import fields as header_fields
-from tocsin.http2 import hpack_blocks
+from tocsin.http2 import huffman
 from tocsin.http2.errors import ConnectionFault, ErrorCode, StreamFault
-from tocsin.http2.fields import field, read_headers
+from tocsin.http2.fields import field, read_headers, read_value
 from tocsin.http2.flow_control import CONNECTION_WINDOW, ReceiveWindow, take_stream
-from tocsin.http2.hpack_blocks import DynamicTable, decode_block, encode_field
+from tocsin.http2.header_tables import DynamicTable
+from tocsin.http2.hpack_blocks import decode_block, encode_field
 
 NAMES = st.sampled_from([b":status", b"content-type", b"apns-id", b"x-" + b"long" * 40]) | st.binary(
     min_size=1, max_size=40
@@ -104,14 +105,27 @@ def test_windows_that_were_exceeded_are_an_error() -> None:
     assert reset.value.code == ErrorCode.FLOW_CONTROL_ERROR
 
 
-def test_long_values_are_not_remembered() -> None:
-    """Or a thousand of the largest would stay in memory."""
-    before = (hpack_blocks._known_huffman.cache_info(), header_fields._checked.cache_info())
-
+def test_long_texts_and_many_names_are_not_remembered() -> None:
+    """Or a peer could fill our memory."""
+    before = huffman._known.cache_info()
+    for number in range(2_000):
+        assert read_headers([(b"x-%d" % number, b"y"), (b"long" * 200 + b"%d" % number, b"")])
     for number in range(3):
         value = f"{number}".encode() * 5_000
         block = hpack.Encoder().encode([(b"user-agent", value)])
         assert read_headers(decode_block(block, DynamicTable())) == {"user-agent": value.decode()}
 
-    after = (hpack_blocks._known_huffman.cache_info(), header_fields._checked.cache_info())
-    assert [each.misses for each in after] == [each.misses for each in before]
+    assert huffman._known.cache_info().misses == before.misses
+    assert len(header_fields._known_names) <= header_fields.MOST_KNOWN_NAMES
+    assert max(map(len, header_fields._known_names)) <= header_fields.LONGEST_KNOWN_NAME
+
+
+@given(st.binary(max_size=30))
+def test_a_value_is_printable_and_has_no_space_at_its_ends(value: bytes) -> None:
+    is_allowed = all(byte == 0x09 or 0x20 <= byte != 0x7F for byte in value) and value == value.strip(b" \t")
+    try:
+        assert read_value(value) == value.decode("utf-8", "replace")
+    except StreamFault:
+        assert not is_allowed
+    else:
+        assert is_allowed

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from tocsin.http2.errors import ErrorCode, StreamFault
-from tocsin.http2.hpack_blocks import MOST_KNOWN_BYTES, encode_field
+from tocsin.http2.hpack_blocks import encode_field
 
 _SENSITIVE = frozenset({"authorization"})
 _NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
@@ -14,6 +14,9 @@ _VALUE = re.compile(rb"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?")
 _OF_ONE_CONNECTION = frozenset(
     {b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"}
 )
+MOST_KNOWN_NAMES, LONGEST_KNOWN_NAME = 1_024, 64
+"""How many names are remembered once they were checked; a peer must not fill our memory."""
+
 _LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
@@ -35,8 +38,7 @@ def read_headers(fields: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Check fields other than pseudo-fields, and return them by name; values of one name are joined."""
     headers: dict[str, str] = {}
     for raw, content in fields:
-        is_short = len(raw) + len(content) <= MOST_KNOWN_BYTES
-        name, value = (_checked if is_short else _check)(raw, content)
+        name, value = _known_names.get(raw) or _read_name(raw), read_value(content)
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return headers
 
@@ -51,20 +53,31 @@ def read_content_length(headers: dict[str, str]) -> int | None:
     return int(length)
 
 
-def _check(name: bytes, value: bytes) -> tuple[str, str]:
+def _read_name(name: bytes) -> str:
     if not _NAME.fullmatch(name) or name in _OF_ONE_CONNECTION:
         raise malformed("a header that no message can have")
-    return name.decode(), read_value(value)
+    text = name.decode()
+    if len(_known_names) < MOST_KNOWN_NAMES and len(name) <= LONGEST_KNOWN_NAME:
+        _known_names[name] = text
+    return text
 
 
-_checked = lru_cache(1_024)(_check)
+_known_names: dict[bytes, str] = {}
 
 
 def read_value(value: bytes) -> str:
     """Check the value of a field and return it as text."""
-    if not _VALUE.fullmatch(value):
-        raise malformed("a header with characters that no value has")
-    return value.decode("utf-8", "replace")
+    text = value.decode("utf-8", "replace")
+    if text.isascii() and text.isprintable():
+        if text[:1] == " " or text[-1:] == " ":
+            raise _wrong_value()
+    elif not _VALUE.fullmatch(value):
+        raise _wrong_value()
+    return text
+
+
+def _wrong_value() -> StreamFault:
+    return malformed("a header with characters that no value has")
 
 
 def malformed(detail: str) -> StreamFault:

@@ -4,27 +4,18 @@ That is what makes them cheap: one is encoded once and used again, and what was 
 Our client allows its peers no table either. A server takes requests of clients that use one.
 """
 
-from functools import cache, lru_cache
-
-from hpack.exceptions import InvalidTableIndex
-from hpack.huffman_table import HUFFMAN_COMPLETE, HUFFMAN_EMIT_SYMBOL, HUFFMAN_FAIL, HUFFMAN_TABLE
-from hpack.table import HeaderTable
+from functools import cache
 
 from tocsin.http2.errors import ConnectionFault, ErrorCode, ProtocolFault, StreamFault
+from tocsin.http2.header_tables import FIELD_OVERHEAD, STATIC, DynamicTable, no_such_index
+from tocsin.http2.huffman import decode_huffman
 from tocsin.http2.reader import MOST_HEADER_BYTES
 
 NO_TABLE = b"\x20"
 """The size of our dynamic table is 0: the first bytes of the first header block of a connection."""
 
-MOST_KNOWN_BYTES = 512
-"""The most bytes of a value that is remembered once it was decoded; a peer must not fill our memory."""
-
-FIELD_OVERHEAD = 32
-"""What a field counts besides its name and value towards MAX_HEADER_LIST_SIZE."""
-
-_STATIC = HeaderTable.STATIC_TABLE
-_NAMES = {name: index for index, (name, _) in reversed(list(enumerate(_STATIC, 1)))}
-_PAIRS = {pair: index for index, pair in reversed(list(enumerate(_STATIC, 1)))}
+_NAMES = {name: index for index, (name, _) in reversed(list(enumerate(STATIC))) if index}
+_PAIRS = {pair: index for index, pair in reversed(list(enumerate(STATIC))) if index}
 _INDEXED, _LITERAL_INDEXED, _TABLE_SIZE, _NEVER_INDEXED = 0x80, 0x40, 0x20, 0x10
 _UPDATE_BITS = _INDEXED | _LITERAL_INDEXED | _TABLE_SIZE
 _HUFFMAN = 0x80
@@ -70,41 +61,6 @@ def _integer(value: int, bits: int, prefix: int) -> bytes:
     return bytes(encoded)
 
 
-class DynamicTable:
-    """The table that a peer fills with header fields and refers to (section 2.3.2).
-
-    `changes` counts what was done to it: while it stays the same, a block means the same.
-    """
-
-    def __init__(self) -> None:
-        self._entries = HeaderTable()
-        self.changes = 0
-
-    @property
-    def is_off(self) -> bool:
-        """Whether the peer has given the table up, for now."""
-        return self._entries.maxsize == 0
-
-    def get(self, index: int) -> tuple[bytes, bytes]:
-        """Return the field of an index, of the static table or of this one."""
-        try:
-            return self._entries.get_by_index(index)
-        except InvalidTableIndex:
-            raise _no_such_index(index) from None
-
-    def add(self, name: bytes, value: bytes) -> None:
-        """Add a field, in place of the oldest ones if there is no room."""
-        self.changes += 1
-        self._entries.add(name, value)
-
-    def resize(self, size: int) -> None:
-        """Take another size, up to the default."""
-        if size > HeaderTable.DEFAULT_SIZE:
-            raise _broken("a dynamic table larger than allowed")
-        self.changes += 1
-        self._entries.maxsize = size
-
-
 def resizes_table(block: bytes) -> bool:
     """Return whether a block begins with another size of the table."""
     return bool(block) and block[0] & _UPDATE_BITS == _TABLE_SIZE
@@ -124,26 +80,17 @@ def decode_block(block: bytes, table: DynamicTable | None = None) -> Fields:
 def _decode(block: bytes, table: DynamicTable | None) -> Fields:
     fields: Fields = []
     size, at, listed = len(block), 0, 0
-    entry = _static if table is None else table.get
     while at < size:
         first = block[at]
         if first & _INDEXED:
             index, at = _read_integer(block, at, 7)
-            name, value = entry(index)
+            name, value = _field(index, table)
         elif first & _UPDATE_BITS == _TABLE_SIZE:
             largest, at = _read_integer(block, at, 5)
-            if fields or (largest and table is None):
-                raise _broken("a dynamic table, which was not allowed")
-            if table is not None:
-                table.resize(largest)
+            _resize(table, largest, is_first=not fields)
             continue
         else:
-            index, at = _read_integer(block, at, 6 if first & _LITERAL_INDEXED else 4)
-            if index:
-                name = entry(index)[0]
-            else:
-                name, at = _read_string(block, at)
-            value, at = _read_string(block, at)
+            name, value, at = _read_literal(block, at, table)
             if table is not None and first & _LITERAL_INDEXED:
                 table.add(name, value)
         listed += len(name) + len(value) + FIELD_OVERHEAD
@@ -153,52 +100,56 @@ def _decode(block: bytes, table: DynamicTable | None) -> Fields:
     return fields
 
 
-def _static(index: int) -> tuple[bytes, bytes]:
-    if not 0 < index <= len(_STATIC):
-        raise _no_such_index(index)
-    return _STATIC[index - 1]
+def _read_literal(block: bytes, at: int, table: DynamicTable | None) -> tuple[bytes, bytes, int]:
+    first = block[at]
+    mask = _LITERAL_INDEXED - 1 if first & _LITERAL_INDEXED else _NEVER_INDEXED - 1
+    index = first & mask
+    if index == mask:
+        index, at = _read_integer(block, at, 6 if first & _LITERAL_INDEXED else 4)
+    else:
+        at += 1
+    if not index:
+        name, at = _read_string(block, at)
+    elif index < len(STATIC):
+        name = STATIC[index][0]
+    else:
+        name = _field(index, table)[0]
+    # Most values are short: those are read here, the others by a call.
+    length = block[at]
+    end = at + 1 + length
+    if length < _LONG_STRING and end <= len(block):
+        return name, block[at + 1 : end], end
+    value, at = _read_string(block, at)
+    return name, value, at
+
+
+def _field(index: int, table: DynamicTable | None) -> tuple[bytes, bytes]:
+    if 0 < index < len(STATIC):
+        return STATIC[index]
+    if not index or table is None:
+        raise no_such_index(index)
+    return table.get(index)
+
+
+def _resize(table: DynamicTable | None, size: int, *, is_first: bool) -> None:
+    if not is_first or (size and table is None):
+        raise _broken("a dynamic table, which was not allowed")
+    if table is not None:
+        table.resize(size)
 
 
 def _read_string(block: bytes, at: int) -> tuple[bytes, int]:
-    is_huffman = block[at] & _HUFFMAN
-    length, at = _read_integer(block, at, 7)
+    first = block[at]
+    length = first & _LONG_STRING
+    if length == _LONG_STRING:
+        length, at = _read_integer(block, at, 7)
+    else:
+        at += 1
     end = at + length
     if end > len(block):
         raise _broken("a header that breaks off")
     text = block[at:end]
-    if is_huffman:
-        text = (_known_huffman if length <= MOST_KNOWN_BYTES else _huffman)(text)
-    return text, end
-
-
-def _huffman(text: bytes) -> bytes:
-    """Decode a Huffman code byte by byte: the table of hpack goes by half bytes, which takes longer."""
-    state, ends, decoded = 0, True, []
-    for byte in text:
-        step = _steps.get(state << 8 | byte)
-        if step is None:
-            step = _steps[state << 8 | byte] = _huffman_step(state, byte)
-        state, symbols, ends = step
-        decoded.append(symbols)
-    if not ends:
-        raise _broken("a Huffman code that breaks off")
-    return b"".join(decoded)
-
-
-_known_huffman = lru_cache(1_024)(_huffman)
-_steps: dict[int, tuple[int, bytes, bool]] = {}
-
-
-def _huffman_step(state: int, byte: int) -> tuple[int, bytes, bool]:
-    """Return the state after a byte, the symbols that it completes, and whether the text may end there."""
-    symbols, flags = b"", 0
-    for half in (byte >> 4, byte & 0xF):
-        state, flags, symbol = HUFFMAN_TABLE[state * 16 + half]
-        if flags & HUFFMAN_FAIL:
-            raise _broken("no Huffman code")
-        if flags & HUFFMAN_EMIT_SYMBOL:
-            symbols += bytes([symbol])
-    return state, symbols, bool(flags & HUFFMAN_COMPLETE)
+    return (decode_huffman(text) if first & _HUFFMAN else text), end
 
 
 def _read_integer(block: bytes, at: int, bits: int) -> tuple[int, int]:
@@ -221,10 +172,6 @@ def _read_integer(block: bytes, at: int, bits: int) -> tuple[int, int]:
 
 def _broken(detail: str) -> ConnectionFault:
     return ConnectionFault(ErrorCode.COMPRESSION_ERROR, detail)
-
-
-def _no_such_index(index: int) -> ConnectionFault:
-    return _broken(f"a header of index {index}, which no table has")
 
 
 def _too_many(table: DynamicTable | None) -> ProtocolFault:

@@ -32,7 +32,10 @@ class Application(msgspec.Struct, frozen=True):
 
     def stand_in_for(self, method: str, path: str) -> HttpStandIn | None:
         """Return the stand-in that a request is for; None if it is for the sandbox itself."""
-        return next((each for each in self.stand_ins if each.matches(method, path)), None)
+        for stand_in in self.stand_ins:
+            if stand_in.matches(method, path):
+                return stand_in
+        return None
 
     def answer(
         self, request: ReceivedRequest, stand_in: HttpStandIn | None

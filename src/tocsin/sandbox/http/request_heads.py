@@ -8,7 +8,8 @@ from urllib.parse import unquote
 
 from tocsin.http2.errors import StreamFault
 from tocsin.http2.fields import malformed, read_content_length, read_headers, read_value
-from tocsin.http2.hpack_blocks import DynamicTable, Fields, decode_block, resizes_table
+from tocsin.http2.header_tables import DynamicTable
+from tocsin.http2.hpack_blocks import Fields, decode_block, resizes_table
 from tocsin.sandbox.stand_in import HttpStandIn
 
 MOST_KNOWN = 512
@@ -135,7 +136,7 @@ class RequestHeads:
         is_path = target.startswith("/") or (target == "*" and method == HTTPMethod.OPTIONS)
         if not _METHOD.fullmatch(method) or not is_path:
             raise malformed("a request without a method or path")
-        path = unquote(raw_path)
+        path = unquote(raw_path) if "%" in raw_path else raw_path
         origin = f"{self._scheme}://{authority or headers.get('host')}"
         length = read_content_length(headers)
         return RequestHead(method, path, query, headers, origin, length, self._find_stand_in(method, path))

@@ -34,7 +34,7 @@ def encode_text(response: Response, date: str, length: int | None = None, *, kee
 
 @lru_cache(1_024)
 def _block(status: int, headers: tuple[tuple[str, str], ...]) -> bytes:
-    return field(":status", str(int(status))) + b"".join(field(name, value) for name, value in headers)
+    return _status_field(status) + b"".join([field(name, value) for name, value in headers])
 
 
 @lru_cache(1_024)
@@ -47,6 +47,11 @@ def _text(status: int, headers: tuple[tuple[str, str], ...]) -> bytes:
         *(f"{name}: {value}" for name, value in headers),
     ]
     return "".join(f"{line}\r\n" for line in lines).encode()
+
+
+@lru_cache(1_024)
+def _status_field(status: int) -> bytes:
+    return field(":status", str(int(status)))
 
 
 @lru_cache(1)
