@@ -170,6 +170,17 @@ async def test_a_flood_of_frames_that_carry_nothing_ends_the_connection(
         await link.end()
 
 
+async def test_a_flood_of_window_updates_ends_the_connection(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keep_alive, "MOST_WINDOW_UPDATES", 50)
+    async with linked(sandbox) as link:
+        link.send(frame(FrameType.WINDOW_UPDATE, 0, 0, b"\x00\x00\x00\x01") * 80)
+
+        assert ErrorCode((await link.frame(GoAwayFrame)).error_code) == CALM
+        await link.end()
+
+
 async def test_streams_above_the_limit_are_refused(sandbox: Sandbox) -> None:
     async with linked(sandbox) as link:
         said = await link.frame(SettingsFrame)

@@ -12,12 +12,14 @@ from hpack import NeverIndexedHeaderTuple
 from tests.providers.http.h2.fuzz import Fuzzer
 from tests.providers.http.h2.memory import Wire
 from tests.sandbox.http.raw_client import request_fields
+from tests.waiting import until
 from tocsin.http2 import keep_alive
 from tocsin.http2.frames import PREFACE, FrameType, frame, settings_frame
 from tocsin.sandbox import SandboxSettings
 from tocsin.sandbox.app import Application
 from tocsin.sandbox.control import Control
 from tocsin.sandbox.http.bodies import MOST_PARTIAL_BYTES
+from tocsin.sandbox.http.http1_connection import Http1Connection
 from tocsin.sandbox.http.http2_connection import Http2Connection
 from tocsin.sandbox.http.service import Service
 from tocsin.sandbox.page import page_file
@@ -154,3 +156,15 @@ async def test_nothing_is_read_from_a_client_that_does_not_read(tmp_path: Path) 
     assert written.count(b"\x00\x00\x04\x03\x00") >= 980
     peer.connection.connection_lost(None)
     peer.check_nothing_is_left()
+
+
+async def test_requests_of_http_1_are_not_read_faster_than_they_are_answered(tmp_path: Path) -> None:
+    service, wire = Peer(tmp_path).service, ServerWire()
+    connection = Http1Connection(service)
+    connection.connection_made(wire)
+
+    connection.data_received(b"GET /nothing HTTP/1.1\r\nhost: a\r\n\r\n" * 3_000)
+
+    assert wire.pauses == [True]
+    await until(lambda: wire.written.count(b"HTTP/1.1 404 ") == 3_000)
+    assert wire.pauses == [True, False]

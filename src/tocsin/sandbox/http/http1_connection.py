@@ -14,7 +14,7 @@ from tocsin.sandbox.responses import TEXT, Response
 
 MOST_HEAD_BYTES = 65_536
 MOST_WAITING_BYTES = 65_536
-"""How much is read ahead while a request is answered."""
+"""How much is read ahead of the request that is handled."""
 
 HALF_REQUEST_SECONDS = 60.0
 """How long a request may take to come."""
@@ -185,8 +185,7 @@ class Http1Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        is_busy = self._writing_paused or (self._exchange is not None and self._body is None)
-        must_pause = is_busy and len(self._buffer) > MOST_WAITING_BYTES
+        must_pause = len(self._buffer) > MOST_WAITING_BYTES
         if must_pause != self._reading_paused:
             self._reading_paused = must_pause
             (transport.pause_reading if must_pause else transport.resume_reading)()

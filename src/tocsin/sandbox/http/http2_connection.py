@@ -229,6 +229,7 @@ class Http2Connection(asyncio.Protocol):
 
     def on_window_update(self, stream_id: int, increment: int) -> None:
         """Send what waited for a window."""
+        self._keep_alive.count_window_update()
         if not stream_id:
             self._send_window.enlarge(increment)
         elif stream := self._streams.get(stream_id):
