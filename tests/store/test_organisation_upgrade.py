@@ -96,6 +96,7 @@ async def test_the_rollback_leaves_no_trace(old: asyncpg.Connection) -> None:
     )
     await keys.create(old, row, b"k" * 32)
     for migration in (
+        "0046_oidc_sessions",
         "0043_inbox",
         "0042_broadcasts",
         "0041_erasure_organisations",

@@ -308,7 +308,13 @@ async def test_a_fault_at_any_await_loses_nothing_and_repeats_nothing(
             for moment in MOMENTS[: 1 if point.operation == "acquire" else 2]
             if not await strike(stage, scenario, injector, point, moment)
         ]
-    assert len(missed) <= len(awaits) // 10, missed
+    still_missed = []
+    for point, moment in missed:
+        # Some a worker reaches once, such as those that learn the clock of the database.
+        async with stage.working(*providers_of(channel, injector), rates=RATES):
+            if not await strike(stage, scenario, injector, point, moment):
+                still_missed.append((point, moment))
+    assert len(still_missed) <= len(awaits) // 10, still_missed
 
 
 async def strike(stage: Stage, scenario: Scenario, injector: Injector, point: Point, moment: Moment) -> bool:

@@ -55,7 +55,8 @@ IMPERSONAL: Mapping[str, str] = {
     "alarms": "provider code detail cleared_by",
     "activity_counts": "event",
     "api_keys": "producer role key_hash hint org_id",
-    "dashboard_sessions": "id_hash",
+    # Of those who operate Tocsin, for as long as a session lasts.
+    "dashboard_sessions": "id_hash issuer subject name role org_id",
     "attempts": "outcome code",
     "audit": "actor action subject",
     # The position is somebody's id until the next chunk; an erasure of that person is unfinished until then.

@@ -136,6 +136,12 @@ OLD_ROWS: Mapping[str, Callable[[Pool, datetime], Awaitable[Any]]] = {
         uuid7().bytes * 2,
         at,
     ),
+    "source_lags": lambda pool, at: pool.execute(
+        "insert into source_lags (kind, name, waiting_or_more, failing, seen_at)"
+        " values ('outbox', $1, false, false, $2)",
+        uuid7().hex,
+        at,
+    ),
     "circuits": lambda pool, at: pool.execute(
         "insert into circuits (name, provider, changed_at) values ($1, 'webhook', $2)", uuid7().hex, at
     ),

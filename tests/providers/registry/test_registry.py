@@ -95,7 +95,7 @@ def test_no_provider_is_listed_anywhere_but_in_the_registry() -> None:
         if all(f'"{name}"' in path.read_text("utf-8") for name in ("fcm", "apns", "expo"))
     )
 
-    assert lists == ["cli/demo/first_notification.py", "sandbox/appearance.py"]
+    assert lists == ["cli/demo/people.py", "sandbox/appearance.py"]
 
 
 @pytest.mark.usefixtures("pigeons")

@@ -16,6 +16,7 @@ from tocsin.cli.demo.page.snapshot import Snapshot
 from tocsin.cli.demo.page.stage import EVERYONE, Stage
 from tocsin.cli.demo.page.tour import Tour
 from tocsin.engine.clock import utc_now
+from tocsin.providers.registry import BUILT_IN
 from tocsin.wire.notifications import Delivery
 
 _FOLDER = Path(__file__).parent / "templates"
@@ -28,13 +29,6 @@ PERSON_LABELS = {
     "uninstalled": "Uninstalled",
 }
 PROVIDER_LABELS = {"down": "Down", "slow": "Slow"}
-PROVIDER_NAMES = {
-    "fcm": "FCM",
-    "apns": "APNs",
-    "expo": "Expo",
-    "webpush": "Web Push",
-    "smtp": "E-mail",
-}
 
 
 class Fragments:
@@ -93,7 +87,7 @@ def _environment() -> Environment:
     environment.globals |= {
         "asset": asset_url,
         "everyone": EVERYONE,
-        "provider_names": PROVIDER_NAMES,
+        "provider_names": {entry.name: entry.title for entry in BUILT_IN},
     }
     return environment
 
