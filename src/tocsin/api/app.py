@@ -13,6 +13,7 @@ from tocsin.api.dashboard.app import create_dashboard_app, dashboard_parts
 from tocsin.api.delivery import endpoints
 from tocsin.api.http.access_log import AccessLog
 from tocsin.api.http.body_deadline import BodyDeadline
+from tocsin.api.http.encoded_slashes import EncodedSlashes
 from tocsin.api.http.failures import FAILURES
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.openapi import openapi_document
@@ -106,6 +107,7 @@ def create_app(services: Services, catalog: Catalog | None = None) -> Litestar:
     # Few ask for it, so that it is not built at every start.
     app.state.openapi = cache(partial(openapi_document, app, {RegisterDevice: app.state.registration}))
     app.asgi_handler = AccessLog(
-        BodyDeadline(app.asgi_handler, services.http.body_seconds, STREAMED), services.slow_seconds
+        EncodedSlashes(BodyDeadline(app.asgi_handler, services.http.body_seconds, STREAMED)),
+        services.slow_seconds,
     )
     return app

@@ -20,6 +20,7 @@ from litestar.types import Empty
 
 from tocsin.api.auth.roles import Right
 from tocsin.api.http.bodies import decode
+from tocsin.api.http.encoded_slashes import path_text
 from tocsin.api.http.problems import (
     BODY_TOO_LARGE,
     INVALID_BODY,
@@ -183,7 +184,7 @@ def _adapter(handler: Handler, parts: Signature, status: int) -> Callable[..., A
     """Build the function that Litestar calls: it decodes the inputs of a handler and encodes its answer."""
 
     async def handle(request: Request[Any, Any, Any]) -> ASGIResponse:
-        inputs: dict[str, Any] = {name: request.path_params[name] for name in parts.texts}
+        inputs: dict[str, Any] = {name: path_text(request.path_params[name]) for name in parts.texts}
         for name in parts.ids:
             inputs[name] = path_id(request.path_params[name])
         if parts.query is not None:

@@ -1,5 +1,6 @@
 """What the command line prints: text for people, JSON for programs."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, NoReturn, TypeVar
@@ -8,6 +9,7 @@ import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 from rich.tree import Tree
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
@@ -20,6 +22,15 @@ errors = Console(stderr=True, highlight=False, emoji=False)
 _unbroken = Console(highlight=False, emoji=False, width=10_000)
 
 
+# All but line feed and tab; with them those that turn the direction of what follows.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """Replace characters that control a terminal: ids and texts are chosen by others."""
+    return _CONTROL.sub("\ufffd", text)
+
+
 def print_json(value: Any) -> None:
     """Print a value as JSON, indented."""
     typer.echo(msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode())
@@ -28,7 +39,7 @@ def print_json(value: Any) -> None:
 def print_lines(*lines: str) -> None:
     """Print lines as they are, without markup and without breaking them."""
     for line in lines:
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(printable(line), markup=False, soft_wrap=True)
 
 
 def print_result(value: Any, as_json: bool, *lines: str) -> None:
@@ -67,23 +78,34 @@ def print_rows(
 def _cell(value: object) -> str:
     if isinstance(value, datetime):
         return moment(value)
-    return "-" if value in {None, ""} else str(value)
+    return "-" if value in {None, ""} else printable(str(value))
 
 
 def print_tree(tree: Tree) -> None:
     """Print a tree; its lines are broken at the width of a terminal, and stay whole where they are piped."""
+    _make_printable(tree)
     (console if console.is_terminal else _unbroken).print(tree)
+
+
+def _make_printable(tree: Tree) -> None:
+    label = tree.label
+    if isinstance(label, Text):
+        label.plain = printable(label.plain)
+    elif isinstance(label, str):
+        tree.label = printable(label)
+    for child in tree.children:
+        _make_printable(child)
 
 
 def print_server(label: str) -> None:
     """Print on standard error which server or database a command uses."""
-    errors.print(f"tocsin: {label}", style="dim", markup=False, soft_wrap=True)
+    errors.print(f"tocsin: {printable(label)}", style="dim", markup=False, soft_wrap=True)
 
 
 def complain(message: str) -> None:
     """Print an error on standard error."""
     errors.print("[bold red]error:[/] ", end="")
-    errors.print(message, markup=False, soft_wrap=True)
+    errors.print(printable(message), markup=False, soft_wrap=True)
 
 
 def fail(message: str, *, code: int = 1) -> NoReturn:

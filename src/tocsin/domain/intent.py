@@ -25,8 +25,17 @@ LONGEST_TTL_SECONDS = 2_419_200
 LARGEST_AUDIENCE = 1_000
 LONGEST_KEY = 200
 
-# A lone surrogate cannot be stored; no JSON body holds one, but the claim of a JWT may.
-UserId = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f\ud800-\udfff]+\Z")]
+# A lone surrogate cannot be stored; no JSON body holds one, but the claim of a JWT may. Characters that
+# control a terminal or turn the direction of a text deceive whoever reads an id. Clients take `.` and `..`
+# out of paths.
+UserId = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=128,
+        pattern=r"^(?!\.{1,2}\Z)[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]+\Z",
+    ),
+]
 NumericUserId = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 EmailAddress = Annotated[str, Meta(min_length=3, max_length=254, pattern=r"^[^\s@\x00]+@[^\s@\x00]+\Z")]
 Key = Annotated[str, Meta(min_length=1, max_length=LONGEST_KEY, pattern=r"^[^\x00-\x1f\x7f]+\Z")]

@@ -15,6 +15,7 @@ from tocsin.api.dashboard.router import dashboard_router
 from tocsin.api.dashboard.signing_in.oidc import CALLBACK
 from tocsin.api.http.access_log import AccessLog
 from tocsin.api.http.body_deadline import BodyDeadline
+from tocsin.api.http.encoded_slashes import EncodedSlashes
 from tocsin.api.http.failures import FAILURES
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.probes import healthz, readyz
@@ -52,7 +53,7 @@ def create_dashboard_app(services: Services, catalog: Catalog | None, parts: Das
         state=State({"services": services, "catalog": catalog, **parts.state}),
     )
     app.asgi_handler = AccessLog(
-        BodyDeadline(app.asgi_handler, services.http.body_seconds), services.slow_seconds
+        EncodedSlashes(BodyDeadline(app.asgi_handler, services.http.body_seconds)), services.slow_seconds
     )
     return app
 

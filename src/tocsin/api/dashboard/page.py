@@ -14,6 +14,7 @@ from tocsin.api.dashboard.access import ACCESS, CSRF_FIELD, PageAccess
 from tocsin.api.dashboard.forms import LARGEST_FORM, read_filter, read_form
 from tocsin.api.dashboard.responses import Redirect, View, respond
 from tocsin.api.dashboard.sessions import PATH
+from tocsin.api.http.encoded_slashes import path_text
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.routes import Signature, path_id
 
@@ -64,7 +65,7 @@ def route(method: HttpMethod, path: str, access: PageAccess, handler: Handler) -
     form: type[msgspec.Struct] | None = hints.get("form")
 
     async def handle(request: ApiRequest) -> ASGIResponse:
-        inputs: dict[str, Any] = {name: request.path_params[name] for name in parts.texts}
+        inputs: dict[str, Any] = {name: path_text(request.path_params[name]) for name in parts.texts}
         inputs |= {name: path_id(request.path_params[name]) for name in parts.ids}
         if parts.query is not None:
             inputs["query"] = read_filter(request, parts.query)

@@ -84,7 +84,11 @@ def moment(at: datetime) -> str:
 
 def input_moment(at: datetime | None) -> str:
     """Return a moment as the field of a form has it."""
-    return "" if at is None else f"{at.astimezone(UTC):%Y-%m-%dT%H:%M}"
+    try:
+        return "" if at is None else f"{at.astimezone(UTC):%Y-%m-%dT%H:%M}"
+    except OverflowError:
+        # At the ends of the calendar, in another zone.
+        return ""
 
 
 def span(seconds: float | timedelta) -> str:

@@ -173,6 +173,7 @@ def _explanation(delivery: Delivery) -> str:
         waiting_for = f"waits: {delivery.waiting_for}" if delivery.waiting_for else None
         return "; ".join(filter(None, (_STATES[state], held, due, waiting_for)))
     if state in _TAKEN:
-        return f"accepted by {delivery.provider} as {delivery.provider_message_id}"
+        named = f" as {delivery.provider_message_id}" if delivery.provider_message_id else ""
+        return f"accepted by {delivery.provider}{named}"
     text = f"{_STATES.get(state, state)}: {delivery.last_error_code or 'no code'}"
     return f"{text} ({delivery.hint})" if delivery.hint else text

@@ -1,0 +1,28 @@
+"""What others chose cannot control the terminal of whoever reads it."""
+
+import pytest
+from rich.text import Text
+from rich.tree import Tree
+
+from tocsin.cli import output
+
+HOSTILE = "a\x1b[31m\u009b2J\u202eb\u2066c\x07"
+
+
+def test_lines_tables_trees_and_errors_control_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    tree = Tree(Text(HOSTILE))
+    tree.add(HOSTILE).add(Text(HOSTILE))
+
+    output.print_lines(HOSTILE)
+    output.print_rows([HOSTILE], as_json=False, empty="", cells=lambda row: {"user": row})
+    output.print_tree(tree)
+    output.complain(HOSTILE)
+
+    printed = "".join(capsys.readouterr())
+    assert printed.count("a\ufffd[31m") == 6
+    assert not set(printed) & set("\x1b\x07\u009b\u202e\u2066")
+
+
+def test_texts_of_every_language_are_printed_as_they_are() -> None:
+    for text in ("Ali Veli", "مشتری\u200cجدید", "👩\u200d💻", "a\tb\nc"):
+        assert output.printable(text) == text
