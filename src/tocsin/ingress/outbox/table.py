@@ -20,6 +20,7 @@ _OPTIONAL = {
     "aggregate_id": "aggregate_id",
     "created_at": "created_at",
 }
+_FIRST, _LAST = "0001-01-02", "9999-12-30"
 _REQUIRED = ("id", "published_at", "failed_attempts", "next_retry_at", "last_error")
 
 COLUMNS = """
@@ -147,15 +148,22 @@ def _expressions(name: str, columns: Mapping[str, str], types: Mapping[str, str]
     """Write the SQL expressions that the statements use; those of missing columns are null."""
     found = {role: quoted(column) for role, column in columns.items()}
     created_at, type_, aggregate_id = (found.get(role) for role in ("created_at", "type", "aggregate_id"))
+    moment = _within(created_at) if created_at else "null"
     by_time = created_at and types[columns["id"]] not in _INTEGERS
     aggregate = f"coalesce({found['aggregate']}::text, '')" if "aggregate" in found else "''"
     return found | {
         "table": name,
         "cut": str(LARGEST_TEXT + 1),
         "order": f"{created_at}, {found['id']}" if by_time else found["id"],
-        "order_time": f"coalesce({created_at}, 'infinity')" if by_time else "null",
+        "order_time": f"coalesce({moment}, '{_LAST}')" if by_time else "null",
         "key": f"{aggregate} || chr(31) || {aggregate_id}::text" if aggregate_id else "null::text",
         "type_text": f"{type_}::text" if type_ else "null::text",
-        "created": f"{created_at}::timestamptz" if created_at else "null::timestamptz",
-        "oldest": f"min({created_at}::timestamptz)" if created_at else "null::timestamptz",
+        "created": f"({moment})::timestamptz",
+        "oldest": f"min(({moment})::timestamptz)",
     }
+
+
+def _within(column: str) -> str:
+    """Write the time of a column within the years that Python has: Postgres has earlier and infinite ones."""
+    first, last = f"when {column} < '{_FIRST}' then '{_FIRST}'", f"when {column} > '{_LAST}' then '{_LAST}'"
+    return f"case {first} {last} else {column} end"
