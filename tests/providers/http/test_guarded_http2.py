@@ -101,6 +101,18 @@ async def test_after_a_failed_connection_another_address_is_tried(peer: Http2Pee
     await connected.aclose()
 
 
+async def test_after_failed_connections_every_address_gets_its_turn(peer: Http2Peer, tmp_path: Path) -> None:
+    names = Names("127.0.0.2 127.0.0.3 127.0.0.1")
+    connected = guarded(tmp_path, Guard(allow_private=True, lookup=names))
+
+    for _ in range(2):
+        with pytest.raises(ConnectFailedError):
+            await connected.post(url_of(peer), {}, b"x")
+
+    assert (await connected.post(url_of(peer), {}, b"x")).status == 201
+    await connected.aclose()
+
+
 async def test_what_may_not_be_called_is_refused(tmp_path: Path) -> None:
     write_certificates(tmp_path)
     connected = guarded(tmp_path, Guard(lookup=Names()))

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from tocsin.providers.http.ssrf_guard import Guard, HostUnknownError
@@ -110,8 +110,7 @@ class PinnedHosts(Generic[C]):
         if present and present.address in addresses and not (present.failed and len(addresses) > 1):
             pinned = present
         else:
-            last = present.address if present else None
-            address = next((address for address in addresses if address != last), addresses[0])
+            address = _after(present.address if present else "", addresses)
             pinned = _Pinned(await self._connect(name, address), address)
             if (replaced := self._hosts.get(name)) is not None:
                 replaced.connected.leave()
@@ -123,3 +122,9 @@ class PinnedHosts(Generic[C]):
             _, dropped = self._hosts.popitem(last=False)
             dropped.connected.leave()
         return pinned
+
+
+def _after(last: str, addresses: Sequence[str]) -> str:
+    """Return the address that follows the last one that was tried, so that all of them get their turn."""
+    turn = addresses.index(last) + 1 if last in addresses else 0
+    return addresses[turn % len(addresses)]
