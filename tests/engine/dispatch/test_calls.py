@@ -3,12 +3,16 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
+from typing import NoReturn
 from uuid import UUID
+
+import pytest
 
 from tests.engine.stage import Stage, StubProvider
 from tests.waiting import until
 from tocsin.domain.delivery.message import Message, SendsEach
 from tocsin.domain.delivery.outcome import Outcome, Sent
+from tocsin.telemetry.tracing import tracing
 
 PEOPLE = ("ada", "bob", "eve")
 
@@ -115,3 +119,23 @@ async def test_a_worker_that_is_killed_closes_the_call(stage: Stage) -> None:
             if "Sender._send" in repr(task):
                 task.cancel()
         await asyncio.wait_for(provider.is_closed.wait(), 5)
+
+
+async def test_what_cannot_be_traced_is_sent_all_the_same(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = OneByOne()
+    accepted = await accepted_together(stage)
+    monkeypatch.setattr(tracing, "tracer", FailingTracer())
+    async with stage.working(provider):
+        for person in PEOPLE:
+            provider.answer.put_nowait(person)
+        for person in PEOPLE:
+            await stage.settled(accepted[person], "sent")
+
+
+class FailingTracer:
+    """A tracer whose sampler or processor raises."""
+
+    def start_send(self, *_: object) -> NoReturn:
+        raise LookupError("no sampler")

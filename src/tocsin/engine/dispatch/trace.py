@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
+import structlog
 
 from tocsin.domain.delivery.outcome import Outcome, Sent
 from tocsin.engine.dispatch.attempt import Attempt
@@ -12,6 +13,10 @@ from tocsin.telemetry.tracing import tracing
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
+
+    from tocsin.telemetry.tracer import Tracer
+
+_log = structlog.stdlib.get_logger(__name__)
 
 Spans: TypeAlias = "list[Span]"
 
@@ -21,6 +26,14 @@ def start_spans(provider: str, attempts: Sequence[Attempt], now: datetime) -> Sp
     tracer = tracing.tracer
     if tracer is None:
         return []
+    try:
+        return _started(tracer, provider, attempts, now)
+    except Exception:  # noqa: BLE001 - what cannot be traced is sent all the same
+        _log.exception("spans not started", provider=provider, messages=len(attempts))
+        return []
+
+
+def _started(tracer: "Tracer", provider: str, attempts: Sequence[Attempt], now: datetime) -> Spans:
     spans = []
     for attempt in attempts:
         delivery = attempt.delivery
