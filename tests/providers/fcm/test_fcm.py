@@ -21,6 +21,7 @@ from tests.providers.fcm.rig import FcmRig
 from tocsin.domain.delivery.outcome import Defer, Gone, Outcome, Rejected, Retry, Sent
 from tocsin.domain.errors import ProviderSetupError
 from tocsin.providers.answers import ALARM_REST
+from tocsin.providers.fcm import google_auth
 from tocsin.providers.fcm.provider import FcmProvider
 from tocsin.providers.fcm.render import render
 from tocsin.providers.fcm.settings import FcmSettings
@@ -222,6 +223,20 @@ async def test_a_token_endpoint_that_is_something_else_is_a_retry(rig: FcmRig) -
         outcome = await send_one(rig.provider(credentials_file=path), "phone")
 
     assert isinstance(outcome, Retry | Defer)
+
+
+@pytest.mark.parametrize(
+    "lifetime", ["", ', "expires_in": 1e20', ', "expires_in": "soon"', ', "expires_in": -1e12']
+)
+async def test_an_access_token_without_an_end_in_sight_is_a_retry(
+    rig: FcmRig, monkeypatch: pytest.MonkeyPatch, lifetime: str
+) -> None:
+    answer = google_auth._Answer(200, {}, f'{{"access_token": "t"{lifetime}}}'.encode())
+    monkeypatch.setattr(google_auth._Transport, "__call__", lambda *_, **__: answer)
+    outcome = await send_one(rig.provider(), "phone")
+
+    assert isinstance(outcome, Retry)
+    assert outcome.code == "token_unavailable"
 
 
 async def test_a_refused_service_account_defers_and_alarms(rig: FcmRig) -> None:

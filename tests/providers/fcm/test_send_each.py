@@ -1,11 +1,16 @@
 """The messages of a batch are answered one by one."""
 
+import asyncio
 from contextlib import aclosing
+from unittest.mock import AsyncMock
+
+import pytest
 
 from tests.providers.conformance import send_one
 from tests.providers.fcm.rig import FcmRig
 from tests.providers.rig import NOW, a_message
-from tocsin.domain.delivery.outcome import Outcome, Rejected, Sent
+from tocsin.domain.delivery.outcome import Outcome, Rejected, Retry, Sent
+from tocsin.providers.fcm.google_auth import AccessTokens
 from tocsin.providers.fcm.provider import FcmProvider
 from tocsin.sandbox import Hang
 
@@ -40,3 +45,22 @@ async def test_a_renewed_access_token_does_not_wait_for_those_of_its_batch(rig: 
 
     assert {place: type(outcome) for place, outcome in outcomes.items()} == {1: Sent, 2: Sent}
     assert rig.sandbox.stats().access_tokens_issued == 2
+
+
+@pytest.mark.parametrize("raised", [LookupError("t0ken"), asyncio.CancelledError()])
+async def test_what_fetching_an_access_token_raises_is_final_for_no_message(
+    rig: FcmRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, raised: BaseException
+) -> None:
+    provider = rig.provider()
+    monkeypatch.setattr(AccessTokens, "replace", AsyncMock(side_effect=raised))
+    batch = [a_message("phone"), a_message("tablet")]
+
+    unsent = await provider.send(batch, now=NOW)
+    await provider.prepare()
+    rig.sandbox.fcm.tokens.revoke_all()
+    refused = await provider.send(batch, now=NOW)
+
+    answered = [*unsent, *refused]
+    assert [type(each) for each in answered] == [Retry] * 4
+    assert {each.code for each in answered if isinstance(each, Retry)} == {"token_unavailable"}
+    assert "t0ken" not in caplog.text

@@ -72,14 +72,14 @@ class AccessTokens:
             raise TokenUnavailableError(detail, lasting=lasting)
         try:
             await asyncio.to_thread(self._credentials.refresh, self._transport)
+            lifetime = self._credentials.expiry.replace(tzinfo=UTC) - datetime.now(UTC)
         except google.auth.exceptions.GoogleAuthError as error:
             lasting = isinstance(error, google.auth.exceptions.RefreshError) and not error.retryable
             raise self._failed(_first(error), lasting=lasting) from error
-        except (AttributeError, TypeError, ValueError) as error:
+        except (AttributeError, TypeError, ValueError, OverflowError) as error:
             # google-auth trusts whatever says 200 to be the token endpoint.
             raise self._failed("the token endpoint did not answer as Google's does", lasting=False) from error
         self._token = self._credentials.token
-        lifetime = self._credentials.expiry.replace(tzinfo=UTC) - datetime.now(UTC)
         self._good_until = time.monotonic() + (lifetime - min(RENEW_AHEAD, lifetime / 2)).total_seconds()
 
     def _failed(self, detail: str, *, lasting: bool) -> TokenUnavailableError:

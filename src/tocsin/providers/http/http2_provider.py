@@ -1,13 +1,16 @@
 """What FCM and APNs have in common: a request for each message, to one origin, with a token that expires."""
 
 import asyncio
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime
 
+import structlog
+
 from tocsin.domain.delivery.message import Message
-from tocsin.domain.delivery.outcome import Outcome
+from tocsin.domain.delivery.outcome import Outcome, Retry
 from tocsin.providers.http.h2.client import Http2Client
 from tocsin.providers.http.h2.exchange import AnswerGroup, Exchange
 from tocsin.providers.http.h2.header_fields import RequestHead
@@ -15,6 +18,8 @@ from tocsin.providers.http.provider import HttpProvider, http_fault
 from tocsin.providers.http.reply import Reply
 from tocsin.providers.isolation import internal_error, is_cancelled
 from tocsin.providers.settings import HttpProviderSettings
+
+_log = structlog.stdlib.get_logger(__name__)
 
 
 class Heads:
@@ -195,12 +200,18 @@ class _Sending:
             # A cancellation that nobody asked for comes from a library that gave up a future.
             if is_cancelled():
                 raise
-            self._ready += [(place, self._fault(place, error)) for place in refused]
+            fault = self._fault(error)
+            self._ready += [(place, fault) for place in refused]
         self._group.wake()
 
-    def _fault(self, place: int, error: BaseException) -> Outcome:
-        fault = http_fault(error) if isinstance(error, Exception) else None
-        return fault or internal_error(self._provider.name, self._batch[place], error)
+    def _fault(self, error: BaseException) -> Outcome:
+        """Return the outcome of messages that were not sent for want of credentials: none is to blame."""
+        if isinstance(error, Exception) and (fault := http_fault(error)) is not None:
+            return fault
+        kind = type(error).__name__
+        raised_at = "".join(traceback.format_tb(error.__traceback__))
+        _log.error("credentials failed", provider=self._provider.name, error=kind, raised_at=raised_at)
+        return Retry("token_unavailable", kind)
 
 
 def _given(outcome: Outcome | None) -> Outcome:
