@@ -103,6 +103,11 @@ def check_holder(holder: Holder, settings: AuthSettings) -> None:
         credential = "session" if holder.key_id is None else "API key"
         detail = f"The {credential} is bound to an organisation, and TOCSIN_AUTH__ORG_SCOPING is off."
         raise ProblemError(NO_ORGANISATION, detail)
+    is_unbound_person = holder.name is not None and holder.org_id is None
+    if is_unbound_person and settings.org_scoping and not {*holder.roles} & {*settings.unscoped_roles}:
+        # Nor must switching it on leave everything to those who signed in before.
+        detail = "The session is bound to no organisation, and TOCSIN_AUTH__ORG_SCOPING is on. Sign in again."
+        raise ProblemError(NO_ORGANISATION, detail)
 
 
 def session_of(request: ApiRequest) -> Session | None:

@@ -329,6 +329,22 @@ async def test_the_organisation_of_a_person_is_that_of_the_claim(
             assert "does not hold an organisation" in page.text
 
 
+@pytest.mark.parametrize(("unscoped", "status"), [([], 403), ([Role.VIEWER], 200)])
+async def test_a_session_from_before_people_were_bound_to_organisations_has_no_access(
+    pool: Pool, issuer: Issuer, unscoped: list[Role], status: int
+) -> None:
+    issuer.claims["groups"] = ["staff"]
+    async with edge_of(pool, issuer.url) as before:
+        await sign_in(before)
+        cookies = before.http.cookies
+    auth = AuthSettings(jwt_secret=SECRET, org_scoping=True, unscoped_roles=unscoped)
+
+    async with edge_of(pool, issuer.url, parts={"auth": auth}) as edge:
+        edge.http.cookies = cookies
+
+        assert (await edge.http.get(NOW)).status_code == status
+
+
 async def test_a_hostile_name_is_shown_as_text(edge: Edge, issuer: Issuer) -> None:
     issuer.claims |= {"preferred_username": "<b>x</b>\u202e\n\x00 " + "y" * 500, "sub": "a|b" + "c" * 200}
 
