@@ -106,7 +106,7 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return f"AuthSettings(jwt_secret=<{secret}>, jwks_url={self.jwks_url!r}, issuer={self.issuer!r})"
 
 
-def auth_settings_faults(settings: AuthSettings) -> Iterator[Fault]:
+def auth_settings_faults(settings: AuthSettings, *, with_oidc: bool = False) -> Iterator[Fault]:
     """Check the settings for tokens."""
     secrets = {"jwt_secret": settings.jwt_secret, "jwt_secret_previous": settings.jwt_secret_previous}
     for name, secret in secrets.items():
@@ -129,8 +129,9 @@ def auth_settings_faults(settings: AuthSettings) -> Iterator[Fault]:
     if settings.role_claim is not None and settings.jwt_secret is None and settings.jwks_url is None:
         message = "has no effect without auth.jwt_secret or auth.jwks_url: no token is accepted"
         yield Fault(field="auth.role_claim", code="alone", message=message)
-    if settings.unscoped_roles and (not settings.org_scoping or settings.role_claim is None):
-        message = "has no effect without auth.org_scoping and auth.role_claim"
+    has_roles = settings.role_claim is not None or with_oidc
+    if settings.unscoped_roles and not (settings.org_scoping and has_roles):
+        message = "has no effect without auth.org_scoping and auth.role_claim or oidc.issuer"
         yield Fault(field="auth.unscoped_roles", code="alone", message=message)
     yield from _attribute_faults(settings.attribute_claims)
     if settings.jwks_url is not None and not _is_http(settings.jwks_url):

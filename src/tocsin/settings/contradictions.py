@@ -44,7 +44,7 @@ def contradictions(settings: Settings, faulty: Collection[str]) -> Iterator[Faul
     """List the faults of settings that are valid each by itself; `faulty` are those that are not."""
     entries = settings.registry.values()
     for fault in (
-        *auth_settings_faults(settings.auth),
+        *auth_settings_faults(settings.auth, with_oidc=settings.oidc.issuer is not None),
         *oidc_settings_faults(settings.oidc),
         *dashboard_settings_faults(settings.dashboard, settings.http, settings.oidc),
         *data_settings_faults(settings.data),

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tocsin.api.auth.oidc.settings import OidcSettings
+from tocsin.api.auth.roles import Role
 from tocsin.compose.oidc import checked_oidc
 from tocsin.domain.errors import SettingsError
 from tocsin.settings.load import load_settings
@@ -33,6 +34,14 @@ def test_variables_are_enough_and_the_secret_is_not_shown() -> None:
     assert settings.oidc.admins == ["platform", "/Ops/Night Shift"]
     assert settings.oidc.client_secret == "hidden-secret"
     assert "hidden-secret" not in repr(settings) + repr(settings.oidc)
+
+
+def test_people_who_sign_in_may_be_bound_to_no_organisation() -> None:
+    unscoped = {"TOCSIN_AUTH__ORG_SCOPING": "true", "TOCSIN_AUTH__UNSCOPED_ROLES": "admin"}
+
+    assert load_settings(USABLE | unscoped).auth.unscoped_roles == [Role.ADMIN]
+    with pytest.raises(SettingsError, match=r"auth.role_claim or oidc.issuer"):
+        load_settings(unscoped)
 
 
 @pytest.mark.parametrize(
