@@ -315,3 +315,14 @@ async def test_two_workers_share_a_replay_without_repeating_a_delivery(stage: St
 
     assert replay.replayed == 60
     assert provider.counts() == dict.fromkeys(dead, 1)
+
+
+async def test_a_replay_of_a_newer_version_stops_neither_the_worker_nor_other_replays(stage: Stage) -> None:
+    await add_dead(stage)
+    newer = await start(stage, state="dead")
+    await stage.pool.execute("""update replays set filter = '{"moon_phase": "full"}'""")
+    async with stage.working(StubProvider()):
+        known = await finished(stage, await start(stage, state="dead"))
+
+    assert (known.state, known.replayed) == ("finished", 1)
+    assert await stage.pool.fetchval("select state from replays where id = $1", newer) == "running"

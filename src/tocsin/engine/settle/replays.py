@@ -37,6 +37,8 @@ BATCHES_A_SECOND = 4
 LARGEST_BATCH = 1_000
 SKIPPED = 500
 """How many a batch looks at where the first ones are left out."""
+LEFT_SECONDS = 5.0
+"""For how long a replay is left to others that this version does not understand."""
 EXAMINED = 5_000
 """How many dead letters a batch looks through for those that match."""
 
@@ -67,10 +69,20 @@ class Replayer:
             if row is None:
                 return False
             if row.wait <= 0:
-                await run_batch(connection, row, self._clock())
+                await self._take_turn(connection, row)
                 return True
         await asyncio.sleep(min(row.wait, EVERY_SECONDS))
         return True
+
+    async def _take_turn(self, connection: Connection, row: ReplayRow) -> None:
+        """Do the next batch, or leave it to a worker that knows every field of the filter."""
+        try:
+            _filter.decode(row.filter)
+        except msgspec.ValidationError as error:
+            _log.warning("replay left to a newer version", replay_id=str(row.id), error=str(error))
+            await replays.postpone(connection, row.id, LEFT_SECONDS)
+        else:
+            await run_batch(connection, row, self._clock())
 
 
 async def run_batch(connection: Connection, row: ReplayRow, now: datetime) -> None:

@@ -103,6 +103,8 @@ set position = $2,
 where id = $1
 """
 
+POSTPONE = "update replays set next_at = clock_timestamp() + $2 * interval '1 second' where id = $1"
+
 STOP = f"""
 update replays
 set state = 'stopped', finished_at = clock_timestamp(), stopped_by = $2
@@ -150,6 +152,11 @@ async def advance(
     """Move a replay that is under lock, and schedule its next batch by its rate."""
     counts = msgspec.json.encode(left_out).decode()
     await connection.execute(ADVANCE, replay_id, position, replayed, counts, finished)
+
+
+async def postpone(connection: Connection, replay_id: UUID, seconds: float) -> None:
+    """Leave a replay that is under lock for a while."""
+    await connection.execute(POSTPONE, replay_id, seconds)
 
 
 async def stop(
