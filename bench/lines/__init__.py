@@ -1,26 +1,26 @@
 """Measurements beside the race."""
 
 from bench.contract import Line
-from bench.lines.accept import Accept
-from bench.lines.archive import Archiving
 from bench.lines.broadcast import Broadcast
-from bench.lines.claim import ClaimCost
-from bench.lines.growth import Growth
+from bench.lines.database.accept import Accept
+from bench.lines.database.claim import ClaimCost
+from bench.lines.database.growth import Growth
+from bench.lines.database.planning import Planning
+from bench.lines.database.search import Search
 from bench.lines.latency import LatencyAgainstLoad
 from bench.lines.metrics import MetricsCost
 from bench.lines.outage import ProviderDown
 from bench.lines.pace import SharedRate
 from bench.lines.pages import Pages
 from bench.lines.parts import Parts
-from bench.lines.planning import Planning
 from bench.lines.providers import Providers
-from bench.lines.publisher import Publishing
-from bench.lines.relay import Relaying
-from bench.lines.search import Search
 from bench.lines.serve import OutOfTheBox
+from bench.lines.sources.archive import Archiving
+from bench.lines.sources.publisher import Publishing
+from bench.lines.sources.relay import Relaying
+from bench.lines.sources.streams import Streams
 from bench.lines.startup import StartUp
 from bench.lines.steady import Steady
-from bench.lines.streams import Streams
 
 OUTAGE_SECONDS = 60.0
 GROWTH_ROWS = 1_000_000

@@ -16,7 +16,7 @@ from pyreqwest.client import Client, ClientBuilder
 from bench.broker import free_port
 from bench.contract import Arena, Goal, Reading
 from bench.filled import NOTIFICATIONS, filled_database
-from bench.lines.search import FILTERS
+from bench.lines.database.search import FILTERS
 from bench.process import ProgramFailedError, running
 from bench.tocsin_server import SCHEMA, ready
 from tocsin.api.auth.api_keys import create_key

@@ -10,7 +10,6 @@ import msgspec
 
 from tocsin.domain.catalog import Channel
 from tocsin.domain.faults import Fault
-from tocsin.domain.intent import UserId
 
 SHORTEST_SECRET = 32
 # These two keep the link within the 998 characters of a line in an e-mail.
@@ -71,9 +70,12 @@ def _base_url_fault(base_url: str) -> str:
 
 
 class Unsubscription(msgspec.Struct, frozen=True, array_like=True):
-    """The person, category and channel of an unsubscribe link."""
+    """The person, category and channel of an unsubscribe link.
 
-    user_id: UserId
+    It is signed, so the id is one that was accepted, if only by an earlier version.
+    """
+
+    user_id: str
     category: str
     channel: Channel
 

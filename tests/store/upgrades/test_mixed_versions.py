@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from tests.rows import NEVER, NOW, add_delivery, add_held, delivery, take
-from tests.store import previous_release
+from tests.store.upgrades import previous_release
 from tocsin.domain.catalog import CHANNELS
 from tocsin.domain.delivery.held_by import HeldByUnknownType, stored_held_by
 from tocsin.domain.delivery.states import CLAIMED, State

@@ -9,7 +9,7 @@ from pogo_core.util import migrate as pogo
 
 from tests.databases import SCHEMA
 from tests.rows import NOW, add_notification, add_user
-from tests.store.earlier_version import earlier_database
+from tests.store.upgrades.earlier_version import earlier_database
 from tocsin.domain.ids import LAST, uuid7
 from tocsin.store import keys, notifications
 from tocsin.store.deliveries.search import Span, find

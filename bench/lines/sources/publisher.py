@@ -13,7 +13,7 @@ import asyncpg
 from bench.broker import drained, free_port
 from bench.contract import Arena, Goal, Reading
 from bench.goals import NONE
-from bench.lines.relay import application
+from bench.lines.sources.relay import application
 from bench.meter import cpu_seconds
 from bench.process import running
 from bench.progress import tell

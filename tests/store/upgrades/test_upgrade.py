@@ -12,7 +12,7 @@ from pogo_core.util import migrate as pogo
 
 from tests.databases import SCHEMA, fresh_database, name_of
 from tests.rows import NEVER, NOW, add_device, add_notification, delivery, insert, take
-from tests.store.earlier_version import earlier_database
+from tests.store.upgrades.earlier_version import earlier_database
 from tocsin.domain.delivery.states import WAITING, State
 from tocsin.domain.ids import uuid7
 from tocsin.store.deliveries.digests import close, end
