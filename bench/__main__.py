@@ -28,6 +28,8 @@ from bench.report.outcome import LeftOut, LineResult, Outcome
 
 FOLDER = ROOT / "bench"
 PLOT = "results.svg"
+LONGER_RUNS = FOLDER / "longer_runs.md"
+"""Results of runs that take an hour, which a whole run does not repeat."""
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -139,7 +141,8 @@ def write(outcome: Outcome, folder: Path) -> None:
         plot.draw(outcome.standings, SUBJECT, folder / PLOT)
     for chart in (each for line in outcome.lines for each in line.charts):
         plot.draw_chart(chart, folder / page.picture(chart))
-    (folder / "RESULTS.md").write_text(page.results_page(outcome, PLOT))
+    longer = f"\n{LONGER_RUNS.read_text()}" if folder == FOLDER else ""
+    (folder / "RESULTS.md").write_text(page.results_page(outcome, PLOT) + longer)
     tell(f"Written: {(folder / 'RESULTS.md').relative_to(ROOT)} and its pictures beside it")
 
 
