@@ -2,9 +2,9 @@
 
 import asyncio
 import traceback
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import structlog
 
@@ -15,6 +15,14 @@ from tocsin.providers.isolation import is_cancelled
 
 Answered: TypeAlias = Sequence[tuple[int, Outcome]]
 """Outcomes that came together, each with the place of its message in the batch."""
+
+
+class SendEach(Protocol):
+    """`send_each` of a provider."""
+
+    def __call__(self, batch: Sequence[Message], *, now: datetime) -> AsyncGenerator[Answered, None]:
+        """Send the messages; yield the outcomes that came together."""
+
 
 _log = structlog.stdlib.get_logger(__name__)
 

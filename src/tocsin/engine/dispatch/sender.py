@@ -19,7 +19,7 @@ from tocsin.domain.delivery.outcome import Defer, Outcome, Retry, Sent
 from tocsin.domain.ids import LeaseId
 from tocsin.engine.clock import Clock
 from tocsin.engine.dispatch.attempt import Attempt
-from tocsin.engine.dispatch.calls import Answered, provider_failed, send_together
+from tocsin.engine.dispatch.calls import Answered, SendEach, provider_failed, send_together
 from tocsin.engine.dispatch.concurrency import ConcurrencyLimit
 from tocsin.engine.dispatch.trace import Spans, end_spans, start_spans
 from tocsin.engine.health.circuit_breakers import CircuitBreakers, host_circuit
@@ -289,7 +289,11 @@ class Sender:
         try:
             spans = start_spans(self._provider.name, batch, now)
             messages = [each.rendered for each in batch]
-            async with aclosing(self._answers(messages, left, now)) as answers:
+            if self._send_each is None:
+                outcomes = await send_together(self._provider, messages, now)
+                self._settle_answered(left, [*enumerate(outcomes)], spans, now, began)
+                return
+            async with aclosing(self._answers(self._send_each, messages, left, now)) as answers:
                 async for answered in answers:
                     self._settle_answered(left, answered, spans, now, began)
         finally:
@@ -299,14 +303,11 @@ class Sender:
                 self._forget(attempt)
 
     async def _answers(
-        self, messages: Sequence[Message], left: Mapping[int, Attempt], now: datetime
+        self, send_each: SendEach, messages: Sequence[Message], left: Mapping[int, Attempt], now: datetime
     ) -> AsyncGenerator[Answered, None]:
         """Send a batch and yield outcomes as they come; what the provider raises fails those still `left`."""
-        if self._send_each is None:
-            yield [*enumerate(await send_together(self._provider, messages, now))]
-            return
         try:
-            async with aclosing(self._send_each(messages, now=now)) as answers:
+            async with aclosing(send_each(messages, now=now)) as answers:
                 async for answered in answers:
                     yield answered
             if left:
