@@ -14,7 +14,7 @@ FOLDER = Path("docs/assets")
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 
 
-async def main(folder: Path, parts: list[str], *, every: bool) -> None:
+async def main(folder: Path, parts: list[str]) -> None:
     """Take the pictures of some parts."""
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
@@ -22,8 +22,7 @@ async def main(folder: Path, parts: list[str], *, every: bool) -> None:
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=program)
         if dashboard.FOLDER in parts:
-            pictures = tuple(dashboard.every_picture()) if every else dashboard.IN_DOCS
-            await dashboard.take_dashboard(browser, folder / dashboard.FOLDER, pictures)
+            await dashboard.take_dashboard(browser, folder / dashboard.FOLDER)
         if demo.FOLDER in parts:
             await demo.take_demo(browser, folder / demo.FOLDER)
         await browser.close()
@@ -34,10 +33,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", choices=known, help="which of them, all by default")
     parser.add_argument("--folder", type=Path, default=FOLDER)
-    parser.add_argument(
-        "--all", action="store_true", help="every page of the dashboard in every size and scheme"
-    )
     given = parser.parse_args()
     for each in known:
         (given.folder / each).mkdir(parents=True, exist_ok=True)
-    asyncio.run(main(given.folder, given.parts or known, every=given.all))
+    asyncio.run(main(given.folder, given.parts or known))

@@ -1,9 +1,7 @@
 """The pictures of the dashboard."""
 
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
 
 from playwright.async_api import Browser, Page
 
@@ -33,35 +31,11 @@ PAGES = {
     "type": "/dashboard/types/named/invoice_due",
     "scheduled": "/dashboard/scheduled",
     "producers": "/dashboard/producers",
+    "suppressions": "/dashboard/suppressions",
     "keys": "/dashboard/keys",
+    "sessions": "/dashboard/sessions",
+    "audit": "/dashboard/audit",
 }
-
-
-class Picture(NamedTuple):
-    """A page in one size and colour scheme."""
-
-    page: str
-    size: Size
-    scheme: Scheme
-
-    @property
-    def file(self) -> str:
-        """The name of its file."""
-        return f"{self.page}-{self.size}-{self.scheme}.png"
-
-
-IN_DOCS = (
-    *(Picture(name, "wide", "light") for name in PAGES if name != "notifications"),
-    Picture("now", "wide", "dark"),
-    Picture("now", "narrow", "dark"),
-    Picture("notification", "narrow", "dark"),
-)
-
-
-def every_picture() -> Iterator[Picture]:
-    """List all pages in all sizes and colour schemes."""
-    for name, size, scheme in product(PAGES, SIZES, SCHEMES):
-        yield Picture(name, size, scheme)
 
 
 async def sign_in(page: Page, console: Console) -> None:
@@ -72,22 +46,21 @@ async def sign_in(page: Page, console: Console) -> None:
     await page.get_by_role("heading", level=1, name="Now").wait_for()
 
 
-async def take(browser: Browser, console: Console, picture: Picture, folder: Path) -> None:
-    """Open a page and take its picture."""
+async def take_view(browser: Browser, console: Console, size: Size, scheme: Scheme, folder: Path) -> None:
+    """Take the pictures of every page in one size and colour scheme."""
     query = "select notification_id from deliveries where state = 'delivered' limit 1"
     delivered = await console.pool.fetchval(query)
-    context = await browser.new_context(
-        viewport=SIZES[picture.size], color_scheme=picture.scheme, reduced_motion="reduce"
-    )
+    context = await browser.new_context(viewport=SIZES[size], color_scheme=scheme, reduced_motion="reduce")
     page = await context.new_page()
-    if picture.page != SIGN_IN:
-        await sign_in(page, console)
-    await page.goto(console.url + PAGES[picture.page].format(delivered=delivered))
-    await page.screenshot(path=folder / picture.file)
+    for name, path in PAGES.items():
+        await page.goto(console.url + path.format(delivered=delivered))
+        await page.screenshot(path=folder / f"{name}-{size}-{scheme}.png")
+        if name == SIGN_IN:
+            await sign_in(page, console)
     await context.close()
 
 
-async def take_dashboard(browser: Browser, folder: Path, pictures: tuple[Picture, ...]) -> None:
+async def take_dashboard(browser: Browser, folder: Path) -> None:
     """Serve a dashboard with examples and take its pictures."""
     with running_server() as server:
         async with (
@@ -96,5 +69,5 @@ async def take_dashboard(browser: Browser, folder: Path, pictures: tuple[Picture
             running_console(pool, dashboard=DASHBOARD, oidc=ISSUER) as console,
         ):
             await fill_operating(pool, utc_now())
-            for picture in pictures:
-                await take(browser, console, picture, folder)
+            for size, scheme in product(SIZES, SCHEMES):
+                await take_view(browser, console, size, scheme, folder)

@@ -64,10 +64,11 @@ MEANING: dict[str, str] = {
     "http.drain_seconds": "How long open requests may take after a stop signal.",
     "http.fisa_paths": "Whether apps can use [the paths of fisa](http.md#the-paths-of-fisa) too; needs "
     "[Amazon SNS](../start/sns.md).",
-    "dashboard.enabled": "Whether the API serves [the dashboard](../guides/dashboard.md) at `/dashboard`.",
+    "dashboard.enabled": "Whether the API serves [the dashboard](../guides/dashboard/index.md) at "
+    "`/dashboard`.",
     "dashboard.host": "The address that a dashboard with its own port listens on. Left out: `http.host`.",
     "dashboard.port": "A port of its own: the dashboard is "
-    "[there alone](../guides/dashboard.md#a-port-of-its-own), and not on the port of the API; "
+    "[there alone](../guides/dashboard/index.md#a-port-of-its-own), and not on the port of the API; "
     "0 chooses a free one.",
     "dashboard.public_url": "The origin at which browsers reach the dashboard, such as "
     "`https://tocsin.example.com`. Signing in with OpenID Connect needs it.",
@@ -101,7 +102,7 @@ MEANING: dict[str, str] = {
     "[they are taken from](../guides/organisations.md#attributes-from-claims) when a device is registered.",
     "auth.leeway_seconds": "How far clocks may differ.",
     "auth.jwks_timeout_seconds": "How long the key set may take to answer.",
-    "oidc.issuer": "The issuer at which [people sign in](../guides/dashboard.md#openid-connect) to the "
+    "oidc.issuer": "The issuer at which [people sign in](../guides/dashboard/index.md#openid-connect) to the "
     "dashboard, exactly as it calls itself (`iss`). Left out, only API keys sign in.",
     "oidc.client_id": "The id of the client that is registered there.",
     "oidc.client_secret": "Its secret. A public client has none.",
