@@ -85,6 +85,30 @@ def test_a_batch_is_answered_one_by_one(client: Tocsin, user_id: str) -> None:
     assert [fault.field for fault in invalid.errors] == ["type"]
 
 
+def nested(levels: int) -> list[object]:
+    value: list[object] = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def test_no_intent_of_a_batch_fails_the_others(client: Tocsin, user_id: str) -> None:
+    payloads: list[dict[str, object]] = [
+        {"name": "cut \ud83d"},
+        {"total": float("nan")},
+        {"deep": nested(300)},
+        {"deep": nested(1_200)},
+    ]
+    good = Intent("new_customer", users=[user_id], payload=PAYLOAD)
+    wrong = [Intent("new_customer", users=[user_id], payload=payload) for payload in payloads]
+
+    answers = client.send_many([*wrong, good])
+
+    assert [answer.status for answer in answers] == ["invalid"] * 4 + ["accepted"]
+    codes = [fault.code for answer in answers if isinstance(answer, Invalid) for fault in answer.errors]
+    assert codes == ["not_text", "not_finite", "too_deep", "too_deep"]
+
+
 def test_more_than_a_batch_is_split_and_answered_in_order(client: Tocsin, user_id: str) -> None:
     intents = [
         Intent("new_customer", users=[user_id], payload=PAYLOAD, send_at=TOMORROW) for _ in range(1_500)

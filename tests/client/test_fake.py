@@ -9,6 +9,7 @@ from tocsin.client import (
     ConflictError,
     Duplicate,
     Intent,
+    Invalid,
     NotFoundError,
     RefusedError,
     Tocsin,
@@ -86,6 +87,64 @@ def test_keys_count_as_they_do_in_the_real_one(tocsin_fake: FakeTocsin) -> None:
     [conflict] = tocsin_fake.send_many([Intent("new_customer", users=["43"], idempotency_key="k")])
     assert conflict.status == "conflict"
     assert len(tocsin_fake.sent) == 1
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "code"),
+    [
+        ({"payload": {"name": "x\ud800"}}, "payload", "not_text"),
+        ({"payload": {"\udc00": 1}}, "payload", "not_text"),
+        ({"idempotency_key": "k\ud800"}, "idempotency_key", "not_text"),
+        ({"users": ["\ud800"]}, "audience.users", "not_text"),
+        ({"payload": {"deep": nested(1_200)}}, "payload", "too_deep"),
+        ({"payload": {"total": float("nan")}}, "payload.total", "not_finite"),
+        ({"payload": {"total": 10**5_000}}, "payload", "invalid"),
+        ({"payload": {"when": object()}}, "$", "invalid"),
+        ({"users": "42"}, "audience.users", "invalid"),
+    ],
+)
+def test_an_intent_that_cannot_be_encoded_is_refused_alone(
+    tocsin_fake: FakeTocsin, fields: dict[str, Any], field: str, code: str
+) -> None:
+    first, last = (Intent("new_customer", users=["42"], payload=PAYLOAD) for _ in range(2))
+    wrong = Intent("new_customer", **{"users": ["42"], **fields})
+
+    accepted, invalid, also = tocsin_fake.send_many([first, wrong, last])
+
+    assert [accepted.status, also.status] == ["accepted", "accepted"]
+    assert [accepted.idempotency_key, also.idempotency_key] == [first.key, last.key]
+    assert isinstance(invalid, Invalid)
+    assert [(fault.field, fault.code) for fault in invalid.errors] == [(field, code)]
+    assert invalid.idempotency_key == wrong.key
+    assert [sent.idempotency_key for sent in tocsin_fake.sent] == [first.key, last.key]
+
+
+def test_nothing_is_sent_if_no_intent_can_be_encoded(tocsin_fake: FakeTocsin) -> None:
+    tocsin_fake.be_unreachable()
+
+    answers = tocsin_fake.send_many([Intent("new_customer", users=["\ud800"])] * 2)
+
+    assert [answer.status for answer in answers] == ["invalid", "invalid"]
+
+
+def test_everything_that_cannot_be_encoded_is_named(tocsin_fake: FakeTocsin) -> None:
+    payload = {"name": "x\ud800"}
+
+    with pytest.raises(RefusedError) as refused:
+        tocsin_fake.send("new_customer", users="42", payload=payload, attributes={"a": float("inf")})
+
+    assert {(fault.field, fault.code) for fault in refused.value.faults} == {
+        ("audience.users", "invalid"),
+        ("audience.attributes.a", "not_finite"),
+        ("payload", "not_text"),
+    }
 
 
 def test_it_fails_as_told(tocsin_fake: FakeTocsin) -> None:

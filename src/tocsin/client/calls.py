@@ -10,11 +10,12 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from tocsin.client.encoding import encode_intent
-from tocsin.client.errors import UnreadableError
+from tocsin.client.errors import RefusedError, UnreadableError
 from tocsin.client.exchange import ApiReply, Call, Flow
 from tocsin.client.intents import Intent, Question
 from tocsin.client.replies import call, read
-from tocsin.wire.answers import LARGEST_BATCH, Accepted, Answer, BatchResults, Duplicate, Taken
+from tocsin.domain.faults import Fault
+from tocsin.wire.answers import LARGEST_BATCH, Accepted, Answer, BatchResults, Duplicate, Invalid, Taken
 from tocsin.wire.notifications import (
     CancelByKey,
     Cancelled,
@@ -48,9 +49,12 @@ def send(intent: Intent) -> Flow[Taken]:
 def send_many(intents: Sequence[Intent]) -> Flow[list[Answer]]:
     """Hand in any number of intents and return an answer for each, in order.
 
-    If Tocsin cannot be reached, hand the same intents in again: accepted ones are answered as duplicate.
+    One that cannot be encoded is answered as invalid and not sent. If Tocsin cannot be reached, hand the
+    same intents in again: accepted ones are answered as duplicate.
     """
-    return (yield from send_prepared([prepare(intent) for intent in intents]))
+    prepared = [_prepare_or_refuse(intent) for intent in intents]
+    sent = iter((yield from send_prepared([each for each in prepared if isinstance(each, Prepared)])))
+    return [each if isinstance(each, Invalid) else next(sent) for each in prepared]
 
 
 def send_prepared(prepared: Sequence[Prepared]) -> Flow[list[Answer]]:
@@ -73,6 +77,16 @@ def send_prepared(prepared: Sequence[Prepared]) -> Flow[list[Answer]]:
 def prepare(intent: Intent) -> Prepared:
     """Encode an intent now, so that a later change of its payload has no effect."""
     return Prepared(intent, encode_intent(intent))
+
+
+def _prepare_or_refuse(intent: Intent) -> Prepared | Invalid:
+    try:
+        return prepare(intent)
+    except RefusedError as error:
+        faults = error.faults
+    except TypeError as error:
+        faults = (Fault(field="$", code="invalid", message=f"cannot be written as JSON: {error}"),)
+    return Invalid(faults, idempotency_key=intent.key)
 
 
 def _answers(reply: ApiReply, batch: Sequence[Prepared]) -> list[Answer]:
