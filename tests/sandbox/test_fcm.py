@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from tests.providers.sandboxes import Caller, calling
 from tocsin.sandbox import Sandbox, SandboxSettings
-from tocsin.sandbox.fcm.schema import request_violations
+from tocsin.sandbox.fcm.schema import read_request, request_violations
+from tocsin.sandbox.responses import RefusedRequestError
 
 
 @pytest.fixture(scope="module")
@@ -292,6 +293,51 @@ def _value_at(request: Any, path: str) -> Any:
         else:
             value = list(value.values() if isinstance(value, dict) else value)[int(index)]
     return value
+
+
+def test_both_spellings_of_a_field_are_the_same_request() -> None:
+    usual = {
+        "message": {
+            "token": "t",
+            "android": {
+                "collapse_key": "k",
+                "ttl": "5s",
+                "notification": {"channel_id": "c", "light_settings": {"light_on_duration": "1s"}},
+                "data": {"snakeCase": "stays"},
+            },
+            "fcm_options": {"analytics_label": "a"},
+        },
+        "validate_only": True,
+    }
+    other = {
+        "message": {
+            "token": "t",
+            "android": {
+                "collapseKey": "k",
+                "ttl": "5s",
+                "notification": {"channelId": "c", "lightSettings": {"lightOnDuration": "1s"}},
+                "data": {"snakeCase": "stays"},
+            },
+            "fcmOptions": {"analyticsLabel": "a"},
+            "webpush": None,
+        },
+        "validateOnly": True,
+    }
+
+    read = read_request(msgspec.json.encode(usual))
+
+    assert read == read_request(msgspec.json.encode(other))
+    assert msgspec.to_builtins(read) == usual
+
+
+@given(st.dictionaries(st.sampled_from(["message", "validate_only", "x"]), _nested))
+def test_a_request_is_read_unless_something_in_it_violates_the_schema(request: dict[str, Any]) -> None:
+    body = msgspec.json.encode(request)
+    if request_violations(request):
+        with pytest.raises(RefusedRequestError):
+            read_request(body)
+    else:
+        assert read_request(body).validate_only == request.get("validate_only")
 
 
 @given(st.dictionaries(st.sampled_from(["message", "validate_only", "x"]), _nested))

@@ -290,7 +290,8 @@ async def test_a_message_that_is_not_there_is_a_problem(sandbox: Sandbox, caller
         ({"origin": "null"}, 403),
         ({"origin": "https://evil.example"}, 403),
         ({"origin": "http://127.0.0.1:1"}, 403),
-        ({"origin": "http://evil.example:80", "host": "evil.example:80"}, 403),
+        ({"origin": "http://evil.example:80", "host": "evil.example:80"}, 421),
+        ({"host": "evil.example:80"}, 421),
         ({"origin": "http://localhost:80", "host": "localhost:80"}, 204),
         ({"origin": "http://sandbox.localhost:80", "host": "sandbox.localhost:80"}, 204),
     ],
@@ -304,7 +305,35 @@ async def test_a_browser_changes_the_sandbox_from_its_own_page_alone(
     reply = await caller.call("POST", "/_sandbox/reset", headers=given)
 
     assert reply.status == status
-    assert sandbox.phones.count == (1 if status == 403 else 0)
+    assert sandbox.phones.count == (0 if status == 204 else 1)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("evil.example", 421),
+        ("evil.example:8480", 421),
+        ("localhost.evil.example", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("[", 400),
+        ("localhost:8480", 200),
+        ("phones.localhost", 200),
+        ("127.0.0.1", 200),
+        ("[::1]:8480", 200),
+    ],
+)
+@pytest.mark.parametrize(
+    "path", ["live", "messages", "messages/1", "phones", "phones/a", "stats", "faults", "service_accounts/p"]
+)
+async def test_a_name_that_was_made_to_resolve_to_this_machine_reads_nothing(
+    sandbox: Sandbox, caller: Caller, path: str, host: str, status: int
+) -> None:
+    receive(sandbox, {"data": {"secret": "s"}})
+
+    reply = await caller.call("GET", f"/_sandbox/{path}", headers={"host": host})
+
+    assert reply.status == status
+    assert status == 200 or "secret" not in str(reply.body)
 
 
 async def test_writes_of_other_pages_are_refused_over_http_2_as_well(sandbox: Sandbox) -> None:

@@ -13,6 +13,7 @@ import msgspec
 import uvloop
 
 from tocsin.domain.errors import TocsinError
+from tocsin.gc_tuning import tune_gc
 from tocsin.sandbox.server import Sandbox
 from tocsin.sandbox.settings import SandboxSettings
 
@@ -33,6 +34,7 @@ async def _serve(settings: SandboxSettings) -> None:
         addresses = {name: getattr(sandbox, name) for name in _ADDRESSES}
         sys.stdout.write(msgspec.json.encode(addresses, enc_hook=str).decode() + "\n")
         sys.stdout.flush()
+        tune_gc()
         await stop.wait()
 
 

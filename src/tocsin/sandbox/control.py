@@ -6,7 +6,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from tocsin.sandbox.cross_origin import is_cross_origin_write
+from tocsin.sandbox.cross_origin import is_cross_origin_write, is_dns_rebinding
 from tocsin.sandbox.expo.service import Expo
 from tocsin.sandbox.faults.injector import FaultInjector, UnknownFaultCodeError
 from tocsin.sandbox.faults.rules import Chance, Latency, Outage, Quota, Script, Seconds
@@ -23,6 +23,11 @@ _LARGEST_PAGE = 1_000
 _DONE = Response("ok", 204, b"", [])
 _CROSS_ORIGIN = problem(
     403, "foreign_origin", "A browser may change the sandbox only from the sandbox's own page."
+)
+_FOREIGN_HOST = problem(
+    421,
+    "foreign_host",
+    "The sandbox listens on a loopback address and is called by another name. Use localhost or the address.",
 )
 _UNKNOWN_PHONE = problem(404, "unknown_phone", "No message has reached this token and it was not registered.")
 _FAULTS: Mapping[str, tuple[type, Callable[[FaultInjector, Any], None]]] = {
@@ -52,9 +57,11 @@ class Control(msgspec.Struct, kw_only=True):
 
     def handle(self, request: ReceivedRequest) -> Response:
         """Handle a control request; a wrong one is answered with a problem."""
-        if is_cross_origin_write(request):
-            return _CROSS_ORIGIN
         try:
+            if is_dns_rebinding(request):
+                return _FOREIGN_HOST
+            if is_cross_origin_write(request):
+                return _CROSS_ORIGIN
             found = self._route(request)
         except (msgspec.DecodeError, UnknownFaultCodeError) as error:
             return problem(422, "invalid_body", f"The request body is not valid: {error}")

@@ -1,7 +1,8 @@
-"""CSRF guard: pages of other origins cannot change the sandbox through a visitor's browser.
+"""Guard against CSRF and DNS rebinding: pages of others do not control the sandbox by a visitor's browser.
 
 The control API has no login. Programs send neither `Origin` nor `Sec-Fetch-Site` and are let through;
-a browser sends at least one of them with every write, and no page can make it leave them out.
+a browser sends at least one of them with every write, and no page can make it leave them out. It sends
+neither with reads of a page whose domain name was made to resolve to this machine, but the name as `Host`.
 """
 
 from ipaddress import ip_address
@@ -22,15 +23,16 @@ def is_cross_origin_write(request: ReceivedRequest) -> bool:
         return True
     if origin is None:
         return False
-    return origin != request.origin or _is_dns_rebinding(origin, request.server)
+    return origin != request.origin
 
 
-def _is_dns_rebinding(origin: str, server: str) -> bool:
+def is_dns_rebinding(request: ReceivedRequest) -> bool:
     """Return whether a foreign domain name was made to resolve to this machine's loopback address."""
-    name = urlsplit(origin).hostname or ""
-    if name == "localhost" or name.endswith(".localhost") or _is_address(name):
+    name = urlsplit(request.origin).hostname
+    # Browsers always send a name.
+    if not name or name == "localhost" or name.endswith(".localhost") or _is_address(name):
         return False
-    address = server.rpartition(":")[0].strip("[]")
+    address = request.server.rpartition(":")[0].strip("[]")
     return _is_address(address) and ip_address(address).is_loopback
 
 

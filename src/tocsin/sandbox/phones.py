@@ -40,6 +40,10 @@ class VirtualPhone(msgspec.Struct, kw_only=True):
     messages: deque[Received]
 
 
+_NO_MESSAGES: deque[Received] = deque(maxlen=0)
+"""The messages of every phone when they are only counted: a deque is larger than all the rest of a phone."""
+
+
 class Phones:
     """Every virtual phone and a bounded log of all messages.
 
@@ -56,6 +60,11 @@ class Phones:
 
     def __len__(self) -> int:
         return len(self._phones)
+
+    @property
+    def keeps_messages(self) -> bool:
+        """Whether what arrives is stored, and not only counted."""
+        return self._settings.record == "messages"
 
     def register(self, token: str) -> VirtualPhone:
         """Register a token, also one that was unregistered."""
@@ -90,7 +99,7 @@ class Phones:
         """Store a message that arrives now."""
         self.count += 1
         received = None
-        if self._settings.record == "messages":
+        if self.keeps_messages:
             fields, now = msgspec.structs.asdict(push), dt.datetime.now(dt.UTC)
             received = Received(number=self.count, at=now, provider=provider, **fields)
             self._log.append(received)
@@ -110,6 +119,7 @@ class Phones:
     def _add(self, token: str) -> VirtualPhone:
         if len(self._phones) >= self._settings.phones_kept:
             del self._phones[next(iter(self._phones))]
-        phone = VirtualPhone(token=token, messages=deque(maxlen=self._settings.messages_per_phone))
+        messages = deque(maxlen=self._settings.messages_per_phone) if self.keeps_messages else _NO_MESSAGES
+        phone = VirtualPhone(token=token, messages=messages)
         self._phones[token] = phone
         return phone

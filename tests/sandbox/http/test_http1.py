@@ -152,9 +152,9 @@ async def test_a_connection_of_one_request_is_closed_after_it(raw: Raw, sent: by
 
 
 async def test_a_proxy_form_is_understood_and_head_has_no_body(raw: Raw) -> None:
-    raw.send(b"GET http://sandbox.test/_sandbox/service_accounts/p HTTP/1.1\r\nhost: other\r\n\r\n")
+    raw.send(b"GET http://sandbox.localhost/_sandbox/service_accounts/p HTTP/1.1\r\nhost: other\r\n\r\n")
     assert await raw.status() == 200
-    assert b"http://sandbox.test/token" in raw.body
+    assert b"http://sandbox.localhost/token" in raw.body
 
     raw.send(b"HEAD /nothing HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
     assert (await raw.rest()).endswith(b"\r\n\r\n")

@@ -26,21 +26,26 @@ class Target(msgspec.Struct, frozen=True):
     value: str
 
 
-def check_message(message: dict[str, Any], body_bytes: int) -> Target:
+def check_message(message: Any, body_bytes: int) -> Target:
     """Return the target of a message; raise RefusedRequestError if FCM would refuse it."""
-    target = next((Target(kind, message[kind]) for kind in TARGETS if message.get(kind) is not None), None)
-    if target is None:
-        raise _invalid("Recipient of the message is not set.", "message")
+    target = _target(message)
     _check_target(target)
-    for key in message.get("data") or ():
+    for key in message.data or ():
         if key in _RESERVED_KEYS or key.startswith(_RESERVED_PREFIXES):
             raise _invalid(f"Invalid data payload key: {key}", "message.data")
     _check_ttl(message)
     limit = _DEVICE_BYTES if target.kind in DEVICE_TARGETS else _TOPIC_BYTES
     # The payload is a part of the body, so a small body needs no measuring.
-    if body_bytes > limit and _payload_bytes(message) > limit:
+    if body_bytes > limit and _payload_bytes(msgspec.to_builtins(message)) > limit:
         raise _invalid(f"Message is too large. The maximum is {limit // 1024}K ({limit} bytes).")
     return target
+
+
+def _target(message: Any) -> Target:
+    for kind in TARGETS:
+        if (value := getattr(message, kind)) is not None:
+            return Target(kind, value)
+    raise _invalid("Recipient of the message is not set.", "message")
 
 
 def _check_target(target: Target) -> None:
@@ -56,13 +61,13 @@ def _check_target(target: Target) -> None:
                 raise RefusedRequestError(errors.CONDITION_INVALID)
 
 
-def _check_ttl(message: dict[str, Any]) -> None:
-    ttl = (message.get("android") or {}).get("ttl")
+def _check_ttl(message: Any) -> None:
+    ttl = message.android.ttl if message.android else None
     if ttl is not None and not 0 <= float(ttl[:-1]) <= _LONGEST_TTL_SECONDS:
         text = f"Invalid TTL {ttl}: it must be between 0 and {_LONGEST_TTL_SECONDS} seconds."
         raise _invalid(text, "message.android.ttl")
-    headers = (message.get("webpush") or {}).get("headers") or {}
-    web_ttl = headers.get("TTL")
+    headers = message.webpush.headers if message.webpush else None
+    web_ttl = headers.get("TTL") if headers else None
     if web_ttl is not None and not web_ttl.isdecimal():
         raise _invalid("TTL must be a non-negative integer.", "message.webpush.headers.TTL")
 

@@ -9,7 +9,7 @@ from tocsin.sandbox.fcm import errors
 from tocsin.sandbox.fcm.accounts import Accounts
 from tocsin.sandbox.fcm.message import check_message
 from tocsin.sandbox.fcm.oauth import TokenEndpoint
-from tocsin.sandbox.fcm.schema import request_violations
+from tocsin.sandbox.fcm.schema import read_request
 from tocsin.sandbox.phones import Push
 from tocsin.sandbox.responses import RefusedRequestError, Response, json_response
 from tocsin.sandbox.stand_in import ReceivedRequest, SandboxContext, SinglePushStandIn, delivery_id_in
@@ -60,26 +60,18 @@ class Fcm(SinglePushStandIn):
         wait = self.faults.take_project_quota(project)
         if wait is not None:
             self._refuse("QUOTA_EXCEEDED", request, wait)
-        try:
-            content = _decode(request.body)
-        except msgspec.DecodeError:
-            content = None
-        if not isinstance(content, dict):
-            raise RefusedRequestError(errors.unparsable(request.body))
-        if violations := request_violations(content):
-            raise RefusedRequestError(errors.malformed(violations))
-        message = content.get("message")
+        content = read_request(request.body)
+        message = content.message
         if message is None:
             raise RefusedRequestError(errors.invalid_argument("The message is not set.", "message"))
         target = check_message(message, len(request.body))
-        validate_only = content.get("validate_only") or content.get("validateOnly")
         new_id = f"0:{time.time_ns() // 1000}%{next(self._numbers):016x}"
         return Push(
             target=target.value,
             target_kind=target.kind,
-            message_id=_VALIDATED_ID if validate_only else new_id,
-            delivery_id=delivery_id_in(message.get("data")),
-            message=message,
+            message_id=_VALIDATED_ID if content.validate_only else new_id,
+            delivery_id=delivery_id_in(message.data),
+            message=_decode(request.body)["message"] if self._phones.keeps_messages else {},
         )
 
     def _check_access(self, project: str, authorization: str | None) -> None:

@@ -137,7 +137,7 @@ class RequestHeads:
         if not _METHOD.fullmatch(method) or not is_path:
             raise malformed("a request without a method or path")
         path = unquote(raw_path) if "%" in raw_path else raw_path
-        origin = f"{self._scheme}://{authority or headers.get('host')}"
+        origin = f"{self._scheme}://{authority or headers.get('host', '')}"
         length = read_content_length(headers)
         return RequestHead(method, path, query, headers, origin, length, self._find_stand_in(method, path))
 
