@@ -1,5 +1,6 @@
 """Splits what the peer sends into frames and checks all that can be checked without knowing the streams."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from tocsin.http2.errors import ConnectionFault, ErrorCode, StreamFault
@@ -22,6 +23,8 @@ from tocsin.http2.frames import (
 MOST_HEADER_BYTES = 16_384
 """The most bytes of a header block, and of the fields in it."""
 
+_DATA, _HEADERS, _CONTINUATION = int(FrameType.DATA), int(FrameType.HEADERS), int(FrameType.CONTINUATION)
+_FRAMING = END_HEADERS | PADDED | PRIORITY
 _PRIORITY_BYTES = 5
 _PING_BYTES = 8
 _GOAWAY_BYTES = 8
@@ -76,7 +79,7 @@ class FrameReader:
         self._block: bytearray | None = None
         self._block_stream = 0
         self._block_ends_stream = False
-        self._readers = {
+        self._readers: dict[int, Callable[[int, int, bytes], None]] = {
             FrameType.DATA: self._data,
             FrameType.HEADERS: self._headers,
             FrameType.PRIORITY: self._priority,
@@ -106,18 +109,27 @@ class FrameReader:
             stream_id &= LAST_STREAM_ID
             if not self._begun:
                 self._begin(kind, flags)
-            if self._block is not None and kind != FrameType.CONTINUATION:
+            if self._block is not None and kind != _CONTINUATION:
                 raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a header block was interrupted")
-            read = self._readers.get(kind)
-            if read is None:
-                # An extension that was not agreed on is ignored.
-                self._handler.on_ignored()
-                continue
             try:
-                read(flags, stream_id, payload)
+                # The frames of most messages need no further checks.
+                if kind == _DATA and stream_id and not flags & PADDED:
+                    self._handler.on_data(stream_id, payload, length, end_stream=bool(flags & END_STREAM))
+                elif kind == _HEADERS and stream_id and flags & _FRAMING == END_HEADERS:
+                    self._handler.on_headers(stream_id, payload, end_stream=bool(flags & END_STREAM))
+                else:
+                    self._read(kind, flags, stream_id, payload)
             except StreamFault as fault:
                 self._handler.on_stream_fault(stream_id, fault)
         self._rest = content[at:]
+
+    def _read(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
+        read = self._readers.get(kind)
+        if read is None:
+            # An extension that was not agreed on is ignored.
+            self._handler.on_ignored()
+        else:
+            read(flags, stream_id, payload)
 
     def _begin(self, kind: int, flags: int) -> None:
         if kind != FrameType.SETTINGS or flags & ACK:

@@ -18,7 +18,7 @@ from tocsin.providers.fcm.render import TOPIC_BYTES, render
 from tocsin.providers.fcm.settings import FcmSettings
 from tocsin.sandbox import Refuse, Sandbox, SandboxSettings
 from tocsin.sandbox.fcm.message import Target, check_message
-from tocsin.sandbox.fcm.schema import request_violations
+from tocsin.sandbox.fcm.schema import read_request
 
 EVERYTHING = PushAppearance(
     severity="critical",
@@ -38,10 +38,8 @@ def handed(appearance: PushAppearance, **changes: Any) -> dict[str, Any]:
     """Give what FCM is handed, which its schema must take."""
     body = render(a_message("phone", appearance=appearance, **changes), NOW)
     assert isinstance(body, bytes)
-    request = msgspec.json.decode(body)
-    assert request_violations(request) == []
-    message: dict[str, Any] = request["message"]
-    assert check_message(message, len(body)) == Target("token", "phone")
+    assert check_message(read_request(body).message, len(body)) == Target("token", "phone")
+    message: dict[str, Any] = msgspec.json.decode(body)["message"]
     return message
 
 

@@ -9,10 +9,14 @@ import pytest
 from tests.providers.conformance import send_one
 from tests.providers.fcm.rig import FcmRig
 from tests.providers.rig import NOW, a_message
+from tests.waiting import until
 from tocsin.domain.delivery.outcome import Outcome, Rejected, Retry, Sent
 from tocsin.providers.fcm.google_auth import AccessTokens
 from tocsin.providers.fcm.provider import FcmProvider
 from tocsin.sandbox import Hang
+
+STREAMS = 100
+"""What the sandbox has at once on a connection."""
 
 
 async def test_an_answer_does_not_wait_for_those_of_its_batch(rig: FcmRig) -> None:
@@ -64,3 +68,21 @@ async def test_what_fetching_an_access_token_raises_is_final_for_no_message(
     assert [type(each) for each in answered] == [Retry] * 4
     assert {each.code for each in answered if isinstance(each, Retry)} == {"token_unavailable"}
     assert "t0ken" not in caplog.text
+
+
+async def test_what_waits_for_a_stream_is_not_sent_when_its_batch_is_cancelled(rig: FcmRig) -> None:
+    provider = rig.provider()
+    await send_one(provider, "phone")
+    assert isinstance(provider, FcmProvider)
+    tokens = [f"slow-{number}" for number in range(300)]
+    for token in tokens:
+        rig.sandbox.faults.script(token, Hang())
+
+    async with aclosing(provider.send_each([a_message(each) for each in tokens], now=NOW)) as answers:
+        first = asyncio.ensure_future(anext(answers))
+        await until(lambda: rig.sandbox.stats().in_flight == STREAMS)
+        first.cancel()
+        await asyncio.wait([first])
+
+    await send_one(provider, "phone")
+    assert rig.sandbox.stats().requests == 1 + STREAMS + 1

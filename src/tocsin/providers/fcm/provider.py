@@ -21,6 +21,9 @@ from tocsin.providers.http.h2.header_fields import RequestHead
 from tocsin.providers.http.http2_provider import Heads, Http2Provider
 from tocsin.providers.http.reply import Reply
 
+# A member of an enumeration is looked up by a call each time.
+_OK, _UNAUTHORIZED = HTTPStatus.OK.value, HTTPStatus.UNAUTHORIZED.value
+
 SCOPE = "https://www.googleapis.com/auth/firebase.messaging"
 
 _UNREADABLE = Retry("unreadable_answer", "FCM answered 200 with something else than its JSON", uncertain=True)
@@ -78,14 +81,15 @@ class FcmProvider(Http2Provider):
         body = render(message, now)
         if isinstance(body, Rejected):
             return body
-        return self._client.post(self._heads.get(credentials), self._path, body)
+        return self._client.post(self._heads.get(credentials), b"", body)
 
     def _head(self, token: str, _: str) -> RequestHead:
-        return self._client.head({"authorization": f"Bearer {token}", "content-type": "application/json"})
+        headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
+        return self._client.head(headers).at(self._path)
 
     def _read(self, message: Message, reply: Reply, now: datetime) -> Outcome:
         body = reply.body
-        if reply.status == HTTPStatus.OK:
+        if reply.status == _OK:
             try:
                 return Sent(_taken.decode(body).name)
             except (msgspec.DecodeError, UnicodeDecodeError):
@@ -96,4 +100,4 @@ class FcmProvider(Http2Provider):
         return classify(reply.status, body, reply.retry_after(now))
 
     def _is_refused(self, reply: Reply, outcome: Outcome) -> bool:
-        return reply.status == HTTPStatus.UNAUTHORIZED and isinstance(outcome, Defer) and outcome.pauses
+        return reply.status == _UNAUTHORIZED and isinstance(outcome, Defer) and outcome.pauses

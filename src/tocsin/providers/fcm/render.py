@@ -21,7 +21,8 @@ _encoder = msgspec.json.Encoder()
 
 def render(message: Message, now: datetime) -> bytes | Rejected:
     """Render a message as the body of a request to FCM."""
-    content = {message.target_kind: message.target, **_content(message, now)}
+    content = _content(message, now)
+    content[message.target_kind] = message.target
     most = TOPIC_BYTES if message.target_kind in TOPIC_KINDS else PAYLOAD_BYTES
     return _within(_encoder.encode({"message": content}), content, message, most)
 

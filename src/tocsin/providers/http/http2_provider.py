@@ -161,10 +161,9 @@ class _Sending:
         """Cancel what has no outcome yet."""
         for task in self._renewals:
             task.cancel()
-        for request in self._requests.values():
-            if not request.cancel() and not request.cancelled():
-                # Retrieved, although nobody waits for it any more.
-                request.exception()
+        # Those that wait for a stream first, or each would be sent on the one that another frees.
+        for request in reversed(self._requests.values()):
+            request.cancel()
 
     def _post(self, places: Iterable[int], credentials: str) -> None:
         for place in places:

@@ -49,7 +49,7 @@ class Owner:
 
     def post(self, body: bytes, deadline: float = 1e12) -> Exchange:
         block = self._head.before_path + field(":path", "/") + self._head.after_path
-        exchange = Exchange(self.connection, block, body, deadline, asyncio.get_running_loop())
+        exchange = Exchange(self.connection, block, body, deadline)
         self.connection.start(exchange)
         return exchange
 

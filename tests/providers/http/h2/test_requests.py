@@ -20,6 +20,7 @@ from tocsin.http2.fields import field
 from tocsin.http2.frames import Setting, frame
 from tocsin.http2.huffman import _known as known_texts
 from tocsin.providers.http.h2.errors import StreamResetError
+from tocsin.providers.http.h2.exchange import Exchange
 from tocsin.providers.http.h2.header_fields import ResponseHeads
 
 
@@ -293,6 +294,28 @@ async def test_a_request_cancelled_before_it_was_sent_is_forgotten(peer: RawPeer
 
     assert (await second).status == 200
     assert link.body(1) == b"2"
+
+
+async def test_requests_that_wait_are_cancelled_without_searching_the_others(
+    peer: RawPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer.silent = True
+    client = peer.client()
+    asked = [post(client) for _ in range(1_000)]
+    compared = 0
+
+    def compare(one: Exchange, other: object) -> bool:
+        nonlocal compared
+        compared += 1
+        return one is other
+
+    monkeypatch.setattr(Exchange, "__eq__", compare)
+
+    for request in reversed(asked):
+        request.cancel()
+
+    assert all(request.cancelled() for request in asked)
+    assert compared <= len(asked)
 
 
 async def test_an_answer_before_the_whole_body_stops_the_rest(peer: RawPeer) -> None:

@@ -80,7 +80,7 @@ class Http2Client:
         enough: int | None = None,
         deadline: float | None = None,
     ) -> Exchange:
-        """Send a request and return the future of its answer, which raises RequestFailedError.
+        """Send a request; awaited, what is returned gives the answer or raises RequestFailedError.
 
         `fields` are further header fields of this request, each encoded by `field`. The answer is cut after
         `enough` bytes. `deadline` is by the clock of the loop; the settings have the usual time-out.
@@ -91,7 +91,7 @@ class Http2Client:
             loop = self._loop = asyncio.get_running_loop()
         block = head.before_path + path + head.after_path + content_length(len(body)) + fields
         due = loop.time() + self._timeout if deadline is None else deadline
-        exchange = Exchange(self._pool, block, body, due, loop)
+        exchange = Exchange(self._pool, block, body, due)
         if enough is not None:
             exchange.enough = enough
         self._pool.send(exchange)

@@ -2,8 +2,9 @@
 
 import asyncio
 import math
+from collections.abc import Generator
 from http import HTTPStatus
-from typing import Protocol
+from typing import Any, Protocol
 
 from tocsin.http2.errors import ErrorCode, StreamFault
 from tocsin.http2.frames import DEFAULT_WINDOW
@@ -46,12 +47,14 @@ class AnswerGroup:
     def add(self, exchange: "Exchange") -> None:
         """Take a request that has ended."""
         self._ended.append(exchange)
-        self.wake()
+        if self._waiter is not None:
+            self.wake()
 
     def wake(self) -> None:
         """Wake who waits, whether a request has ended or not."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     async def wait(self) -> "list[Exchange]":
         """Wait until some have ended, or until woken, and return those that have."""
@@ -62,12 +65,12 @@ class AnswerGroup:
         return ended
 
 
-class Exchange(asyncio.Future[Reply]):
-    """The future of an answer, with the request and all that is known of its stream.
+class Exchange:
+    """A request, all that is known of its stream, and its answer or why there is none.
 
-    It is one object a request, and no task: whoever awaits it is woken by the connection, and so is its
-    group. To cancel it frees its stream at once. The defaults below are those of most requests, which need no
-    others.
+    It can be awaited and cancelled like a future, but is none: most requests are collected by a group, and
+    a future is made only for one that is awaited by itself. To cancel it frees its stream at once. The
+    defaults below are those of most requests, which need no others.
     """
 
     group: AnswerGroup | None = None
@@ -88,37 +91,78 @@ class Exchange(asyncio.Future[Reply]):
     """With so much content an answer is complete; what follows is not read."""
     _head: ResponseHead | None = None
     _content: bytes | bytearray = b""
+    _reply: Reply | None = None
+    _error: BaseException | None = None
+    _waiter: asyncio.Future[None] | None = None
 
-    def __init__(
-        self, carrier: Carrier, block: bytes, body: bytes, deadline: float, loop: asyncio.AbstractEventLoop
-    ) -> None:
-        super().__init__(loop=loop)
+    def __init__(self, carrier: Carrier, block: bytes, body: bytes, deadline: float) -> None:
         self.carrier = carrier
         self.block = block
         self.body = body
         self.deadline = deadline
 
-    def cancel(self, msg: object | None = None) -> bool:
-        """Cancel the request and free its stream."""
-        cancelled = super().cancel(msg)
-        if cancelled:
-            self.carrier.cancel(self)
-            self._join_group()
-        return cancelled
+    def __await__(self) -> Generator[Any, None, Reply]:
+        """Wait for the answer; whoever is cancelled meanwhile cancels the request."""
+        if not self.done():
+            if self._waiter is None:
+                self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                yield from self._waiter
+            except asyncio.CancelledError:
+                self.cancel()
+                raise
+        return self.result()
 
-    def set_result(self, result: Reply) -> None:
+    def done(self) -> bool:
+        """Return whether the request has ended."""
+        return self._reply is not None or self._error is not None
+
+    def cancelled(self) -> bool:
+        """Return whether the request was cancelled."""
+        return isinstance(self._error, asyncio.CancelledError)
+
+    def result(self) -> Reply:
+        """Return the answer, or raise what went wrong."""
+        if self._reply is not None:
+            return self._reply
+        raise self._error or asyncio.InvalidStateError("the request has not ended")
+
+    def exception(self) -> BaseException | None:
+        """Return what went wrong, if anything; raise CancelledError for a request that was cancelled."""
+        if isinstance(self._error, asyncio.CancelledError) or not self.done():
+            self.result()
+        return self._error
+
+    def cancel(self) -> bool:
+        """Cancel the request and free its stream; return False if it has ended already."""
+        if self.done():
+            return False
+        self._error = asyncio.CancelledError()
+        self.carrier.cancel(self)
+        self._wake()
+        return True
+
+    def set_result(self, reply: Reply) -> None:
         """End the request with its answer."""
-        super().set_result(result)
-        self._join_group()
+        self._check_under_way()
+        self._reply = reply
+        self._wake()
 
-    def set_exception(self, exception: type | BaseException, /) -> None:
+    def set_exception(self, error: BaseException) -> None:
         """End the request with what went wrong."""
-        super().set_exception(exception)
-        self._join_group()
+        self._check_under_way()
+        self._error = error
+        self._wake()
 
-    def _join_group(self) -> None:
+    def _check_under_way(self) -> None:
+        if self._reply is not None or self._error is not None:
+            raise asyncio.InvalidStateError("the request has ended already")
+
+    def _wake(self) -> None:
         if self.group is not None:
             self.group.add(self)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def begin_again(self, carrier: Carrier) -> None:
         """Prepare to send the request on another stream."""

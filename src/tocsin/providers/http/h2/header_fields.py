@@ -23,6 +23,10 @@ class RequestHead(NamedTuple):
     before_path: bytes
     after_path: bytes
 
+    def at(self, path: bytes) -> "RequestHead":
+        """Return the head of requests that all have this path, and are sent with an empty one."""
+        return RequestHead(self.before_path + path + self.after_path, b"")
+
     def __repr__(self) -> str:
         """Show nothing of the headers, which have credentials."""
         return "RequestHead()"

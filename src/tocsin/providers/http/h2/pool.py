@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
@@ -55,7 +55,8 @@ class Pool:
         self._heads = ResponseHeads()
         self._connections: list[Connection] = []
         self._opening: dict[asyncio.Task[None], float] = {}
-        self._waiting: deque[Exchange] = deque()
+        # Not a deque: a batch that is cancelled takes its requests out one by one, the newest first.
+        self._waiting: OrderedDict[Exchange, None] = OrderedDict()
         self._current: Connection | None = None
         self._streams_each = STREAMS_PER_CONNECTION
         self._open_from = -math.inf
@@ -72,17 +73,21 @@ class Pool:
     def send(self, exchange: Exchange) -> None:
         """Start a request, or keep it until there is room."""
         if self._timer is None:
-            self._timer = exchange.get_loop().call_later(self._tick_seconds, self._tick)
+            self._timer = asyncio.get_running_loop().call_later(self._tick_seconds, self._tick)
         connection = self._current
         # Requests of one turn of the loop stay together, so that they leave in one write.
-        if connection is None or not connection.is_writing or not self._is_free(connection):
+        if (
+            connection is None
+            or not connection.is_writing
+            or len(connection.streams) >= min(connection.limit, self._streams_each)
+        ):
             connection = self._current = None if self._waiting else self._least_loaded()
         if connection is not None:
             connection.start(exchange)
         elif self._closed:
             exchange.set_exception(ClientClosedError("the client is closed", may_be_processed=False))
         else:
-            self._waiting.append(exchange)
+            self._waiting[exchange] = None
             self._open_needed()
 
     async def aclose(self) -> None:
@@ -108,14 +113,15 @@ class Pool:
 
     def cancel(self, exchange: Exchange) -> None:
         """Forget a request that waits for a connection."""
-        self._waiting.remove(exchange)
+        del self._waiting[exchange]
 
     def on_room(self, connection: Connection) -> None:
         """Start what waits, on a connection that has room."""
         # Apple allows a single stream until it has seen a good token.
-        self._streams_each = max(self._streams_each, min(connection.limit, STREAMS_PER_CONNECTION))
+        if self._streams_each < STREAMS_PER_CONNECTION:
+            self._streams_each = max(self._streams_each, min(connection.limit, STREAMS_PER_CONNECTION))
         while self._waiting and len(connection.streams) < connection.limit:
-            connection.start(self._waiting.popleft())
+            connection.start(self._waiting.popitem(last=False)[0])
 
     def on_retired(self) -> None:
         """Open another connection for what waits: the answers of the old one may take long."""
@@ -140,9 +146,6 @@ class Pool:
             return
         exchange.begin_again(self)
         self.send(exchange)
-
-    def _is_free(self, connection: Connection) -> bool:
-        return len(connection.streams) < min(connection.limit, self._streams_each)
 
     def _least_loaded(self) -> Connection | None:
         """Return the connection with the fewest streams of those that have room."""
@@ -206,7 +209,7 @@ class Pool:
         return ConnectFailedError("the peer left at once") if connection.retired else connection
 
     def _fail_waiting(self, error: RequestFailedError) -> None:
-        waiting, self._waiting = self._waiting, deque()
+        waiting, self._waiting = self._waiting, OrderedDict()
         for exchange in waiting:
             exchange.set_exception(type(error)(*error.args, may_be_processed=False))
 
@@ -221,7 +224,7 @@ class Pool:
                 task.cancel()
         overdue = [exchange for exchange in self._waiting if exchange.deadline <= now]
         for exchange in overdue:
-            self._waiting.remove(exchange)
+            del self._waiting[exchange]
             exchange.set_exception(RequestTimeoutError("no stream was free", may_be_processed=False))
         for connection in list(self._connections):
             connection.tick(now)
