@@ -1,12 +1,15 @@
 """Rows put straight into the tables, as the starting point of a test."""
 
 import hashlib
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 from tocsin.domain.ids import LeaseId, new_lease_id, uuid7
 from tocsin.store.deliveries.claim import START, ClaimedDelivery, Position, claim, take_over
+from tocsin.store.health.provider_health import Counted
+from tocsin.store.people.sent_counts import totals
 from tocsin.store.pool import Connection, Pool
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -110,6 +113,17 @@ async def add_user(connection: Connection | Pool, user_id: str, **known: Any) ->
     await connection.execute(f"insert into users ({columns}) values ({places})", *row.values())  # noqa: S608 - as above
 
 
+async def add_outcomes(connection: Connection, counts: Mapping[Counted, int], at: datetime) -> None:
+    """Add counts of outcomes to the minute of a moment; workers count in the minute in which they write."""
+    await connection.executemany(
+        """
+        insert into provider_counts (minute, provider, outcome, code, count)
+        values (date_trunc('minute', $1::timestamptz), $2, $3, $4, $5)
+        """,
+        [(at, *each, count) for each, count in counts.items()],
+    )
+
+
 async def add_waiting(
     connection: Connection | Pool, count: int, user_id: str = "ada", *, lane: str = "fcm", **changes: Any
 ) -> UUID:
@@ -178,6 +192,11 @@ async def take_lost(
 
 async def delivery(connection: Connection | Pool, delivery_id: UUID) -> dict[str, Any]:
     return dict(await connection.fetchrow("select * from deliveries where id = $1", delivery_id))
+
+
+async def got(connection: Connection | Pool, *device_ids: UUID) -> tuple[int, datetime | None]:
+    """Return how many messages devices got, and when the last one was sent."""
+    return await totals(connection, device_ids)
 
 
 async def device(connection: Connection | Pool, device_id: UUID) -> dict[str, Any]:

@@ -50,6 +50,15 @@ class LineBudget:
         self._left -= 1
         return True
 
+    def take_up_to(self, count: int) -> int:
+        """Return how many of so many lines may be logged now."""
+        taken = 0
+        while taken < count and self.take():
+            taken += 1
+        # The one that was refused is counted already.
+        self._left_out += max(0, count - taken - 1)
+        return taken
+
     def left_out(self) -> int | None:
         """Return how many lines were left out since this was last called; None if none was."""
         count, self._left_out = self._left_out, 0

@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 
 from tests.edges.edge import listening, services
-from tests.rows import add_delivery, add_device, add_notification, add_user
+from tests.rows import add_delivery, add_device, add_notification, add_outcomes, add_user
 from tocsin.api.app import create_app
 from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
@@ -21,7 +21,7 @@ from tocsin.domain.limits import LimitsSettings
 from tocsin.engine.clock import utc_now
 from tocsin.engine.health.provider_health import ProviderInUse
 from tocsin.store import receipts
-from tocsin.store.health.provider_health import Alarm, Counted, count_outcomes, raise_alarms
+from tocsin.store.health.provider_health import Alarm, Counted, raise_alarms
 from tocsin.store.pool import Pool
 from tocsin.store.receipts import CountedType
 
@@ -188,7 +188,7 @@ async def _add_counts(pool: Pool, now: datetime) -> None:
                 Counted("apns", "sent", ""): sent // 3,
                 Counted("fcm", "retry", "UNAVAILABLE"): failed,
             }
-            await count_outcomes(connection, counts, at)
+            await add_outcomes(connection, counts, at)
             await connection.executemany(
                 "insert into activity_counts values (date_trunc('minute', $1::timestamptz), $2, $3)",
                 [(at, "accepted", int(sent * 1.4)), (at, "skipped", shuffled.randint(10, 40))],

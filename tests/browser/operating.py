@@ -62,6 +62,7 @@ async def fill_operating(pool: Pool, now: datetime) -> None:
     """Store the examples, as of a moment."""
     await _add_troubles(pool, now)
     await _add_sources(pool, now)
+    await add_lags(pool)
     await preferences.change(pool, "ada", {"marketing": {"push": False, "email": True}}, now)
     for number, hours in enumerate((1, 1, 2, 5, 5, 5, 9, 26, 400)):
         kind = "invoice_due" if number % 3 else "new_customer"
@@ -98,6 +99,12 @@ async def _add_troubles(pool: Pool, now: datetime) -> None:
     await add_held(pool, "type:invoice_due")
 
 
+async def add_lags(pool: Pool) -> None:
+    """Store how far behind the sources are; after half a minute they count as not read."""
+    async with pool.acquire() as connection:
+        await lags.save(connection, SOURCES)
+
+
 async def _add_sources(pool: Pool, now: datetime) -> None:
     for name, late in (("new_customers", timedelta(minutes=-4)), ("overdue_invoices", timedelta(minutes=9))):
         schedule = Schedule("*/15 * * * *", "Europe/Istanbul")
@@ -109,7 +116,6 @@ async def _add_sources(pool: Pool, now: datetime) -> None:
     await stream_offsets.move(pool, stream, lease, 600, before="0-0", to=to)
     detail = "row 4711 has no audience"
     async with pool.acquire() as connection:
-        await lags.save(connection, SOURCES)
         await raise_alarms(connection, {Alarm("outbox:shop", "row_refused", detail): 2}, now)
     entry = RefusedIntent(
         id=uuid7(),

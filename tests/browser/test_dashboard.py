@@ -1,6 +1,7 @@
 """The main task of each page of the dashboard, through a real browser."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -93,16 +94,32 @@ async def test_now_is_polled_where_streams_do_not_get_through(visit: Visit, cons
 
     await expect(page.get_by_role("cell", name="it is not ours")).to_be_visible()
     await expect(page.get_by_text("cannot be refreshed")).to_be_hidden()
+    await page.route("**/dashboard/now/live*", lambda route: route.fulfill(status=503, body="away"))
+    await page.clock.run_for(6_000)
+    await expect(page.get_by_text("cannot be refreshed")).to_be_visible()
+    await visit.complained("503 (Service Unavailable)")
     await page.unroute_all()
     async with page.expect_request("**/dashboard/now/stream*"):
         await page.clock.run_for(30_000)
+    # Those of the streams that it tried meanwhile.
+    visit.complaints[:] = [
+        each for each in visit.complaints if not re.search("502 |503 |Response Status", each)
+    ]
 
 
+@pytest.mark.parametrize("is_polled", [False, True], ids=["streamed", "polled"])
 async def test_a_refresh_keeps_the_focus_and_how_far_tables_are_scrolled(
-    page: Page, console: Console
+    visit: Visit, console: Console, *, is_polled: bool
 ) -> None:
+    page = visit.page
     await page.set_viewport_size({"width": 390, "height": 844})
-    await page.goto(f"{console.url}/dashboard/providers")
+    if is_polled:
+        await page.route("**/dashboard/*/stream*", lambda route: route.fulfill(status=502, body="no streams"))
+    async with page.expect_response("**/dashboard/providers/*"):
+        await page.goto(f"{console.url}/dashboard/providers")
+    if is_polled:
+        await visit.complained("502 (Bad Gateway)")
+        visit.complaints.clear()
     await page.get_by_role("link", name="apns").focus()
     await page.locator(".table").evaluate("(table) => { table.scrollLeft = 90; table.dataset.old = true; }")
 
@@ -111,7 +128,7 @@ async def test_a_refresh_keeps_the_focus_and_how_far_tables_are_scrolled(
 
     await expect(page.locator(".table[data-old]")).to_have_count(0)
     await expect(page.get_by_role("link", name="apns")).to_be_focused()
-    assert await page.locator(".table").evaluate("(table) => table.scrollLeft") == 90
+    await expect(page.locator(".table")).to_have_js_property("scrollLeft", 90)
 
 
 async def test_a_notification_is_found_and_its_timeline_read(page: Page, console: Console) -> None:

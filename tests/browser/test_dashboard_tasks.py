@@ -10,7 +10,7 @@ import pytest
 from playwright.async_api import Browser, Locator, Page, expect
 
 from tests.browser.console import MOST_A_DAY, Console, running_console
-from tests.browser.operating import fill_operating
+from tests.browser.operating import add_lags, fill_operating
 from tests.browser.test_dashboard import sign_in, tab_to
 from tests.browser.visits import Visit
 from tests.databases import SCHEMA, Clones
@@ -169,7 +169,8 @@ async def test_a_count_before_cancelling_goes_on_by_itself(
     await expect(page.get_by_text(re.compile("deliver(y|ies) cancelled"))).to_be_visible()
 
 
-async def test_the_lag_of_each_source_is_shown(page: Page) -> None:
+async def test_the_lag_of_each_source_is_shown(page: Page, desk: Console) -> None:
+    await add_lags(desk.pool)
     await page.get_by_role("link", name="Producers").click()
     sources = await section(page, "Outboxes, streams and queues")
 

@@ -35,6 +35,7 @@ from tocsin.providers.registry import device_rules, load_registry
 from tocsin.store.pool import Pool
 
 SECRET = "a secret of at least thirty-two bytes"
+COOKIE_SUFFIX = "0a1b2c3d"
 # Each client would read all the certificate authorities there are, though it never speaks TLS.
 _NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 FREE_PORT = HttpSettings(port=0, max_body_bytes=200_000)
@@ -79,6 +80,7 @@ def services(pool: Pool, **changes: Any) -> Services:
         explainer=Explainer(planner, rules),
         clock=utc_now,
         schema=SCHEMA,
+        cookie_suffix=COOKIE_SUFFIX,
         device_rules=_device_rules(),
         auth=AuthSettings(jwt_secret=SECRET),
         http=FREE_PORT,

@@ -31,7 +31,7 @@ async def keep_plan(connection: Connection, name: str, statement: str, *argument
 async def explain_kept(connection: Connection, name: str, *arguments: Any) -> list[Node]:
     """Execute a statement by its kept plan and return every node of that plan, with what it read."""
     text = await connection.fetchval(f'explain (analyze, format json) execute "{name}"{_written(arguments)}')
-    return _nodes(json.loads(text)[0]["Plan"])
+    return nodes(json.loads(text)[0]["Plan"])
 
 
 def scans(plan: Sequence[Node], table: str = "deliveries") -> list[Node]:
@@ -53,8 +53,9 @@ def indexes(plan: Sequence[Node], table: str = "deliveries") -> set[str]:
     return {str(node.get("Index Name", node["Node Type"])) for node in scans(plan, table)}
 
 
-def _nodes(plan: Node) -> list[Node]:
-    return [plan, *(node for inner in plan.get("Plans", ()) for node in _nodes(inner))]
+def nodes(plan: Node) -> list[Node]:
+    """Return a node of a plan with all that are below it."""
+    return [plan, *(node for inner in plan.get("Plans", ()) for node in nodes(inner))]
 
 
 def _written(arguments: Sequence[Any]) -> str:

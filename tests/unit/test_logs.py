@@ -94,6 +94,13 @@ def test_a_budget_leaves_lines_out_until_the_next_second_and_counts_them() -> No
     assert budget.left_out() is None
 
 
+def test_lines_taken_together_are_counted_like_single_ones() -> None:
+    budget = LineBudget(3, lambda: 100.0)
+
+    assert [budget.take_up_to(count) for count in (0, 2, 5, 4)] == [0, 2, 1, 0]
+    assert budget.left_out() == 8
+
+
 def test_the_setting_is_the_budget_of_lines() -> None:
     configure_logs(LogSettings(sent_per_second=0))
 

@@ -23,13 +23,17 @@ from tocsin.store.secrets.sealing import NO_KEYS, DataKeys
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):
-    """The services of an app; `schema` is where the readiness probe looks for migrations."""
+    """The services of an app; `schema` is where the readiness probe looks for migrations.
+
+    `cookie_suffix` ends the names of the dashboard's cookies.
+    """
 
     pool: Pool
     acceptor: Acceptor
     explainer: Explainer
     clock: Clock
     schema: str
+    cookie_suffix: str
     providers: tuple[ProviderInUse, ...] = ()
     auth: AuthSettings = AuthSettings()
     devices: DeviceSettings = DeviceSettings()

@@ -48,7 +48,13 @@ class CompiledType(msgspec.Struct, frozen=True):
 
     def appearance_in(self, channel: Channel) -> AppearanceTemplates | None:
         """Return the templates that decide how a message looks, where a channel has such."""
-        return {"push": self.appearance, "inbox": self.inbox}.get(channel)
+        match channel:
+            case "push":
+                return self.appearance
+            case "inbox":
+                return self.inbox
+            case _:
+                return None
 
 
 class Catalog:
@@ -91,11 +97,15 @@ class Catalog:
         """List the locales in which a type has texts for a channel."""
         return tuple(sorted(self._compiled_type(notification_type).texts.get(channel, {})))
 
+    def schema(self, notification_type: NotificationType) -> Schema:
+        """Return the schema that payloads of a type have to satisfy."""
+        return self._compiled_type(notification_type).schema
+
     def faults(self, name: str, version: int | None, payload: Payload) -> list[Fault]:
         """List everything that is wrong with a type name, a version and a payload."""
         notification_type = self.find(name, version)
         if notification_type is not None:
-            return self._compiled_type(notification_type).schema.faults("payload", payload)
+            return self.schema(notification_type).faults("payload", payload)
         if name not in self._newest:
             known = ", ".join(sorted(self._newest))
             message = f"{name[:80]!r} is not in the catalog, which has: {known}"
@@ -109,7 +119,11 @@ class Catalog:
         notification_type = self.find(name, version)
         if notification_type is None:
             raise UnknownTypeError(name, version)
-        return upgrade_through(self._versions[name], notification_type, payload)
+        return self.upgrade(notification_type, payload)
+
+    def upgrade(self, found: NotificationType, payload: Payload) -> tuple[NotificationType, Payload]:
+        """Upgrade a payload of a type that was found, as `resolve` does."""
+        return upgrade_through(self._versions[found.name], found, payload)
 
     def render(
         self,
@@ -132,13 +146,13 @@ class Catalog:
             raise RenderError(notification_type, default, channel, folder, "no texts for this channel")
         found = _chosen(notification_type, locale, translations)
         parts = {
-            part: template.render(notification_type, found, part, payload)
+            part: template.constant or template.render(notification_type, found, part, payload)
             for part, template in translations.get(found, ())
         }
         data = {
             field: text
             for field, template in compiled.data
-            if (text := template.render(notification_type, found, field, payload))
+            if (text := template.constant or template.render(notification_type, found, field, payload))
         }
         appearance = compiled.appearance_in(channel)
         if appearance is None:
@@ -163,6 +177,8 @@ class Catalog:
 def _chosen(notification_type: NotificationType, locale: str | None, available: Container[str]) -> str:
     """Return the available locale that a person with this locale gets."""
     default = notification_type.default_locale
+    if locale is None:
+        return default
     if notification_type.locale_match == "exact":
-        return locale if locale is not None and locale in available else default
+        return locale if locale in available else default
     return next((each for each in fallback_chain(locale, default) if each in available), default)

@@ -40,21 +40,25 @@ def preview(
     payload: Payload,
     locale: str | None = None,
     attributes: Mapping[str, Any] | None = None,
+    digests: Mapping[str, Payload] | None = None,
 ) -> Iterator[Preview]:
     """Render the message of each channel that has texts or data, in one locale or in all that have texts.
 
-    Without `attributes`, the recipient has an example of each that the type declares.
+    Without `attributes`, the recipient has an example of each that the type declares. `digests` are payloads
+    of digests by channel; any other channel has a digest of one item. Without them, a digest is an example of
+    three items.
     """
     if attributes is None:
         attributes = example_attributes(notification_type)[0]
     newest, upgraded = catalog.resolve(notification_type.name, notification_type.version, payload)
     if newest.policies.digest is not None:
-        upgraded = digest_payload([upgraded] * EXAMPLES_OF_DIGEST)
+        upgraded = digest_payload([upgraded] * (EXAMPLES_OF_DIGEST if digests is None else 1))
     texts = catalog.compiled[newest.name, newest.version].texts
     for channel in (each for each in newest.channels if each in texts):
+        sent = (digests or {}).get(channel, upgraded)
         locales = catalog.locales(newest, channel) or (newest.default_locale,)
         for wanted in (locale,) if locale else locales:
-            content = catalog.render(newest, channel, wanted, upgraded, attributes)
+            content = catalog.render(newest, channel, wanted, sent, attributes)
             yield Preview(
                 channel=channel,
                 locale=content.locale,

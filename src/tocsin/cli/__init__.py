@@ -1,22 +1,17 @@
 """The command line."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 
 def main() -> None:
-    """Run `tocsin`."""
-    with named_packages():
-        from tocsin.cli.commands import run
-    run()
+    """Run `tocsin`; if a package of the server is not installed, exit with the name of the extra.
 
-
-@contextmanager
-def named_packages() -> Iterator[None]:
-    """Exit with the name of the extra if a package of the server is not installed."""
+    A command imports most packages only when it is called.
+    """
     try:
-        yield
+        from tocsin.cli.commands import run
+
+        run()
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "tocsin":
             raise

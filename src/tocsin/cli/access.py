@@ -9,20 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVa
 
 import msgspec
 import typer
-import uvloop
 
 from tocsin.cli.output import fail, print_server
-from tocsin.cli.server import Database, Remote, find_server
+from tocsin.cli.server import Database, find_server
 from tocsin.cli.target import chosen_server
-from tocsin.client.errors import NotFoundError
 from tocsin.domain.toggles import LONGEST_NOTE, Note
-from tocsin.engine.clock import utc_now
-from tocsin.logs import LogSettings, configure_logs
-from tocsin.store.pool import Connection, Pool
-from tocsin.wire.filters import ServerTime
 
 if TYPE_CHECKING:
+    from tocsin.cli.remote import Remote
     from tocsin.settings.tree import Settings
+    from tocsin.store.pool import Connection, Pool
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -32,21 +28,23 @@ By = Annotated[str | None, typer.Option(help="Who does it; the system's user unl
 Reason = Annotated[str, typer.Option(help="Why; the next person will want to know.")]
 
 
-def over_http() -> Remote | None:
+def over_http() -> "Remote | None":
     """Return the HTTP API of the server if the command is to use it."""
     found = _found()
-    return found if isinstance(found, Remote) else None
+    return None if isinstance(found, Database) else found
 
 
-def with_pool(work: Callable[["Settings", Pool], Awaitable[Result]]) -> Result:
+def with_pool(work: Callable[["Settings", "Pool"], Awaitable[Result]]) -> Result:
     """Run `work` on the database of the server; it is neither created nor migrated."""
     found = _found()
-    if isinstance(found, Remote):
+    if not isinstance(found, Database):
         fail(
             "This command does not work over HTTP yet. Run it on the server's machine, or with its "
             "TOCSIN_DATABASE_URL and without --server (TOCSIN_SERVER).",
             code=2,
         )
+
+    import uvloop
 
     from tocsin.compose.database import checked_pool
 
@@ -58,8 +56,10 @@ def with_pool(work: Callable[["Settings", Pool], Awaitable[Result]]) -> Result:
 
 
 @cache
-def _found() -> Remote | Database:
+def _found() -> "Remote | Database":
     """Find the server once, and print which one it is."""
+    from tocsin.logs import LogSettings, configure_logs
+
     configure_logs(LogSettings(level="warning"))
     found = find_server(chosen_server())
     print_server(found.label)
@@ -67,29 +67,35 @@ def _found() -> Remote | Database:
 
 
 def with_connection(
-    work: Callable[Concatenate[Connection, Arguments], Awaitable[Result]],
+    work: Callable[Concatenate["Connection", Arguments], Awaitable[Result]],
     *args: Arguments.args,
     **kwargs: Arguments.kwargs,
 ) -> Result:
     """Call `work` with a connection to the database that the settings name, and with the arguments."""
 
-    async def body(_: "Settings", pool: Pool) -> Result:
+    async def body(_: "Settings", pool: "Pool") -> Result:
         async with pool.acquire() as connection:
             return await work(connection, *args, **kwargs)
 
     return with_pool(body)
 
 
-def at_database_time(work: Callable[[Connection, datetime], Awaitable[Result]]) -> Result:
+def at_database_time(work: Callable[["Connection", datetime], Awaitable[Result]]) -> Result:
     """Call `work` with a connection and the time of the database, which everything stored is compared by."""
 
-    async def body(connection: Connection) -> Result:
+    async def body(connection: "Connection") -> Result:
         return await work(connection, await database_time(connection))
 
     return with_connection(body)
 
 
-async def database_time(connection: Connection) -> datetime:
+def default_timezone() -> str | None:
+    """Return the time zone of people whose own is unknown, by the settings that name the database."""
+    found = _found()
+    return found.settings.quiet_hours.default_timezone if isinstance(found, Database) else None
+
+
+async def database_time(connection: "Connection") -> datetime:
     """Return the time by the clock of the database."""
     now: datetime = await connection.fetchval("select clock_timestamp()")
     return now
@@ -100,11 +106,14 @@ def server_time() -> datetime:
     """Return the time by the clock of the server, read once; that of this machine may differ."""
     if (remote := over_http()) is None:
         return with_connection(database_time)
-    try:
-        return remote.call(ServerTime, "GET", "time").now
-    except NotFoundError:
-        # A server of an older version.
-        return utc_now()
+    from tocsin.wire.filters import ServerTime
+
+    if found := remote.find(ServerTime, "GET", "time"):
+        return found.now
+    from tocsin.engine.clock import utc_now
+
+    # A server of an older version.
+    return utc_now()
 
 
 def operator(by: str | None) -> str:

@@ -9,7 +9,6 @@ from typing import Annotated, Any, NamedTuple, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from tocsin.cli import named_packages
 from tocsin.cli.output import complain
 from tocsin.domain.errors import TocsinError
 
@@ -131,8 +130,7 @@ class _Commands(Mapping[str, Any]):
         return len(COMMANDS)
 
     def __getitem__(self, name: str) -> Any:
-        with named_packages():
-            module = import_module(f"tocsin.cli.{COMMANDS[name].module}")
+        module = import_module(f"tocsin.cli.{COMMANDS[name].module}")
         if hasattr(module, "app"):
             return typer.main.get_group(module.app)
         alone = typer.Typer(add_completion=False)
@@ -192,8 +190,8 @@ def _options(
     ] = False,
 ) -> None:
     """Read settings from tocsin.toml in the current folder and from TOCSIN_* variables."""
-    with named_packages():
-        from tocsin.cli.target import choose_server, refuse_server
+    from tocsin.cli.target import choose_server, refuse_server
+
     choose_server(server, key)
     if context.invoked_subcommand in LOCAL:
         refuse_server(context, f"tocsin {context.invoked_subcommand}")

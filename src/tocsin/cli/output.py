@@ -1,6 +1,7 @@
 """What the command line prints: text for people, JSON for programs."""
 
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, NoReturn, TypeVar
@@ -40,6 +41,23 @@ def print_lines(*lines: str) -> None:
     """Print lines as they are, without markup and without breaking them."""
     for line in lines:
         console.print(printable(line), markup=False, soft_wrap=True)
+
+
+def print_entry(line: Text | str, *, hang: int = 4) -> None:
+    """Print a line of a list: broken between words at the width of a terminal, and whole where it is piped.
+
+    The lines that follow are indented by `hang`. Ids stay in one piece unless they are longer than a line.
+    """
+    text = Text(line) if isinstance(line, str) else line
+    text.plain = printable(text.plain)
+    if not console.is_terminal:
+        console.print(text, soft_wrap=True)
+        return
+    first, *others = text.wrap(console, console.width - hang, overflow="fold")
+    console.print(first, soft_wrap=True)
+    for other in others:
+        other.pad_left(hang)
+        console.print(other, soft_wrap=True)
 
 
 def print_result(value: Any, as_json: bool, *lines: str) -> None:
@@ -114,9 +132,22 @@ def fail(message: str, *, code: int = 1) -> NoReturn:
     raise typer.Exit(code)
 
 
-def plural(count: int, one: str, many: str) -> str:
-    """Return a count with the word for it, such as `1 delivery` or `2 deliveries`."""
-    return f"{count} {one if count == 1 else many}"
+def confirm(question: str) -> None:
+    """Ask on standard error whether to go on; end the command unless the answer is yes."""
+    try:
+        is_wanted = typer.confirm(question, err=True)
+    except typer.Abort:
+        if sys.stdin.isatty():
+            raise
+        errors.print()
+        fail("There was no answer, and nothing was changed; pass --yes to go on without the question.")
+    if not is_wanted:
+        raise typer.Abort
+
+
+def plural(count: int, one: str, many: str, *, or_more: bool = False) -> str:
+    """Return a count with the word for it, such as `1 delivery`, `2 deliveries` or `1,000+ deliveries`."""
+    return f"{count:,}{'+' if or_more else ''} {one if count == 1 else many}"
 
 
 def moment(at: datetime | None) -> str:

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeVar
 
+from tocsin.cli.run.connections import warn_of_connections
 from tocsin.compose.database import checked_pool
 from tocsin.domain.errors import DatabaseError, SchemaMissingError, SettingsError
 from tocsin.domain.faults import Fault
@@ -54,10 +55,19 @@ async def check_server_schema(settings: Settings, url: str) -> None:
 
 @asynccontextmanager
 async def in_server_schema(
-    opening: Callable[[], AbstractAsyncContextManager[T]], settings: Settings, url: str
+    opening: Callable[[], AbstractAsyncContextManager[T]],
+    settings: Settings,
+    url: str,
+    *,
+    alone: str | None = None,
 ) -> AsyncIterator[T]:
-    """Open a process of a server, or raise SettingsError in the schema of a mailer."""
+    """Open a process of a server, or raise SettingsError in the schema of a mailer.
+
+    One that starts `alone`, as a process of this kind, warns if the server allows too few connections.
+    """
     await check_server_schema(settings, url)
+    if alone is not None:
+        await warn_of_connections(settings, url, [alone])
     async with opening() as opened:
         yield opened
 

@@ -12,6 +12,7 @@ from tocsin.engine.toggles.toggles import ToggleWatch
 from tocsin.providers.registry import device_rules
 from tocsin.providers.webhook.settings import WebhookSettings
 from tocsin.settings.tree import Settings
+from tocsin.store.pool import first_connection
 
 if TYPE_CHECKING:
     from litestar import Litestar
@@ -32,6 +33,7 @@ async def open_api(settings: Settings, url: str) -> AsyncIterator["Litestar"]:
     """Build the HTTP application on a migrated database."""
     # Of all processes the API alone needs the web framework, which is slow to import.
     from tocsin.api.app import create_app  # noqa: PLC0415
+    from tocsin.api.dashboard.sessions import stored_cookie_suffix  # noqa: PLC0415
     from tocsin.api.services import Services  # noqa: PLC0415
     from tocsin.gateway.inbox.live import LiveInbox  # noqa: PLC0415
 
@@ -43,6 +45,8 @@ async def open_api(settings: Settings, url: str) -> AsyncIterator["Litestar"]:
     ):
         webpush_keys = await open_webpush_keys(settings, pool, await kept_secrets(settings, pool))
         clock, keys = await database_clock(pool), await checked_data_keys(settings, pool)
+        async with first_connection(pool) as connection:
+            cookie_suffix = await stored_cookie_suffix(connection, clock())
         endpoints = await exits.enter_async_context(open_platform_endpoints(settings, pool, clock, keys))
         services = Services(
             pool=pool,
@@ -50,6 +54,7 @@ async def open_api(settings: Settings, url: str) -> AsyncIterator["Litestar"]:
             explainer=explainer(settings, catalog, toggles),
             clock=clock,
             schema=settings.schema,
+            cookie_suffix=cookie_suffix,
             providers=provider_summaries(settings),
             auth=settings.auth,
             devices=settings.devices,

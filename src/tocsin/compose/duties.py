@@ -1,7 +1,6 @@
 """Duties that run beside the main work of a process, and the clock they share."""
 
 import asyncio
-import gc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -53,13 +52,3 @@ async def duties_running(*duties: Duty) -> AsyncIterator[None]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def tune_gc() -> None:
-    """Keep the garbage collector from walking everything that was loaded, again and again.
-
-    With the standard thresholds a profile of a busy worker showed a sixth of its time there.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)

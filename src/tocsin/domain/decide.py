@@ -161,13 +161,16 @@ def zone_of(facts: Facts, quiet: QuietHours) -> ZoneChoice:
 
 def zone_of_person(profile: RecipientProfile, quiet: QuietHours) -> ZoneChoice:
     """Choose the zone of a person's day: that of the device used last comes first."""
-    device_timezone = profile.device_timezone
+    default = quiet.default_timezone or "UTC"
+    return choose_zone(device_timezone(profile), profile.timezone, profile.gmt_offset_seconds, default)
+
+
+def device_timezone(profile: RecipientProfile) -> str | None:
+    """Return the time zone of the device that a person used last."""
     for device in profile.devices:
         if device.provider != WEBHOOK:
-            device_timezone = device.timezone
-            break
-    default = quiet.default_timezone or "UTC"
-    return choose_zone(device_timezone, profile.timezone, profile.gmt_offset_seconds, default)
+            return device.timezone
+    return profile.device_timezone
 
 
 def expiry_of(facts: Facts, zone: ZoneChoice) -> datetime | None:
@@ -253,10 +256,15 @@ def _failover(first: FailoverState, now: datetime) -> tuple[Step, Wait | Skip | 
 
 def _local_time(facts: Facts, zone: ZoneChoice, wall: datetime) -> tuple[Step, Wait | None]:
     due = instant_of(wall, zone.zone)
-    detail = f"asked for {wall:%Y-%m-%d %H:%M} {_placed(zone)}"
+    detail = asked_for(wall, zone)
     if due <= facts.now:
         return Step(rule="local_time", result="pass", detail=detail, at=facts.now), None
     return Step(rule="local_time", result="hold", detail=detail, at=facts.now, until=due), Wait((), due)
+
+
+def asked_for(wall: datetime, zone: ZoneChoice) -> str:
+    """Describe a wall time and the zone it is read in."""
+    return f"asked for {wall:%Y-%m-%d %H:%M} {_placed(zone)}"
 
 
 def _quiet_hours(facts: Facts, quiet: QuietHours, zone: ZoneChoice) -> tuple[Step, Wait | None]:
@@ -329,11 +337,10 @@ def destinations(
 def _reachable(
     channel: Channel, profile: RecipientProfile, address: str | None, device_id: UUID | None
 ) -> tuple[Destination, ...] | Reason:
-    if (topics := topics_at(address)) is not None:
+    if address is not None and (topics := topics_at(address)) is not None:
         return (_topic(topics),)
-    if found := tuple(
-        [each for each in profile.devices if (each.provider == WEBHOOK) == (channel == WEBHOOK)]
-    ):
+    is_webhook = channel == WEBHOOK
+    if found := tuple([each for each in profile.devices if (each.provider == WEBHOOK) == is_webhook]):
         return found
     if device_id is not None:
         return Reason.DEVICE_LOST

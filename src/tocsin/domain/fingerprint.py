@@ -11,12 +11,42 @@ from tocsin.domain.intent import Audience, Intent, audience_kind, distinct_users
 from tocsin.domain.people.locale import normalize
 
 _SAFE_INTEGER = 2**53 - 1
-_sorted_encoder = msgspec.json.Encoder(order="sorted")
+encode_sorted = msgspec.json.Encoder(order="sorted").encode
+"""Encodes a JSON value, with the keys of its objects in order."""
+_encode = msgspec.json.Encoder().encode
+_NULL = b"null"
+# The canonical JSON of most intents, whose payloads are encoded already.
+_USUAL_CONTENT = (
+    b'{"collapse_key":%b,"occurred_at":%b,"payload":%b,"send_at":%b,"ttl_seconds":%b,"type":%b,"users":%b,'
+    b'"version":%b}'
+)
 
 
-def intent_fingerprint(intent: Intent) -> bytes:
-    """Hash the content of an intent; its key and tracing fields do not count."""
+def intent_fingerprint(intent: Intent, payload: bytes | None = None) -> bytes:
+    """Hash the content of an intent; its key and tracing fields do not count.
+
+    `payload` is that of the intent by `encode_sorted`, for a caller that has it.
+    """
     audience = intent.audience
+    is_usual = intent.send_at_local is None and intent.locale is None and intent.org_id is None
+    if is_usual and audience.users is not None and payload is not None and _is_plain(intent.payload):
+        key, ttl, version = intent.collapse_key, intent.ttl_seconds, intent.version
+        occurred_at, send_at = intent.occurred_at, intent.send_at
+        content = _USUAL_CONTENT % (
+            _NULL if key is None else _encode(key),
+            _NULL if occurred_at is None else _encode(_instant(occurred_at)),
+            payload,
+            _NULL if send_at is None else _encode(_instant(send_at)),
+            _NULL if ttl is None else _encode(ttl),
+            _encode(intent.type),
+            _encode(sorted(distinct_users(audience.users))),
+            _NULL if version is None else _encode(version),
+        )
+        return hashlib.sha256(content).digest()
+    return _fingerprint_of_any(intent, audience)
+
+
+def _fingerprint_of_any(intent: Intent, audience: Audience) -> bytes:
     content: dict[str, Any] = {
         "type": intent.type,
         "version": intent.version,
@@ -35,7 +65,7 @@ def intent_fingerprint(intent: Intent) -> bytes:
     content |= _audience_content(audience)
     # Beside these two there are only texts, small integers and lists of texts, under keys of ASCII.
     if _is_plain(intent.payload) and (audience.attributes is None or _is_plain(audience.attributes)):
-        return hashlib.sha256(_sorted_encoder.encode(content)).digest()
+        return hashlib.sha256(encode_sorted(content)).digest()
     return fingerprint(content)
 
 
@@ -63,7 +93,7 @@ def canonical_json(value: Any) -> bytes:
     canonical, at a fiftieth of the cost.
     """
     if _is_plain(value):
-        return _sorted_encoder.encode(value)
+        return encode_sorted(value)
     return rfc8785.dumps(value)
 
 

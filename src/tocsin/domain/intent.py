@@ -127,6 +127,8 @@ def audience_faults(audience: Audience) -> list[Fault]:
                 f"{' and '.join(present) or 'none'} given",
             )
         ]
+    if audience.users is not None or audience.emails is not None:
+        return []
     for kind in ("admins", "everyone"):
         if getattr(audience, kind) is False:
             return [Fault(field=f"audience.{kind}", code="invalid", message="can only be true")]
@@ -186,7 +188,8 @@ def distinct_users(users: Sequence[str | int]) -> Sequence[str]:
 def repeated_recipients(audience: Audience) -> int:
     """Count the entries of an audience that list somebody again."""
     if audience.users is not None:
-        return len(audience.users) - len(distinct_users(audience.users))
+        users = audience.users
+        return 0 if len(users) == 1 else len(users) - len(distinct_users(users))
     if audience.emails is not None:
         return len(audience.emails) - len(set(map(normal_address, audience.emails)))
     return 0

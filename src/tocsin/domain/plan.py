@@ -6,12 +6,13 @@ from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
 import msgspec
+from msgspec.structs import replace
 
 from tocsin.domain.catalog import Channel, NotificationType
 from tocsin.domain.delivery.held_by import DIGEST
 from tocsin.domain.delivery.reasons import Reason
 from tocsin.domain.delivery.states import State
-from tocsin.domain.ids import DeliveryId, new_delivery_id
+from tocsin.domain.ids import LAST, DeliveryId, new_delivery_id
 from tocsin.domain.people.recipient import (
     ConditionRecipient,
     ConfigRecipient,
@@ -37,6 +38,8 @@ CONFIG_CHANNELS: tuple[Channel, ...] = ("email",)
 FAN_OUT = "fanout"
 """The lane of a delivery whose provider is not known yet, or that goes to several."""
 _FAILING: Channel = "push"
+_NO_DELIVERY = DeliveryId(LAST)
+"""The id of a delivery until it has a recipient."""
 _TOPICS = (TopicRecipient, ConditionRecipient)
 
 
@@ -103,51 +106,86 @@ def iter_plan(
     notification_type: NotificationType, recipients: Iterable[Recipient], *, conditions: Conditions
 ) -> Iterator[PlannedDelivery]:
     """Plan the same deliveries one by one, for a caller that has other work between them."""
+    channel_plan = ChannelPlan(notification_type, conditions)
     for recipient in recipients:
-        yield from _for_recipient(notification_type, recipient, conditions)
+        yield from channel_plan.deliveries(recipient)
 
 
-def _for_recipient(
-    notification_type: NotificationType, recipient: Recipient, conditions: Conditions
-) -> Iterator[PlannedDelivery]:
-    user_id = recipient.user_id if isinstance(recipient, UserRecipient) else None
-    address = address_of(recipient)
-    policies = notification_type.policies
-    failover, collapse_key = policies.failover, conditions.collapse_key
-    is_keyed = policies.ordered or collapse_key is not None or conditions.digest_group is not None
-    for channel in CONFIG_CHANNELS if isinstance(recipient, ConfigRecipient) else notification_type.channels:
+class ChannelPlan:
+    """Plans deliveries of a type under the same conditions, for any number of recipients.
+
+    By which channels, lanes and at what time depends on the kind of a recipient alone: it is decided once for
+    each kind, and not for each person.
+    """
+
+    def __init__(self, notification_type: NotificationType, conditions: Conditions) -> None:
+        self._type = notification_type
+        self._conditions = conditions
+        policies, group = notification_type.policies, conditions.digest_group
+        self.due_at = conditions.due_at
+        self._is_keyed = policies.ordered or conditions.collapse_key is not None or group is not None
+        self._by_kind: dict[type[Recipient], tuple[PlannedDelivery, ...]] = {}
+
+    def deliveries(self, recipient: Recipient) -> Sequence[PlannedDelivery]:
+        """Plan the deliveries to a recipient."""
+        if isinstance(recipient, UserRecipient):
+            return self.user_deliveries(recipient.user_id)
+        address = address_of(recipient)
+        planned = [replace(each, id=new_delivery_id(), address=address) for each in self._of_kind(recipient)]
+        return [self._keyed(each, recipient) for each in planned] if self._is_keyed else planned
+
+    def user_deliveries(self, user_id: str) -> Sequence[PlannedDelivery]:
+        """Plan the deliveries to a person."""
+        parts = self._by_kind.get(UserRecipient) or self._of_kind(UserRecipient(user_id))
+        planned = [replace(each, id=new_delivery_id(), user_id=user_id) for each in parts]
+        return [self._keyed(each, UserRecipient(user_id)) for each in planned] if self._is_keyed else planned
+
+    def _of_kind(self, recipient: Recipient) -> tuple[PlannedDelivery, ...]:
+        """Return what the deliveries to all recipients of a kind have in common."""
+        kind = type(recipient)
+        if kind not in self._by_kind:
+            is_placeholder = isinstance(recipient, ConfigRecipient)
+            channels = CONFIG_CHANNELS if is_placeholder else self._type.channels
+            self._by_kind[kind] = tuple(self._common(recipient, channel) for channel in channels)
+        return self._by_kind[kind]
+
+    def _common(self, recipient: Recipient, channel: Channel) -> PlannedDelivery:
+        conditions, failover = self._conditions, self._type.policies.failover
         reason = _obstacle(recipient, channel, conditions)
-        slot = route_id(channel, recipient) if is_keyed else ""
         due_at, fallback_for = conditions.due_at, None
         # Whom no push can reach from the start is not kept waiting for one.
         if failover and channel == failover.to and not (reason or _obstacle(recipient, _FAILING, conditions)):
             due_at, fallback_for = due_at + failover.after, _FAILING
         waiting = State.SCHEDULED if due_at > conditions.now else State.PENDING
-        in_digest = conditions.digest_group is not None and reason is None
-        yield PlannedDelivery(
-            id=new_delivery_id(),
+        return PlannedDelivery(
+            id=_NO_DELIVERY,
             channel=channel,
-            user_id=user_id,
-            address=address,
             lane=_lane(recipient, channel, conditions.providers.get(channel, ())),
             state=State.SKIPPED if reason else waiting,
             reason=reason,
             due_at=due_at,
-            held_by=DIGEST if in_digest else None,
-            ordering_key=f"{slot}:{policies.ordering_group or notification_type.name}"
-            if policies.ordered
-            else None,
-            collapse_key=f"{slot}:{collapse_key}:{notification_type.name}" if collapse_key else None,
-            digest_key=f"{slot}:{conditions.digest_group}" if in_digest else None,
+            held_by=DIGEST if conditions.digest_group is not None and reason is None else None,
             fallback_for=fallback_for,
+        )
+
+    def _keyed(self, delivery: PlannedDelivery, recipient: Recipient) -> PlannedDelivery:
+        """Return a delivery with the keys of its recipient and channel: of order, replacement and digest."""
+        name, policies, conditions = self._type.name, self._type.policies, self._conditions
+        slot, collapse_key = route_id(delivery.channel, recipient), conditions.collapse_key
+        in_digest = delivery.held_by == DIGEST
+        return replace(
+            delivery,
+            ordering_key=f"{slot}:{policies.ordering_group or name}" if policies.ordered else None,
+            collapse_key=f"{slot}:{collapse_key}:{name}" if collapse_key else None,
+            digest_key=f"{slot}:{conditions.digest_group}" if in_digest else None,
         )
 
 
 def _lane(recipient: Recipient, channel: Channel, providers: Sequence[str]) -> str:
-    """Return the provider that takes a delivery; a push to a person may depend on their devices."""
+    """Return the provider that takes a delivery; which of several takes a push depends on the devices."""
     if isinstance(recipient, _TOPICS):
         return TOPIC_PROVIDER if TOPIC_PROVIDER in providers else FAN_OUT
-    if channel == "push":
+    if channel == "push" and len(providers) > 1:
         return GATEWAY_STREAM if GATEWAY_STREAM in providers else FAN_OUT
     return providers[0] if providers else FAN_OUT
 

@@ -14,6 +14,7 @@ from tocsin.domain.faults import Fault
 SHAPES = "type:<name>, type:<name>:<channel>, channel:<channel> or provider:<name>"
 LONGEST_NOTE = 500
 LONGEST_PART = 100
+LONGEST_LIST = 1_000
 _SHOWN = 80
 
 Note = Annotated[

@@ -21,7 +21,7 @@ from tocsin.providers.sns.errors import SnsUnavailableError, TokenRefusedError
 from tocsin.store.health.provider_health import Alarm, raise_alarms
 from tocsin.store.people import devices
 from tocsin.store.people.devices import BeingDeleted, DeviceRegistration, RegistrationResult
-from tocsin.store.people.platform_endpoints import (
+from tocsin.store.people.endpoints.platform import (
     EndpointDeletion,
     OwnEndpoint,
     UsedEndpoint,

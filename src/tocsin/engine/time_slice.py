@@ -16,9 +16,14 @@ class TimeSlice:
     def __init__(self) -> None:
         self._until = time.monotonic() + SLICE_SECONDS
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it is time to pause; steps of a few microseconds ask for it before they await a pause."""
+        return time.monotonic() >= self._until
+
     async def pause(self) -> None:
         """Yield to the event loop if the slice is used up; call it between the steps of a computation."""
-        if time.monotonic() >= self._until:
+        if self.is_over:
             await asyncio.sleep(0)
             self._until = time.monotonic() + SLICE_SECONDS
 

@@ -10,7 +10,11 @@ from tocsin.store.rows import fetch_all, fetch_one
 
 
 class SessionOwner(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose session it is: an API key with its `producer`, or the `subject` of an issuer with its `name`."""
+    """Whose session it is: an API key with its `producer`, or the `subject` of an issuer with its `name`.
+
+    `role` is that of the key, or the one that a person had when they signed in, for the `role_values` of the
+    claim `role_claim`.
+    """
 
     role: str
     key_id: UUID | None = None
@@ -18,6 +22,8 @@ class SessionOwner(msgspec.Struct, frozen=True, kw_only=True):
     issuer: str | None = None
     subject: str | None = None
     name: str | None = None
+    role_claim: str | None = None
+    role_values: list[str] | None = None
     org_id: str | None = None
 
 
@@ -36,8 +42,8 @@ with expired as (
     delete from dashboard_sessions where expires_at <= clock_timestamp()
 )
 insert into dashboard_sessions
-    (id_hash, key_id, issuer, subject, name, role, org_id, created_at, expires_at)
-values ($1, $2, $3, $4, $5, $6, $7, clock_timestamp(), clock_timestamp() + $8::interval)
+    (id_hash, key_id, issuer, subject, name, role, role_claim, role_values, org_id, created_at, expires_at)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, clock_timestamp(), clock_timestamp() + $10::interval)
 """
 
 _OWNER = """session.key_id,
@@ -46,6 +52,8 @@ _OWNER = """session.key_id,
     session.issuer,
     session.subject,
     session.name,
+    session.role_claim,
+    session.role_values,
     case when session.key_id is null then session.org_id else key.org_id end as org_id"""
 
 # The conditions on the key are those of a call with the key itself.
@@ -103,6 +111,8 @@ async def open_session(connection: Connection, id_hash: bytes, owner: SessionOwn
         owner.subject,
         owner.name,
         owner.role if of_person else None,
+        owner.role_claim,
+        owner.role_values,
         owner.org_id if of_person else None,
         lasts,
     )

@@ -15,6 +15,7 @@ from typing import TextIO
 import psutil
 
 from tocsin.domain.errors import DatabaseError
+from tocsin.store.embedded_use import users_file
 
 with warnings.catch_warnings():
     # Where XDG_RUNTIME_DIR is not set the wheel falls back to a temporary folder, which is fine.
@@ -36,6 +37,8 @@ track_io_timing = off
 """
 
 
+_SERVER_FAULTS = (OSError, AssertionError, RuntimeError, subprocess.SubprocessError)
+
 LONGEST_RECOVERY = 300.0
 RETRY_SECONDS = 0.5
 
@@ -45,11 +48,13 @@ class EmbeddedPostgres:
 
     Each of them holds a shared lock on `postgres.users` while it uses the server; the kernel releases it
     however the process ends. Whoever can lock the file exclusively is the last user and stops the server,
-    even one that was left behind by a process that was killed. `postgres.lock` serialises starts and stops.
+    even one that was left behind by a process that was killed: the children of that process do, if they
+    were not killed with it. `postgres.lock` serialises starts and stops.
     Both files are in the data directory, so that users of one machine do not share a lock.
     """
 
     def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
         self._folder = data_dir / "postgres"
         self._server: PostgresServer | None = None
         self._use: TextIO | None = None
@@ -62,13 +67,14 @@ class EmbeddedPostgres:
             self._folder.mkdir(parents=True, exist_ok=True)
             with self._changing, self._locked():
                 server = self._open()
-                server.ensure_pgdata_inited()
+                with _byte_order():
+                    server.ensure_pgdata_inited()
                 self._write_configuration()
                 self._run(server)
-                self._use = self._users_file().open("a")
+                self._use = users_file(self.data_dir).open("a")
                 fcntl.flock(self._use, fcntl.LOCK_SH)
                 self._server = server
-        except (OSError, AssertionError, RuntimeError, subprocess.SubprocessError) as error:
+        except _SERVER_FAULTS as error:
             raise DatabaseError(
                 f"The embedded Postgres in {self._folder} did not start: {_one_line(error)}. "
                 "Set another folder by TOCSIN_DATA_DIR or a server of your own by TOCSIN_DATABASE_URL."
@@ -113,16 +119,26 @@ class EmbeddedPostgres:
         """Stop the server if it runs and no process uses it any more; return whether it did."""
         if not _is_running(self._folder):
             return False
-        with self._locked(), self._users_file().open("a") as use:
+        with self._locked(), users_file(self.data_dir).open("a") as use:
             if not (_lock_if_free(use) and _is_running(self._folder)):
                 return False
-            server = self._open()
-            self._run(server)
-            server.stop()
+            try:
+                server = self._open()
+                self._run(server)
+                server.stop()
+            except _SERVER_FAULTS as error:
+                # It may have been stopped by somebody else meanwhile.
+                raise DatabaseError(
+                    f"The embedded Postgres in {self._folder} did not stop: {_one_line(error)}."
+                ) from error
             return True
 
-    def _users_file(self) -> Path:
-        return self._folder.parent / "postgres.users"
+    def is_left_behind(self) -> bool:
+        """Return whether a server ran in the data directory, and neither it nor a user of it still runs."""
+        if not users_file(self.data_dir).exists():
+            return False
+        with self._locked(), users_file(self.data_dir).open("a") as use:
+            return _lock_if_free(use) and not _is_running(self._folder)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -162,6 +178,26 @@ class EmbeddedPostgres:
         text = main.read_text()
         if line not in text:
             main.write_text(text + line)
+
+
+@contextmanager
+def _byte_order() -> Iterator[None]:
+    """Have a new cluster compare texts byte by byte, whatever the locale of the machine.
+
+    Every look-up by a user id or an idempotency key compares texts, and by the rules of a language that takes
+    several times as long. `initdb` reads the locale from the environment; case still follows the machine's.
+    """
+    names = ("LC_ALL", "LC_COLLATE", "LC_CTYPE")
+    before = {name: os.environ[name] for name in names if name in os.environ}
+    if (overriding := os.environ.pop("LC_ALL", None)) is not None:
+        os.environ["LC_CTYPE"] = overriding
+    os.environ["LC_COLLATE"] = "C"
+    try:
+        yield
+    finally:
+        for name in names:
+            os.environ.pop(name, None)
+        os.environ.update(before)
 
 
 def _is_running(folder: Path) -> bool:

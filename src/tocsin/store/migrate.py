@@ -31,6 +31,8 @@ PREVIOUS_VERSION = 8
 """The newest migration of the release before this one: its processes work with the schema of this one."""
 LOCK_TIMEOUT = "2s"
 LONGEST_LOCK_WAIT = 300.0
+LONGEST_ATTEMPT = 10.0
+"""What takes longer has an index to build."""
 
 _log = structlog.stdlib.get_logger(__name__)
 _LOCK_CLASS = 0x70C5
@@ -218,6 +220,7 @@ async def _apply(connection: asyncpg.Connection, schema: str, migration: Migrati
     """
     deadline = time.monotonic() + LONGEST_LOCK_WAIT
     while True:
+        began = time.monotonic()
         try:
             async with pogo.transaction(connection, migration):
                 if migration.use_transaction:
@@ -227,6 +230,8 @@ async def _apply(connection: asyncpg.Connection, schema: str, migration: Migrati
                 await migration.apply(connection)
                 await connection.execute(RECORD, migration.id, PREVIOUS_VERSION)
         except asyncpg.LockNotAvailableError as error:
+            # To build an index is no wait for a lock.
+            deadline += max(0.0, time.monotonic() - began - LONGEST_ATTEMPT)
             if time.monotonic() > deadline:
                 raise DatabaseError(
                     f"Migration {migration.id} got no lock within {LONGEST_LOCK_WAIT:g} s: another "
@@ -238,6 +243,8 @@ async def _apply(connection: asyncpg.Connection, schema: str, migration: Migrati
                 detail="another transaction holds a lock on the table",
                 retry_in_seconds=_LOCK_RETRY_SECONDS,
             )
+            # One without a transaction sets its own.
+            await connection.execute("reset lock_timeout")
             await asyncio.sleep(_LOCK_RETRY_SECONDS)
         else:
             return

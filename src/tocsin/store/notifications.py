@@ -11,7 +11,7 @@ from tocsin.domain.ids import NotificationId
 from tocsin.domain.plan import PlannedDelivery
 from tocsin.store.broadcasts.broadcasts import NewBroadcast
 from tocsin.store.pool import Connection
-from tocsin.store.rows import fetch_all, transpose
+from tocsin.store.rows import columns_of, fetch_all, without_nulls
 
 
 class _Notification(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +45,7 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str | None
     trace_id: str | None
     send_at: datetime | None
+    send_at_local: datetime | None
     expires_at: datetime | None
     accepted_at: datetime
     pruned_at: datetime | None
@@ -74,9 +75,15 @@ class NotificationRow(_Notification, frozen=True, kw_only=True):
 
 
 # A push to a person whose devices all have one provider starts in its lane.
+# A column that has the same value in all rows is given as that value: its array is empty, and unnest fills it
+# up with nulls.
 _PLANNED = """
 given as materialized (
-    select *
+    select
+        given.id, given.notification_id, coalesce(given.channel, ${15}) as channel, given.user_id,
+        given.address, coalesce(given.lane, ${16}) as lane, coalesce(given.state, ${17}) as state,
+        given.reason, coalesce(given.due_at, ${18}) as due_at, given.held_by, given.ordering_key,
+        given.collapse_key, given.fallback_for
     from unnest(
         ${0}::uuid[], ${1}::uuid[], ${2}::text[], ${3}::text[], ${4}::text[], ${5}::text[], ${6}::text[],
         ${7}::text[], ${8}::timestamptz[], ${9}::text[], ${10}::text[], ${11}::text[], ${12}::text[]
@@ -136,14 +143,18 @@ woken as (
 """
 
 
-def _planned(first: int, condition: str) -> str:
-    """Return the part of a statement that stores deliveries, given by its parameters from `first` on."""
-    return _PLANNED.format(*range(first, first + 15), condition=condition)
+def _planned(first: int, constants: int, condition: str) -> str:
+    """Return the part of a statement that stores deliveries, given by its parameters from `first` on.
+
+    The values that columns have in all rows are its parameters from `constants` on.
+    """
+    return _PLANNED.format(*range(first, first + 15), *range(constants, constants + 4), condition=condition)
 
 
 # One statement, so one round trip and one transaction of its own. Deliveries are inserted
 # only for the notifications that were new. Keys come sorted, to avoid deadlocks between two batches
-# that hold the same keys.
+# that hold the same keys. `is true` keeps the condition on them a subplan, which is hashed: as a join it
+# would be quadratic on the connection of a worker, which may not hash joins.
 ACCEPT = """
 with accepted as (
     insert into notifications (
@@ -151,33 +162,46 @@ with accepted as (
         send_at, send_at_local, expires_at, accepted_at, locale, fingerprint, external_id, reference,
         audience, payload, org_id
     )
-    select *
+    select
+        id, coalesce(producer, $40), idempotency_key, coalesce(type, $41), coalesce(version, $42),
+        collapse_key, request_id, trace_id, occurred_at, send_at, send_at_local, coalesce(expires_at, $43),
+        coalesce(accepted_at, $44), locale, fingerprint, external_id, reference, audience, payload, org_id
     from unnest(
         $1::uuid[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::text[], $7::text[], $8::text[],
         $9::timestamptz[], $10::timestamptz[], $11::timestamp[], $12::timestamptz[], $13::timestamptz[],
         $14::text[], $15::bytea[], $16::text[], $17::text[], $18::jsonb[], $19::jsonb[], $35::text[]
+    ) as given (
+        id, producer, idempotency_key, type, version, collapse_key, request_id, trace_id, occurred_at,
+        send_at, send_at_local, expires_at, accepted_at, locale, fingerprint, external_id, reference,
+        audience, payload, org_id
     )
     on conflict (producer, idempotency_key) do nothing
     returning id
 ),
 {planned}
-select accepted.id
+-- Most often all: then there is nothing to list.
+select case when count(*) < cardinality($1::uuid[]) then coalesce(array_agg(accepted.id), '{}') end
 from accepted
 left join woken on true
-""".replace("{planned}", _planned(20, "given.notification_id in (select id from accepted)"))
+""".replace("{planned}", _planned(20, 36, "(given.notification_id in (select id from accepted)) is true"))
 
 # For a notification that is there already.
 ADD_DELIVERIES = f"""
-with {_planned(1, "true")}
+with {_planned(1, 16, "true")}
 select count(*)
 from woken
 """  # noqa: S608 - made of constants
 
 # In the order of the parameters of ACCEPT.
 _NOTIFICATION_COLUMNS = [
-    name for name in NewNotification.__struct_fields__ if name not in {"org_id", "deliveries", "broadcast"}
+    name
+    for name in NewNotification.__struct_fields__
+    if name not in {"org_id", "audience", "payload", "deliveries", "broadcast"}
 ]
-_DELIVERY_COLUMNS = [name for name in PlannedDelivery.__struct_fields__ if name != "digest_key"]
+_DELIVERY_COLUMNS = [name for name in PlannedDelivery.__struct_fields__ if name not in {"id", "digest_key"}]
+# Usually the same in all rows of a write. The driver takes as long for each as for a value of its own.
+_CONSTANT_NOTIFICATION_COLUMNS = ("producer", "type", "version", "expires_at", "accepted_at")
+_CONSTANT_DELIVERY_COLUMNS = ("channel", "lane", "state", "due_at")
 
 EXISTING = """
 select given.position, holder.id, holder.fingerprint
@@ -224,14 +248,18 @@ async def accept(
     now: datetime,
 ) -> set[UUID]:
     """Store the notifications whose keys are new, with their deliveries, and return their ids."""
-    *columns, audiences, payloads = map(_without_nulls, transpose(notifications, _NOTIFICATION_COLUMNS))
+    given = columns_of(NewNotification, notifications)
+    constants = [_constant(given, name) for name in _CONSTANT_NOTIFICATION_COLUMNS]
+    columns = [without_nulls(given[name]) for name in _NOTIFICATION_COLUMNS]
+    json = [list(map(bytes.decode, given[name])) for name in ("audience", "payload")]
     planned = [delivery for notification in notifications for delivery in notification.deliveries]
     owners = [notification.id for notification in notifications for _ in notification.deliveries]
-    deliveries = _delivery_columns(planned, owners)
-    json = [[text.decode() for text in column] for column in (audiences, payloads)]
-    orgs = _without_nulls([notification.org_id for notification in notifications])
-    rows = await connection.fetch(ACCEPT, *columns, *json, *deliveries, push_providers, now, orgs)
-    return {row["id"] for row in rows}
+    deliveries, of_deliveries = _delivery_columns(planned, owners)
+    orgs = without_nulls(given["org_id"])
+    some: Sequence[UUID] | None = await connection.fetchval(
+        ACCEPT, *columns, *json, *deliveries, push_providers, now, orgs, *of_deliveries, *constants
+    )
+    return set(given["id"] if some is None else some)
 
 
 async def add_deliveries(
@@ -242,21 +270,26 @@ async def add_deliveries(
     now: datetime,
 ) -> None:
     """Store more deliveries of a notification."""
-    columns = _delivery_columns(planned, [notification_id] * len(planned))
-    await connection.execute(ADD_DELIVERIES, *columns, push_providers, now)
+    columns, constants = _delivery_columns(planned, [notification_id] * len(planned))
+    await connection.execute(ADD_DELIVERIES, *columns, push_providers, now, *constants)
 
 
-def _delivery_columns(planned: Sequence[PlannedDelivery], owners: list[Any]) -> list[list[Any]]:
-    ids, *others = map(_without_nulls, transpose(planned, _DELIVERY_COLUMNS))
-    return [ids, owners, *others]
+def _delivery_columns(
+    planned: Sequence[PlannedDelivery], owners: Sequence[NotificationId | UUID]
+) -> tuple[list[Sequence[Any]], list[Any]]:
+    given = columns_of(PlannedDelivery, planned)
+    constants = [_constant(given, name) for name in _CONSTANT_DELIVERY_COLUMNS]
+    columns = [given["id"], owners, *(without_nulls(given[name]) for name in _DELIVERY_COLUMNS)]
+    return columns, constants
 
 
-def _without_nulls(column: list[Any]) -> list[Any]:
-    """Return a column, or an empty one if nothing in it is set: `unnest` fills it up with nulls.
-
-    The driver takes as long for a null as for a value, and most of the optional columns are null.
-    """
-    return column if column.count(None) < len(column) else []
+def _constant(given: dict[str, Sequence[Any]], name: str) -> Any:
+    """Return the value of a column that has the same in all rows, and empty the column; otherwise None."""
+    column = given[name]
+    if not column or column.count(column[0]) < len(column):
+        return None
+    given[name] = ()
+    return column[0]
 
 
 async def existing(

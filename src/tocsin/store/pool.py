@@ -59,13 +59,13 @@ _open_pools: list[Pool] = []
 Connection: TypeAlias = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
 
 
-# The statements of an API process have one good plan for all values: planning is done once, not per batch.
+# Statements have one good plan for all values: planning is done once, not per batch. Planned for its values,
+# a settlement knows the states it looks for: where by the statistics nothing waits, it reads all that does.
 _PLANNED_ONCE = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
 
 # A worker looks up rows by key and nothing else. A cached plan made while a table was small would go on
 # scanning it once it is large.
-LOOKUPS_ONLY = {
-    "enable_seqscan": "off",
+LOOKUPS_ONLY = _PLANNED_ONCE | {
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
     "enable_bitmapscan": "off",

@@ -4,10 +4,9 @@ from datetime import datetime
 
 import msgspec
 
+from tocsin.domain.toggles import LONGEST_LIST
 from tocsin.store.pool import Connection
 from tocsin.store.rows import fetch_all
-
-LONGEST_LIST = 1_000
 
 
 class ToggleRow(msgspec.Struct, frozen=True, kw_only=True):

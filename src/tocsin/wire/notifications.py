@@ -49,11 +49,13 @@ class DeliveryReceipt(msgspec.Struct, frozen=True, kw_only=True):
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     """A delivery with its state, the reason for it, and a hint what to do about an error.
 
-    `waiting_for` is why it is not sent yet: quiet hours or another rule until a time, or a provider that is
-    down or switched off. `status` is the state in the words of producers that hand in intents by a stream;
-    null if they have none for it. `attempts` are the newest that failed; `attempts_truncated` means there
-    were more. `receipts` are what the device reported of it, in order; a provider's own receipt leads to the
-    state `delivered` without one.
+    `waiting_for` is why it is not sent yet: quiet hours or another rule until a time, the digest that it is a
+    member of and what that waits for, or a provider that is down or switched off. `due_at` is when it is
+    decided next: for a member of a digest when that is due, for a `send_at_local` when the person's clock
+    shows it. `digest_id` is the digest that it is or was a member of. `status` is the state in the words of
+    producers that hand in intents by a stream; null if they have none for it. `attempts` are the newest that
+    failed; `attempts_truncated` means there were more. `receipts` are what the device reported of it, in
+    order; a provider's own receipt leads to the state `delivered` without one.
     """
 
     delivery_id: UUID
@@ -78,6 +80,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str | None
     hint: str | None
     attempts_truncated: bool = False
+    digest_id: UUID | None = None
     receipts: list[DeliveryReceipt] = []
 
 
@@ -97,6 +100,7 @@ class NotificationSummary(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str | None
     trace_id: str | None
     send_at: datetime | None
+    send_at_local: datetime | None = None
     expires_at: datetime | None
     accepted_at: datetime
 
@@ -131,7 +135,6 @@ class Notification(NotificationSummary, frozen=True, kw_only=True):
     payload: dict[str, Any]
     collapse_key: str | None
     occurred_at: datetime | None
-    send_at_local: datetime | None
     cancelled_at: datetime | None
     pruned_at: datetime | None = None
     deliveries: list[Delivery]

@@ -13,8 +13,9 @@ from tocsin.wire.values.open_values import STATES, STATUSES
 class FoundDelivery(msgspec.Struct, frozen=True, kw_only=True):
     """A delivery that matches: its state, the reason for it, and a hint what to do about an error.
 
-    `waiting_for` is why it is not sent yet. `status` is the state in the words of producers that hand in
-    intents by a stream; null if they have none for it.
+    `waiting_for` is why it is not sent yet, `due_at` when it is decided next: for a member of the digest
+    `digest_id` when that is due, for a `send_at_local` when the person's clock shows it. `status` is the
+    state in the words of producers that hand in intents by a stream; null if they have none for it.
     """
 
     delivery_id: UUID
@@ -33,6 +34,11 @@ class FoundDelivery(msgspec.Struct, frozen=True, kw_only=True):
     due_at: datetime | None
     settled_at: datetime | None
     hint: str | None
+    digest_id: UUID | None = None
+
+
+MOST_COUNTED = 1_000
+"""Deliveries of a notification that are counted at most."""
 
 
 class FoundNotification(NotificationSummary, frozen=True, kw_only=True):

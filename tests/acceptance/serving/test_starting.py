@@ -67,6 +67,34 @@ async def test_processes_that_start_at_once_migrate_once(processes: Processes, e
     assert sorted([*by_server, *applied[0], *applied[1]]) == EVERY_MIGRATION
 
 
+async def test_whoever_starts_warns_once_of_connections_that_the_server_does_not_allow(
+    processes: Processes, empty_database: str
+) -> None:
+    environment = {
+        "TOCSIN_DATABASE_URL": empty_database,
+        "TOCSIN_HTTP__PORT": "0",
+        "TOCSIN_POOL__SIZE": "200",
+    }
+
+    server = await processes.start("serve", environment=environment)
+    await server.logged("api started")
+    connection = await asyncpg.connect(empty_database, server_settings={"search_path": "tocsin"})
+    try:
+        await found(lambda: connection.fetchval("select true from processes having count(*) = 2"), within=40)
+    finally:
+        await connection.close()
+    worker = await processes.start("worker", environment=environment)
+    await worker.logged("worker started")
+
+    warned = [
+        [msgspec.json.decode(line) for line in process.log if '"connections may run out"' in line]
+        for process in (server, worker)
+    ]
+    counted = [[(each["starting"], each["running"]) for each in entries] for entries in warned]
+    assert counted == [[(2, 0)], [(1, 2)]]
+    assert "TOCSIN_POOL__SIZE=" in warned[0][0]["detail"]
+
+
 async def test_nothing_listens_before_the_migrations_are_done(
     processes: Processes, empty_database: str
 ) -> None:

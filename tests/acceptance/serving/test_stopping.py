@@ -183,6 +183,46 @@ async def test_a_demo_killed_with_its_tree_is_cleared_by_the_next_one(tmp_path: 
         assert list(folder.glob("tocsin-demo-*")) == []
 
 
+@pytest.mark.parametrize("command", ["serve", "demo"])
+async def test_children_of_a_killed_parent_stop_its_database(tmp_path: Path, command: str) -> None:
+    with mortal_folder() as folder:
+        environment = {**quiet(folder), "TMPDIR": str(folder)}
+        async with processes_in(tmp_path) as processes:
+            first = await processes.start(command, environment=environment)
+            await _started(first, command)
+            assert len(postmasters(folder)) == 1
+            psutil.Process(first.pid).kill()
+            await first.end()
+
+            await until(lambda: not postmasters(folder), within=60)
+
+            second = await processes.start(command, environment=environment)
+            await _started(second, command)
+            assert len(postmasters(folder)) == 1
+            second.signal(signal.SIGTERM)
+            assert await second.end(within=60) == 0, second.log
+        assert postmasters(folder) == []
+        assert list(folder.glob("tocsin-demo-*")) == []
+
+
+async def test_a_database_that_another_process_uses_outlives_a_killed_parent(tmp_path: Path) -> None:
+    with mortal_folder() as folder:
+        async with processes_in(tmp_path) as processes:
+            first, second = [await processes.start("serve", environment=quiet(folder)) for _ in range(2)]
+            for each in (first, second):
+                await each.logged("api started")
+            [postgres] = postmasters(folder)
+            children = psutil.Process(first.pid).children(recursive=True)
+            psutil.Process(first.pid).kill()
+            await first.end()
+            assert not psutil.wait_procs(children, timeout=30)[1]
+
+            assert postmasters(folder) == [postgres]
+            second.signal(signal.SIGTERM)
+            assert await second.end() == 0, second.log
+        assert postmasters(folder) == []
+
+
 async def test_a_server_told_to_stop_takes_everything_down(tmp_path: Path) -> None:
     with mortal_folder() as data_dir:
         environment = {"TOCSIN_DATA_DIR": str(data_dir), "TOCSIN_HTTP__PORT": str(free_port())}
@@ -197,6 +237,13 @@ async def test_a_server_told_to_stop_takes_everything_down(tmp_path: Path) -> No
 
 def quiet(folder: Path) -> dict[str, str]:
     return {"TOCSIN_DATA_DIR": str(folder), "TOCSIN_HTTP__PORT": str(free_port())}
+
+
+async def _started(process: Process, command: str) -> None:
+    if command == "demo":
+        await process.said("Ctrl-C stops everything.", within=60)
+    else:
+        await process.logged("api started")
 
 
 async def _ended_by_more_signals(process: Process) -> int:

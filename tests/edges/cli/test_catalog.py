@@ -1,6 +1,7 @@
 """`tocsin catalog new` and `preview`, and `tocsin refused`, as an operator runs them."""
 
 import asyncio
+import shlex
 from pathlib import Path
 
 import msgspec
@@ -35,6 +36,13 @@ def test_a_new_type_has_no_faults_and_can_be_previewed(tmp_path: Path) -> None:
         "title": "Order paid",
         "body": "Order id: Order id\nAmount: 1\nDue on: 2031-05-17",
     }
+
+
+def test_the_command_that_follows_a_new_type_finds_its_folder(tmp_path: Path) -> None:
+    made = tocsin(tmp_path, "new", "order_paid", "--folder", "my catalog")
+    _, advice = made.out.rstrip().rsplit("then run: tocsin catalog ", 1)
+
+    assert tocsin(tmp_path, *shlex.split(advice)).code == 0
 
 
 def test_a_type_is_shown_by_its_audiences_and_previewed_as_far_as_it_has_texts(tmp_path: Path) -> None:

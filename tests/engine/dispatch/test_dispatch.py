@@ -29,8 +29,8 @@ async def test_a_worker_goes_on_once_a_slow_database_has_caught_up(stage: Stage)
     async with stage.pool.acquire() as slow:
         blocking = slow.transaction()
         await blocking.start()
-        # Claims only read devices; settlements count on them and have to wait.
-        await slow.execute("lock table devices in exclusive mode")
+        # Claims only read it; settlements store what was decided there and have to wait.
+        await slow.execute("lock table decision_sets in exclusive mode")
         async with stage.working(provider):
             await until(lambda: len(provider.arrived) > 30)
             await blocking.commit()

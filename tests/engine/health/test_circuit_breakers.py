@@ -271,6 +271,18 @@ async def test_what_attempts_came_to_is_counted(stage: Stage) -> None:
     assert sorted(map(tuple, rows)) == [("fcm", "rejected", "INVALID_ARGUMENT", 1), ("fcm", "sent", "", 2)]
 
 
+async def test_attempts_are_counted_in_the_minute_in_which_they_are_written(stage: Stage) -> None:
+    before = await stage.pool.fetchval("select date_trunc('minute', clock_timestamp())")
+    breakers = CircuitBreakers(stage.pool, TOUCHY, stage.clock)
+    # As if the worker had stood still after it read its clock.
+    stage.clock.advance(timedelta(minutes=-3))
+    breakers.record("fcm", "fcm", Rejected("INVALID_ARGUMENT"), stage.clock())
+
+    await breakers.exchange()
+
+    assert await stage.pool.fetchval("select min(minute) from provider_counts") >= before
+
+
 async def test_the_one_that_tries_may_die_and_another_takes_its_place(stage: Stage) -> None:
     await stage.pool.execute(
         "insert into circuits (name, provider, state, code, changed_at, probe_until)"

@@ -15,7 +15,7 @@ from tests.waiting import found
 from tocsin.domain.ids import uuid7
 from tocsin.engine.health.overdue_sweep import NAME, Sweep
 from tocsin.engine.health.provider_health import NEWEST
-from tocsin.store.deliveries.overdue import OVERDUE
+from tocsin.store.health.overdue import OVERDUE
 from tocsin.store.health.provider_health import AlarmRecord, list_alarms
 from tocsin.store.pool import Pool
 from tocsin.store.sources import progress

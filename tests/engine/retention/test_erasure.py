@@ -56,7 +56,7 @@ IMPERSONAL: Mapping[str, str] = {
     "activity_counts": "event",
     "api_keys": "producer role key_hash hint org_id",
     # Of those who operate Tocsin, for as long as a session lasts.
-    "dashboard_sessions": "id_hash issuer subject name role org_id",
+    "dashboard_sessions": "id_hash issuer subject name role role_claim role_values org_id",
     "attempts": "outcome code",
     "audit": "actor action subject",
     # The position is somebody's id until the next chunk; an erasure of that person is unfinished until then.

@@ -19,7 +19,7 @@ from tests.engine.stage import Stage, an_intent
 from tests.waiting import found
 from tocsin.domain.ids import NotificationId, first_id_at, uuid7
 from tocsin.domain.people.devices import DeviceSettings
-from tocsin.domain.retention import RetentionSettings, cutoffs
+from tocsin.domain.retention import RetentionSettings
 from tocsin.engine.accept.answers import Accepted, Conflict, Duplicate
 from tocsin.engine.inspect.show import show
 from tocsin.engine.periodic.claim import claim_run, register
@@ -28,7 +28,6 @@ from tocsin.engine.retention.passes import PassEndedError, RetentionPass, count_
 from tocsin.engine.retention.prune import LEASE_FOR, NAME, SCHEDULED, PassRunsError, Pruner
 from tocsin.store import notifications
 from tocsin.store.pool import Pool
-from tocsin.store.retention import settled
 from tocsin.store.retention.tables import KEPT, PRUNED_OTHERWISE, RULES
 from tocsin.store.sources import progress
 
@@ -266,6 +265,7 @@ async def test_an_intent_whose_key_is_pruned_while_it_is_accepted_is_accepted(
     look_up = notifications.existing
 
     async def pruned_before(connection: Any, keys: Any) -> Any:
+        await stage.pool.execute("delete from deliveries where notification_id = $1", first)
         await stage.pool.execute("delete from notifications where id = $1", first)
         return await look_up(connection, keys)
 
@@ -277,21 +277,6 @@ async def test_an_intent_whose_key_is_pruned_while_it_is_accepted_is_accepted(
     assert isinstance(again, Accepted)
     assert isinstance(other, Accepted)
     assert await remaining(stage.pool, "deliveries") == 2
-
-
-async def test_a_delivery_that_is_replayed_meanwhile_keeps_its_notification(pool: Pool) -> None:
-    times = cutoffs(FAST, THEN + 400 * DAY)
-    replayed, other = await settled_delivery(pool, state="dead"), await settled_delivery(pool)
-    async with pool.acquire() as connection:
-        page = await settled.list_notifications(connection, settled.START, times, 100)
-        await pool.execute(
-            "update deliveries set state = 'pending', settled_at = null where id = $1", replayed
-        )
-        await settled.prune_notifications(connection, page.old, times, 100)
-
-    assert [row["id"] for row in await pool.fetch("select id from deliveries")] == [replayed]
-    assert await remaining(pool, "notifications") == 1
-    assert other != replayed
 
 
 async def test_a_pass_that_ended_early_is_continued_by_the_next(pool: Pool) -> None:

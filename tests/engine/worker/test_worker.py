@@ -18,7 +18,7 @@ from tests.engine.worker.alerts import (
     listeners,
     push_in,
 )
-from tests.rows import device
+from tests.rows import got
 from tests.waiting import found, until
 from tocsin.catalog.catalog import Catalog
 from tocsin.domain.ids import new_lease_id
@@ -37,8 +37,7 @@ async def test_an_accepted_notification_is_sent(stage: Stage, provider: StubProv
     assert message.data["notification_id"] == str(notification_id)
     assert (row["attempts"], row["lease"], row["device_id"]) == (1, None, device_id)
     assert row["provider_message_id"] == f"message-{row['id']}"
-    phone = await device(stage.pool, device_id)
-    assert phone["notification_count"] == 1
+    assert await got(stage.pool, device_id) == (1, row["settled_at"])
     assert await stage.attempts() == []
 
 
@@ -283,7 +282,8 @@ async def test_a_worker_listens_again_after_the_loss_of_its_connections(
 FULL_DISK = """
 create function full_disk() returns trigger language plpgsql
 as $$ begin raise exception 'no space left' using errcode = 'disk_full'; end $$;
-create trigger full_disk before update on devices execute function full_disk();
+create trigger full_disk before update on deliveries
+    for each row when (new.state = 'sent') execute function full_disk();
 """
 
 
@@ -299,7 +299,7 @@ async def test_what_cannot_be_settled_now_is_settled_once_it_can(
         with structlog.testing.capture_logs() as lines:
             await until(lambda: any(line["event"] == "settling failed" for line in lines))
         assert await stage.states() == Counter(pending=5)
-        await stage.pool.execute("drop trigger full_disk on devices")
+        await stage.pool.execute("drop trigger full_disk on deliveries")
         await all_in(stage, sent=5)
 
     assert set(provider.counts().values()) == {1}

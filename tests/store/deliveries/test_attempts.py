@@ -3,7 +3,7 @@
 from tests.databases import SCHEMA
 from tests.rows import NOW, add_delivery
 from tests.store.plans import explain_kept, indexes, keep_plan, rows_read
-from tocsin.store.deliveries.settle import ATTEMPTS_OF
+from tocsin.store.deliveries.read import ATTEMPTS_OF
 from tocsin.store.pool import PoolSettings, open_pool
 
 FILL = """

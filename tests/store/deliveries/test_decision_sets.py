@@ -13,13 +13,8 @@ from tocsin.domain.decide import Step
 from tocsin.domain.delivery import decision_sets
 from tocsin.domain.delivery.decision_sets import shared_decisions
 from tocsin.domain.ids import LeaseId, new_lease_id
-from tocsin.store.deliveries.settle import (
-    SentDelivery,
-    encode_steps,
-    of_notification,
-    settle_sent,
-    settle_unsent,
-)
+from tocsin.store.deliveries.read import of_notification
+from tocsin.store.deliveries.settle import SentDelivery, encode_steps, settle_sent, settle_unsent
 from tocsin.store.pool import Pool
 from tocsin.store.tickets import reopen, take_tickets
 
@@ -71,6 +66,33 @@ async def test_what_many_passed_is_stored_once_and_shown_with_the_time_of_each(p
     assert [await shown(pool, each) for each in made] == [list(passed(at)) for at in moments]
     assert [(await delivery(pool, each))["decisions"] for each in made] == [None] * 3
     assert await sets(pool) == 1
+
+
+class Recorder:
+    """A connection that keeps the arguments of its last statement."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self.arguments: tuple[Any, ...] = ()
+
+    async def fetchrow(self, statement: str, *arguments: Any) -> Any:
+        self.arguments = arguments
+        return await self._pool.fetchrow(statement, *arguments)
+
+
+async def test_what_was_decided_alike_one_by_one_is_given_once(pool: Pool) -> None:
+    made, lease = await claimed(pool, 3)
+    # Deliveries that a limit counts are decided apart: equal steps, but none that are the same object.
+    settlements = [sent_with(each, lease, passed()) for each in made]
+    assert len({id(each.decided) for each in settlements}) == 3
+
+    recorder = Recorder(pool)
+    await settle_sent(recorder, settlements, LATER)
+
+    positions, leases = recorder.arguments[5:7]
+    assert positions == [1, 1, 1]
+    assert leases == [lease]
+    assert [await shown(pool, each) for each in made] == [list(passed())] * 3
 
 
 async def test_sets_that_are_there_already_are_used_again(pool: Pool) -> None:

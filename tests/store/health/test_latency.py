@@ -24,12 +24,16 @@ async def test_what_several_workers_count_is_added_up(pool: Pool) -> None:
         }
         await count_latencies(connection, counts)
         await count_latencies(connection, {LatencyBucket("accepted", 40): 1})
-        since = await pool.fetchval("select date_trunc('minute', now() - interval '1 hour')")
+        now = await pool.fetchval("select now()")
+        since, week = now - timedelta(hours=1), timedelta(days=7)
 
-        found = await read_latencies(connection, "accepted", since, timedelta(days=1))
+        found = await read_latencies(connection, "accepted", since, week, since)
 
-        assert [(row.begins, row.bucket, row.count) for row in found] == [(since, 3, 1), (since, 40, 6)]
-        assert [row.count for row in await read_latencies(connection, "due", since, timedelta(days=1))] == [2]
+        [begins] = {row.begins for row in found}
+        assert begins <= now < begins + week
+        assert [(row.is_over, row.bucket, row.count) for row in found] == [(False, 3, 1), (False, 40, 6)]
+        [row] = await read_latencies(connection, "due", since, week, now + timedelta(minutes=1))
+        assert (row.is_over, row.count) == (True, 2)
 
 
 async def test_an_hour_is_read_by_its_index_however_long_counts_are_kept(pool: Pool) -> None:
@@ -37,7 +41,7 @@ async def test_an_hour_is_read_by_its_index_however_long_counts_are_kept(pool: P
     async with pool.acquire() as connection:
         await connection.execute(ADD_DAYS, now)
         await connection.execute("vacuum analyze latency_counts")
-        arguments = (now - timedelta(hours=1), "00:01:00", "accepted")
+        arguments = (now - timedelta(hours=1), "00:01:00", now, "accepted")
         await keep_plan(connection, "latencies", READ, *arguments)
 
         plan = await explain_kept(connection, "latencies", *arguments)

@@ -3,9 +3,10 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from tocsin.domain.people.devices import DeviceSettings
-from tocsin.store.people import devices, endpoints
+from tocsin.store.people import devices
 from tocsin.store.people.devices import DeviceRegistration, Registered
-from tocsin.store.people.endpoints import MOST_ACTIVE, AlreadyActive, EndpointRow, TooManyEndpoints
+from tocsin.store.people.endpoints import webhook as endpoints
+from tocsin.store.people.endpoints.webhook import MOST_ACTIVE, AlreadyActive, EndpointRow, TooManyEndpoints
 from tocsin.store.pool import Pool
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

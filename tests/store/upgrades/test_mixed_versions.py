@@ -14,7 +14,8 @@ from tocsin.domain.delivery.states import CLAIMED, State
 from tocsin.domain.ids import new_lease_id
 from tocsin.store.deliveries.claim import START
 from tocsin.store.deliveries.holds import held_by, release, reschedule
-from tocsin.store.deliveries.settle import UnsentDelivery, of_notification, settle_unsent
+from tocsin.store.deliveries.read import of_notification
+from tocsin.store.deliveries.settle import UnsentDelivery, settle_unsent
 from tocsin.store.pool import Connection, Pool
 
 LATER = NOW + timedelta(minutes=5)

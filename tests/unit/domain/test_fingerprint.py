@@ -1,16 +1,19 @@
 import hashlib
 import random
+from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 import rfc8785
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tocsin.domain.fingerprint import canonical_json, fingerprint, intent_fingerprint
+from tocsin.domain.fingerprint import canonical_json, encode_sorted, fingerprint, intent_fingerprint
 from tocsin.domain.intent import Audience, Intent
 
 SAFE = 2**53 - 1
+AT = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 
 texts = st.text(st.characters(codec="utf-8"))
 awkward = st.text(st.sampled_from('\x00\x01\x08\t\n\x0b\x0c\r\x1f"\\/\x7f\x80\u2028é\ue000\uffff😀'))
@@ -87,7 +90,30 @@ def test_the_fingerprint_of_an_intent_is_over_its_canonical_json(
         "users": sorted({str(each) for each in whom}),
     }
 
-    assert intent_fingerprint(intent) == hashlib.sha256(rfc8785.dumps(content)).digest()
+    expected = hashlib.sha256(rfc8785.dumps(content)).digest()
+    assert intent_fingerprint(intent) == expected
+    assert intent_fingerprint(intent, encode_sorted(payload)) == expected
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": 3},
+        {"ttl_seconds": 60, "collapse_key": 'a"b'},
+        {"send_at": AT, "occurred_at": AT},
+        {"send_at_local": AT.replace(tzinfo=None), "locale": "tr_tr", "org_id": "acme"},
+        {"audience": Audience(users=[7, "7", "b", "a"])},
+        {"audience": Audience(emails=["a@B.c"])},
+        {"audience": Audience(topic="news")},
+        {"payload": {"b": 1.5, "a": 1}},
+        {"type": "é"},
+    ],
+)
+def test_a_payload_that_is_encoded_already_does_not_change_the_fingerprint(change: dict[str, Any]) -> None:
+    usual = Intent(type="t", audience=Audience(users=["ada"]), payload={"b": 1, "a": 2}, idempotency_key="1")
+    intent = msgspec.structs.replace(usual, **change)
+
+    assert intent_fingerprint(intent, encode_sorted(intent.payload)) == intent_fingerprint(intent)
 
 
 def test_attributes_count_in_their_canonical_form() -> None:

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from tocsin.domain.ids import (
+    Generator,
     created_at,
     new_delivery_id,
     new_device_id,
@@ -47,6 +48,22 @@ def test_ids_go_on_increasing_when_the_clock_steps_back(monkeypatch: pytest.Monk
     monkeypatch.setattr(time, "time_ns", lambda: earlier)
 
     assert first < uuid7() < uuid7()
+
+
+def test_ids_go_on_increasing_when_the_counter_of_a_millisecond_is_used_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    frozen = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: frozen)
+    # One of its own: it runs ahead of the clock, which other tests do not expect of theirs.
+    generator = Generator()
+
+    made = [generator.next() for _ in range(10_000)]
+
+    assert all(earlier < later for earlier, later in pairwise(made))
+    assert {each.version for each in made} == {7}
+    assert {each.variant for each in made} == {uuid.RFC_4122}
+    assert milliseconds_of(made[-1]) == frozen // 1_000_000 + 10_000 // 4_096
 
 
 def test_ids_made_by_several_threads_are_distinct() -> None:

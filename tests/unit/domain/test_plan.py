@@ -203,6 +203,12 @@ def test_a_delivery_has_the_lane_of_the_provider_that_takes_it(
     assert delivery.lane == lane
 
 
+def test_the_only_provider_of_pushes_takes_them_whatever_the_devices() -> None:
+    (delivery,) = planned(declared("push"), UserRecipient("ada"), providers={"push": ("apns",)})
+
+    assert delivery.lane == "apns"
+
+
 @pytest.mark.parametrize("broadcast", [TopicRecipient("news"), ConditionRecipient("'a' in topics")])
 def test_a_broadcast_without_fcm_has_no_lane_of_its_own(broadcast: Recipient) -> None:
     (delivery,) = planned(declared("push"), broadcast, providers={"push": ("apns",)})

@@ -66,7 +66,7 @@ async def check_access(given: Request[Any, Any, Any]) -> None:
     access: PageAccess | None = request.route_handler.opt.get(ACCESS)
     if access is None:
         raise ProblemError(NOT_ALLOWED, "This route is closed.")
-    request.scope["auth"] = session = None if access.public else await _live_session(request)
+    request.scope["auth"] = session = None if access.public else await find_session(request)
     if session is None and not access.public:
         raise SignedOutError(_next_path(request))
     if request.method != "GET":
@@ -80,7 +80,7 @@ async def check_access(given: Request[Any, Any, Any]) -> None:
 async def is_still_allowed(request: ApiRequest) -> bool:
     """Return whether the session of a request that goes on for long may still make it."""
     access: PageAccess = request.route_handler.opt[ACCESS]
-    session = await _live_session(request)
+    session = await find_session(request)
     if session is None or not access.permits(session.holder):
         return False
     try:
@@ -88,10 +88,6 @@ async def is_still_allowed(request: ApiRequest) -> bool:
     except ProblemError:
         return False
     return True
-
-
-async def _live_session(request: ApiRequest) -> Session | None:
-    return await find_session(request, request.pool, request.services.oidc.issuer)
 
 
 def check_holder(holder: Holder, settings: AuthSettings) -> None:

@@ -21,6 +21,7 @@ from tocsin.api.http.requests import ApiRequest
 from tocsin.api.probes import healthz, readyz
 from tocsin.api.services import Services
 from tocsin.catalog.catalog import Catalog
+from tocsin.engine.inspect.activity import CountHistory
 from tocsin.providers.http.ca_file import read_ca_file
 
 
@@ -36,7 +37,13 @@ def dashboard_parts(services: Services, keys: KeyRing) -> DashboardParts:
     """Build the parts of the dashboard; keys are looked up in the ring of the API."""
     oidc = _oidc_client(services)
     router = dashboard_router(with_oidc=oidc is not None, at_root=services.dashboard.port is not None)
-    state = {"key_ring": keys, "dashboard_pages": PAGES, "dashboard_live": LiveHub(), "oidc": oidc}
+    state = {
+        "key_ring": keys,
+        "dashboard_pages": PAGES,
+        "dashboard_live": LiveHub(),
+        "dashboard_counts": CountHistory(),
+        "oidc": oidc,
+    }
     return DashboardParts(router, state, () if oidc is None else (oidc.aclose,))
 
 

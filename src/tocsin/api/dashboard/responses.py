@@ -10,7 +10,7 @@ from litestar.response.base import ASGIResponse
 
 from tocsin.api.dashboard.access import session_of
 from tocsin.api.dashboard.rendering import render
-from tocsin.api.dashboard.sessions import make_cookie
+from tocsin.api.dashboard.sessions import cookie_name, make_cookie
 from tocsin.api.http.requests import ApiRequest
 
 NOTICE = "tocsin_notice"
@@ -87,7 +87,7 @@ def redirect(request: ApiRequest, to: Redirect) -> ASGIResponse:
 
 
 def _page(request: ApiRequest, view: View) -> ASGIResponse:
-    notice = request.cookies.get(NOTICE)
+    notice = request.cookies.get(cookie_name(request, NOTICE))
     is_fragment = "hx-request" in request.headers
     shown = None if notice is None or is_fragment else _decoded(notice)
     text = render(request, session_of(request), view.template, {**view.context, "notice": shown})

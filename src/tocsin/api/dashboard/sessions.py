@@ -3,25 +3,28 @@
 import hashlib
 import hmac
 import secrets
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
 
 import msgspec
-from litestar import Request
 from litestar.datastructures import Cookie
 
 from tocsin.api.auth.holders import Holder
 from tocsin.api.auth.oidc.identity import oidc_producer
+from tocsin.api.auth.oidc.settings import OidcSettings
 from tocsin.api.auth.roles import Role
+from tocsin.api.http.requests import ApiRequest
 from tocsin.store import audit, dashboard_sessions
 from tocsin.store.dashboard_sessions import SessionOwner
-from tocsin.store.pool import Pool
+from tocsin.store.pool import Connection, Pool
+from tocsin.store.secrets.kept_secrets import get_or_make
 
 SESSION = "tocsin_session"
 VISITOR = "tocsin_visitor"
 """The cookie of somebody who has not signed in; the form to sign in is bound to it."""
 PATH = "/dashboard"
 _LONGEST_COOKIE = 100
+_SUFFIX_NAME = "dashboard.cookie_suffix"
+_SUFFIX_BYTES = 4
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +55,11 @@ def owner_holder(owner: SessionOwner) -> Holder:
     )
 
 
+async def stored_cookie_suffix(connection: Connection, now: datetime) -> str:
+    """Return what the names of the dashboard's cookies end with, alike in all processes on a database."""
+    return await get_or_make(connection, _SUFFIX_NAME, lambda: secrets.token_hex(_SUFFIX_BYTES), now)
+
+
 async def open_session(pool: Pool, owner: SessionOwner, lasts: timedelta) -> str:
     """Store a session and record it in the audit; return the session's id."""
     session_id, holder = secrets.token_urlsafe(32), owner_holder(owner)
@@ -68,24 +76,36 @@ async def open_session(pool: Pool, owner: SessionOwner, lasts: timedelta) -> str
     return session_id
 
 
-async def find_session(request: Request[Any, Any, Any], pool: Pool, issuer: str | None) -> Session | None:
-    """Return the session of a request; None if it has none, or the session or its key has ended.
+def current_owner(owner: SessionOwner, oidc: OidcSettings) -> SessionOwner | None:
+    """Return the owner of a session with the role of the present settings; None if these end the session.
 
-    Sessions of people end when the `issuer` that they signed in at is not the one of the settings any more.
+    Those of people end when the issuer or the claim is another one, or none of the values of their claim
+    stands for a role any more.
     """
+    if owner.issuer is None:
+        return owner
+    if (owner.issuer, owner.role_claim) != (oidc.issuer, oidc.role_claim):
+        return None
+    role = oidc.role_of(owner.role_values or ())
+    return None if role is None else msgspec.structs.replace(owner, role=role)
+
+
+async def find_session(request: ApiRequest) -> Session | None:
+    """Return the session of a request; None if it has none, or the session or its key has ended."""
     session_id = read_cookie(request, SESSION)
     if session_id is None:
         return None
     id_hash = _digest(session_id)
-    owner = await dashboard_sessions.find_live(pool, id_hash)
-    if owner is None or (owner.issuer is not None and owner.issuer != issuer):
+    stored = await dashboard_sessions.find_live(request.pool, id_hash)
+    owner = None if stored is None else current_owner(stored, request.services.oidc)
+    if owner is None:
         return None
     return Session(
         holder=owner_holder(owner), owner=owner, id_hash=id_hash, csrf_token=csrf_token(session_id)
     )
 
 
-async def close_session(request: Request[Any, Any, Any], pool: Pool) -> None:
+async def close_session(request: ApiRequest, pool: Pool) -> None:
     """End the session of a request, if it has one."""
     session_id = read_cookie(request, SESSION)
     if session_id is not None:
@@ -116,15 +136,23 @@ def is_csrf_token(given: str, cookie: str) -> bool:
     return hmac.compare_digest(given.encode(errors="replace"), csrf_token(cookie).encode())
 
 
-def read_cookie(request: Request[Any, Any, Any], name: str) -> str | None:
+def cookie_name(request: ApiRequest, name: str) -> str:
+    """Return the name under which browsers keep a cookie of this installation.
+
+    They send a cookie to every port of a host, so that dashboards on one host must not share names.
+    """
+    return f"{name}_{request.services.cookie_suffix}"
+
+
+def read_cookie(request: ApiRequest, name: str) -> str | None:
     """Return a cookie of a request; None if there is none, or none that is set here."""
-    value = request.cookies.get(name)
+    value = request.cookies.get(cookie_name(request, name))
     is_own = value is not None and 0 < len(value) <= _LONGEST_COOKIE and value.isascii()
     return value if is_own else None
 
 
 def make_cookie(
-    request: Request[Any, Any, Any],
+    request: ApiRequest,
     name: str,
     value: str,
     seconds: int | None,
@@ -134,7 +162,7 @@ def make_cookie(
 ) -> Cookie:
     """Build a cookie that scripts cannot read and other sites cannot send; 0 seconds deletes it."""
     return Cookie(
-        name,
+        cookie_name(request, name),
         path=path,
         value=value,
         max_age=seconds,
@@ -144,7 +172,7 @@ def make_cookie(
     )
 
 
-def _is_https(request: Request[Any, Any, Any]) -> bool:
+def _is_https(request: ApiRequest) -> bool:
     # Who claims it falsely only keeps the cookie from coming back.
     forwarded = request.headers.get("x-forwarded-proto", "")
     return "https" in {request.scope["scheme"], forwarded.partition(",")[0].strip().lower()}

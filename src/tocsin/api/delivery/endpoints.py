@@ -9,8 +9,8 @@ from tocsin.api.http.problems import INVALID_BODY, faults_problem
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.routes import PERSON_BODY_BYTES, Routes, Tag
 from tocsin.domain.timing.moments import moment_faults
-from tocsin.store.people import sns_endpoints
-from tocsin.store.people.sns_endpoints import EndpointRow
+from tocsin.store.people.endpoints import sns as sns_endpoints
+from tocsin.store.people.endpoints.sns import EndpointRow
 from tocsin.store.secrets.sealing import DataKeys, SealedError
 from tocsin.wire.person.endpoints import (
     FIND_PATH,

@@ -1,5 +1,6 @@
 """Decoding JSON bodies into a type, or into a list of every fault."""
 
+import re
 from collections.abc import Iterator
 from enum import Enum
 from functools import cache
@@ -17,8 +18,15 @@ DEEPEST = 64
 MOST_FAULTS = 50
 MOST_ITEMS = 1_000
 _LONGEST_FIELD = 200
-_NUL = b"\\u0000"
-_TOO_DEEP = Fault(field="$", code="too_deep", message=f"is nested more than {DEEPEST} levels deep")
+NUL = b"\\u0000"
+"""How a NUL character, which Postgres cannot store, is written in JSON."""
+TOO_DEEP = Fault(field="$", code="too_deep", message=f"is nested more than {DEEPEST} levels deep")
+
+_HALF_PAIR = re.compile(
+    rb"(?<!\\)\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    rb"|(?<!\\)(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
+)
+_ITEM = msgspec.Raw(b"0")
 
 T = TypeVar("T")
 
@@ -35,15 +43,19 @@ def decode(body: bytes | msgspec.Raw, type_: type[T]) -> T:
     deep or hold a NUL character, which Postgres cannot store, is searched for these.
     """
     raw = bytes(body)
-    braces = raw.count(b"{") + raw.count(b"[")
-    if braces <= DEEPEST and _NUL not in raw:
+    if not may_be_deep(raw) and NUL not in raw:
         return decode_outline(raw, type_)
     anything = decode_outline(raw, object)
     if _depth_exceeds(anything):
-        raise faults_problem(INVALID_BODY, _TOO_DEEP)
+        raise faults_problem(INVALID_BODY, TOO_DEEP)
     if nuls := list(islice(_nul_faults(anything, ""), MOST_FAULTS)):
         raise faults_problem(INVALID_BODY, *nuls)
     return decode_outline(raw, type_)
+
+
+def may_be_deep(raw: bytes) -> bool:
+    """Return whether a body has enough braces and brackets to be nested too deep."""
+    return raw.count(b"{") + raw.count(b"[") > DEEPEST
 
 
 def decode_outline(raw: bytes, type_: type[T]) -> T:
@@ -57,7 +69,7 @@ def decode_outline(raw: bytes, type_: type[T]) -> T:
             pass
         faults = list(islice(find_faults(msgspec.json.decode(raw), type_), MOST_FAULTS))
     except RecursionError:
-        faults = [_TOO_DEEP]
+        faults = [TOO_DEEP]
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ProblemError(MALFORMED_JSON, _why_broken(raw, error)) from None
     raise faults_problem(INVALID_BODY, *faults)
@@ -66,6 +78,8 @@ def decode_outline(raw: bytes, type_: type[T]) -> T:
 def _why_broken(raw: bytes, error: Exception) -> str:
     if not raw.strip():
         return "The body is empty; a JSON object is expected."
+    if half := _HALF_PAIR.search(raw):
+        return f"The body holds half of a surrogate pair, which is no text (byte {half.start()})."
     return f"The body is not JSON: {error}."
 
 
@@ -113,7 +127,7 @@ def find_faults(value: Any, type_: Any, path: str = "") -> Iterator[Fault]:
 def _faults_of_parts(value: Any, type_: Any, path: str) -> Iterator[Fault]:
     if isinstance(value, dict) and isinstance(type_, type) and issubclass(type_, msgspec.Struct):
         yield from _faults_of_fields(value, type_, path)
-    elif isinstance(value, list) and get_origin(type_) is list and get_args(type_) != (msgspec.Raw,):
+    elif isinstance(value, list) and get_origin(type_) is list and not _is_undecoded(type_):
         for index, inner in enumerate(islice(value, MOST_ITEMS)):
             yield from find_faults(inner, get_args(type_)[0], f"{path}[{index}]")
     elif isinstance(value, dict) and get_origin(type_) is dict:
@@ -147,6 +161,9 @@ def _faults_of_fields(value: dict[str, Any], type_: type[msgspec.Struct], path: 
 
 
 def _own_fault(value: Any, type_: Any, path: str) -> Iterator[Fault]:
+    if isinstance(value, list) and _is_undecoded(_without_none(type_, value)):
+        # Whatever an item is, it is decoded later; its list may be too long or too short.
+        value = [_ITEM] * len(value)
     try:
         msgspec.convert(value, type_)
     except msgspec.ValidationError as error:
@@ -156,6 +173,11 @@ def _own_fault(value: Any, type_: Any, path: str) -> Iterator[Fault]:
             code="missing" if value is None else "invalid",
             message=plain_message(message, type_),
         )
+
+
+def _is_undecoded(type_: Any) -> bool:
+    """Return whether a type is a list of items that are decoded later."""
+    return bool(get_args(type_) == (msgspec.Raw,))
 
 
 def plain_message(message: str, type_: Any) -> str:

@@ -8,7 +8,8 @@ from tocsin.api.auth.roles import Right
 from tocsin.api.http.queries import Query
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.routes import Routes, Tag
-from tocsin.engine.inspect.queue import LONGEST_AHEAD, Queue, Schedule, read_queue, read_schedule
+from tocsin.domain.timing.moments import LONGEST_AHEAD
+from tocsin.engine.inspect.queue import Queue, Schedule, read_queue, read_schedule
 
 routes = Routes(Tag.ADMIN)
 

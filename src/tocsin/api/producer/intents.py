@@ -1,16 +1,22 @@
 """Decoding intents from HTTP bodies."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
-from tocsin.api.http.bodies import decode
+from tocsin.api.http.batches import may_be_of_an_item, split_body
+from tocsin.api.http.bodies import decode, decode_outline, may_be_deep
 from tocsin.api.http.problems import ProblemError
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
 from tocsin.engine.accept.answers import Unreadable
+from tocsin.engine.time_slice import TimeSlice
 from tocsin.store.sources.refused import LONGEST_CONTENT
+from tocsin.wire.answers import LARGEST_BATCH
+
+_decode_intent = msgspec.json.Decoder(Intent).decode
+_NESTING = frozenset({dict, list})
 
 EXAMPLE = {
     "type": "new_customer",
@@ -18,6 +24,12 @@ EXAMPLE = {
     "payload": {"customer_name": "Ada"},
     "idempotency_key": "order-1001",
 }
+
+
+class _Batch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An `IntentBatch` whose intents are decoded one by one, so that a faulty one fails alone."""
+
+    notifications: Annotated[list[msgspec.Raw], msgspec.Meta(min_length=1, max_length=LARGEST_BATCH)]
 
 
 def read_intent(raw: bytes | msgspec.Raw) -> Intent | Unreadable:
@@ -51,8 +63,48 @@ def read_keyed_intent(raw: bytes, key: str) -> Intent | Unreadable:
     return intent
 
 
+async def split_batch(body: bytes) -> list[msgspec.Raw]:
+    """Return the intents of a batch, not yet decoded; raise a problem if the body is no batch."""
+    try:
+        return decode_outline(body, _Batch).notifications
+    except ProblemError as error:
+        split = await split_body(body, LARGEST_BATCH) if may_be_of_an_item(error.problem, body) else None
+        if split is None:
+            raise
+        try:
+            decode_outline(split.outline, _Batch)
+        except ProblemError as fault:
+            # What is no JSON is not in an item; the first message has its place in the whole body.
+            raise (error if fault.problem.errors is None else fault) from None
+        return split.elements
+
+
+async def read_items(items: Sequence[msgspec.Raw], *, may_hold_nul: bool) -> list[Intent | Unreadable]:
+    """Decode the intents of a batch, in time slices.
+
+    One that is valid, as most are, is decoded once and not searched for anything.
+    """
+    intents: list[Intent | Unreadable] = []
+    slice_ = TimeSlice()
+    for item in items:
+        if slice_.is_over:
+            await slice_.pause()
+        intents.append(read_item(item) if may_hold_nul else _read_valid(item) or read_item(item))
+    return intents
+
+
+def _read_valid(raw: msgspec.Raw) -> Intent | None:
+    """Decode an intent without NUL characters, unless it is faulty or may be nested too deep."""
+    try:
+        intent = _decode_intent(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    is_flat = _NESTING.isdisjoint(map(type, intent.payload.values()))
+    return intent if is_flat or not may_be_deep(bytes(raw)) else None
+
+
 def read_item(raw: msgspec.Raw) -> Intent | Unreadable:
-    """Decode one intent of a batch."""
+    """Decode one intent of a batch, or list its faults."""
     try:
         return read_intent(raw)
     except ProblemError as error:

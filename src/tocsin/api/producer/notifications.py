@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Annotated, assert_never
+from typing import assert_never
 
 import msgspec
 
 from tocsin.api.auth.roles import Right
-from tocsin.api.http.bodies import decode_outline
+from tocsin.api.http.bodies import NUL
 from tocsin.api.http.problems import (
     AMBIGUOUS_ID,
     IDEMPOTENCY_CONFLICT,
@@ -18,7 +18,7 @@ from tocsin.api.http.problems import (
     faults_problem,
 )
 from tocsin.api.http.requests import ApiRequest
-from tocsin.api.producer.intents import EXAMPLE, read_intent, read_item, read_keyed_intent
+from tocsin.api.producer.intents import EXAMPLE, read_intent, read_items, read_keyed_intent, split_batch
 from tocsin.api.routes import Routes, Tag
 from tocsin.domain.intent import Intent
 from tocsin.domain.trace_context import traceparent_of
@@ -44,12 +44,6 @@ from tocsin.wire.notifications import Notification
 routes = Routes(Tag.NOTIFICATIONS)
 
 TRACEPARENT = "The W3C trace context that is continued; kept as the `trace_id` of intents without one."
-
-
-class _Batch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An `IntentBatch` whose intents are decoded one by one, so that a faulty one fails alone."""
-
-    notifications: Annotated[list[msgspec.Raw], msgspec.Meta(min_length=1, max_length=LARGEST_BATCH)]
 
 
 @routes(
@@ -104,11 +98,9 @@ async def accept_intent(request: ApiRequest, intent: Intent | Unreadable) -> Tak
 )
 async def accept_batch(request: ApiRequest) -> BatchResults:
     """Accept many intents at once; a faulty one does not affect the others."""
-    intents, slice_ = [], TimeSlice()
-    for item in decode_outline(await request.body(), _Batch).notifications:
-        await slice_.pause()
-        intents.append(read_item(item))
-    return BatchResults(await _accept(request, intents))
+    body = await request.body()
+    items = await split_batch(body)
+    return BatchResults(await _accept(request, await read_items(items, may_hold_nul=NUL in body)))
 
 
 async def _accept(request: ApiRequest, intents: Sequence[Intent | Unreadable]) -> list[Answer]:
@@ -142,7 +134,8 @@ async def _traced(intents: Sequence[Intent | Unreadable], traceparent: str) -> S
     """Have intents without a trace id of their own continue the trace of the request."""
     traced, slice_ = [], TimeSlice()
     for intent in intents:
-        await slice_.pause()
+        if slice_.is_over:
+            await slice_.pause()
         has_own = not isinstance(intent, Intent) or intent.trace_id is not None
         traced.append(intent if has_own else msgspec.structs.replace(intent, trace_id=traceparent))
     return traced
@@ -163,12 +156,13 @@ async def show_notification(request: ApiRequest, notification_id: str) -> Notifi
 async def find_notification(request: ApiRequest, notification_id: str) -> Notification:
     """Read a notification that the caller may see; raise a problem if there is none."""
     own = None if request.holder.may(Right.SEE_ALL) else request.holder.producer
+    default_zone = request.services.explainer.rules.quiet.default_timezone
     async with request.pool.acquire() as connection:
         try:
             found = await identify(connection, notification_id, own, request.holder.org_id)
         except AmbiguousIdError as error:
             raise ProblemError(AMBIGUOUS_ID, str(error)) from None
-        shown = await show(connection, found, request.now()) if found else None
+        shown = await show(connection, found, request.now(), default_zone) if found else None
     if shown is None or not request.holder.may_see(shown.producer, shown.org_id):
         raise ProblemError(NOT_FOUND, "There is no such notification.")
     return shown

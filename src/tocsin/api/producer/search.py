@@ -45,5 +45,13 @@ async def find_notifications(request: ApiRequest, query: SearchQuery) -> SearchP
         if given.producer not in {None, holder.producer}:
             raise ProblemError(NOT_ALLOWED, "The caller's role allows to search its own producer only.")
         given = msgspec.structs.replace(given, producer=holder.producer)
+    default_zone = request.services.explainer.rules.quiet.default_timezone
     async with request.pool.acquire() as connection:
-        return await search(connection, given, request.now(), cursor=query.cursor, limit=query.limit)
+        return await search(
+            connection,
+            given,
+            request.now(),
+            cursor=query.cursor,
+            limit=query.limit,
+            default_zone=default_zone,
+        )

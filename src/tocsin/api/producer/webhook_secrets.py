@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from tocsin.api.http.conversion import copy_fields
 from tocsin.providers.webhook.signing import LONGEST_OVERLAP, new_secret, rotated
-from tocsin.store.people import endpoints
+from tocsin.store.people.endpoints import webhook as endpoints
 from tocsin.store.pool import Pool
 from tocsin.store.secrets.sealing import DataKeys
 

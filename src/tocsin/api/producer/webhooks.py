@@ -22,8 +22,14 @@ from tocsin.api.producer.webhook_secrets import (
 from tocsin.api.routes import PERSON_BODY_BYTES, Routes, Tag
 from tocsin.providers.http.ssrf_guard import Guard
 from tocsin.providers.webhook.signing import new_secret
-from tocsin.store.people import endpoints
-from tocsin.store.people.endpoints import MOST_ACTIVE, AlreadyActive, EndpointRow, TooManyEndpoints
+from tocsin.store.people.endpoints import webhook as endpoints
+from tocsin.store.people.endpoints.webhook import (
+    MOST_ACTIVE,
+    AlreadyActive,
+    CountedEndpoint,
+    EndpointRow,
+    TooManyEndpoints,
+)
 from tocsin.store.secrets.sealing import SealedError
 from tocsin.wire.checks import Checked
 
@@ -162,5 +168,5 @@ def _no_endpoint() -> ProblemError:
     return ProblemError(NOT_FOUND, "This person has no such endpoint.")
 
 
-def _webhook(row: EndpointRow) -> Webhook:
+def _webhook(row: CountedEndpoint) -> Webhook:
     return copy_fields(Webhook, row, endpoint_id=row.id)

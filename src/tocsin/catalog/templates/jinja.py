@@ -14,6 +14,7 @@ from tocsin.catalog.attributes import ATTRIBUTES, USER
 from tocsin.catalog.formats.filters import formats_of
 from tocsin.catalog.formats.use_check import check_filters
 from tocsin.catalog.templates.css import InlineError, inline_css
+from tocsin.catalog.templates.plain import plain_template
 from tocsin.domain.catalog import NotificationType, Payload
 from tocsin.domain.errors import TocsinError
 from tocsin.domain.faults import Fault
@@ -78,9 +79,12 @@ class TemplateSource(msgspec.Struct, frozen=True):
 
 
 class CompiledTemplate:
-    """A compiled template: call it with a payload to get its text, an HTML text with its CSS inlined."""
+    """A compiled template: call it with a payload to get its text, an HTML text with its CSS inlined.
 
-    __slots__ = ("_constant", "_context", "_root", "_template", "attributes", "names", "source")
+    `constant` is the text of one that reads nothing.
+    """
+
+    __slots__ = ("_context", "_plain", "_root", "_template", "attributes", "constant", "names", "source")
 
     def __init__(self, source: TemplateSource, template: Template, tree: nodes.Template) -> None:
         self.source = source
@@ -89,16 +93,19 @@ class CompiledTemplate:
         self._template = template
         self._root = template.root_render_func
         self._context = template.new_context
-        self._constant: str | None = None
+        self._plain = None if source.html else plain_template(tree)
+        self.constant: str | None = None
         if not any(_dynamic(tree)):
             # A fault of its CSS is raised when it is rendered, as for any other template.
             with suppress(InlineError):
-                self._constant = self({})
+                self.constant = self({})
 
     def __call__(self, payload: Payload) -> str:
         """Render the template; raises whatever the template raises."""
-        if self._constant is not None:
-            return self._constant
+        if self.constant is not None:
+            return self.constant
+        if self._plain is not None and (plain := self._plain.render(payload)) is not None:
+            return plain
         # `shared` passes the payload without a copy; the sandbox keeps templates from changing it.
         text = "".join(self._root(self._context(payload, shared=True)))  # type: ignore[arg-type]
         return inline_css(text) if self.source.html else text

@@ -1,5 +1,6 @@
 """`tocsin catalog new`."""
 
+import shlex
 import sys
 import tempfile
 from pathlib import Path
@@ -64,7 +65,8 @@ def new(
     except OSError as error:
         fail(f"The catalog cannot be written: {error}")
     paths = [str(chosen / path) for path in files]
-    advice = f"Edit the texts, then run: tocsin catalog preview {type_}"
+    where = f" --folder {shlex.quote(str(folder))}" if folder else ""
+    advice = f"Edit the texts, then run: tocsin catalog preview {type_}{where}"
     print_result({"type": type_, "files": paths}, as_json, *(f"Wrote {path}" for path in paths), advice)
 
 

@@ -6,17 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tocsin.api.bodies import CatalogStatus, ReloadRequest
 from tocsin.cli.access import over_http, with_connection
 from tocsin.cli.catalog.new import new
 from tocsin.cli.catalog.preview import preview
 from tocsin.cli.output import AsJson, console, errors, fail, print_json, print_rows
 from tocsin.cli.target import refuse_server
-from tocsin.store import processes
-from tocsin.store.processes import ProcessRow
 
 if TYPE_CHECKING:
     from tocsin.catalog.check import Report, TypeReport
+    from tocsin.store.processes import ProcessRow
 
 _POLL_SECONDS = 0.25
 
@@ -64,11 +62,14 @@ def reload(
     as_json: AsJson = False,
 ) -> None:
     """Have every process read its catalog again; one with faults keeps the catalog it has."""
-    asked_at = (
-        remote.call(ReloadRequest, "POST", "admin", "catalog", "reload").asked_at
-        if (remote := over_http())
-        else with_connection(processes.ask_reload)
-    )
+    if remote := over_http():
+        from tocsin.api.bodies import ReloadRequest
+
+        asked_at = remote.call(ReloadRequest, "POST", "admin", "catalog", "reload").asked_at
+    else:
+        from tocsin.store.processes import ask_reload
+
+        asked_at = with_connection(ask_reload)
     if asked_at is None:
         fail("No process runs that could reload its catalog.")
     deadline = time.monotonic() + wait
@@ -83,13 +84,17 @@ def reload(
         fail(f"Not every process has read its catalog within {wait:g} s.")
 
 
-def _alive() -> list[ProcessRow]:
+def _alive() -> list["ProcessRow"]:
     if remote := over_http():
+        from tocsin.api.bodies import CatalogStatus
+
         return remote.call(CatalogStatus, "GET", "admin", "catalog").processes
-    return with_connection(processes.alive)
+    from tocsin.store.processes import alive
+
+    return with_connection(alive)
 
 
-def _print_status(alive: list[ProcessRow], *, as_json: bool) -> None:
+def _print_status(alive: list["ProcessRow"], *, as_json: bool) -> None:
     from tocsin.engine.catalog_watch import problems
 
     print_rows(alive, as_json, empty="No process runs.", cells=_process_cells)
@@ -99,7 +104,7 @@ def _print_status(alive: list[ProcessRow], *, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _process_cells(row: ProcessRow) -> dict[str, object]:
+def _process_cells(row: "ProcessRow") -> dict[str, object]:
     return {
         "process": f"{row.kind} {row.host}/{row.pid}",
         "catalog": row.catalog,

@@ -1,6 +1,5 @@
 """`tocsin demo`: everything at once, and a first notification from end to end."""
 
-import asyncio
 import os
 import shutil
 import tempfile
@@ -10,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tocsin.logs import LogSettings, configure_logs
+from tocsin.domain.errors import DatabaseError
 
 PREFIX = "tocsin-demo-"
 
@@ -22,9 +21,12 @@ def demo(
     once: Annotated[bool, typer.Option("--once", help="End after the first notification.")] = False,
 ) -> None:
     """Start a database, a sandbox, the API and a worker, and send a first notification."""
+    import asyncio
+
     # A production install has no sandbox.
     from tocsin.cli.demo.first_notification import run_demo
     from tocsin.cli.run.process import run_until_stopped
+    from tocsin.logs import LogSettings, configure_logs
     from tocsin.settings.load import load_settings
 
     settings = load_settings()
@@ -46,6 +48,10 @@ def _clear_abandoned() -> None:
     from tocsin.store.embedded import EmbeddedPostgres
 
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with suppress(PermissionError):
-            if folder.stat().st_uid == os.geteuid() and EmbeddedPostgres(folder).stop_abandoned():
+        # Another demo may remove it at the same time.
+        with suppress(PermissionError, FileNotFoundError, DatabaseError):
+            if folder.stat().st_uid != os.geteuid():
+                continue
+            postgres = EmbeddedPostgres(folder)
+            if postgres.stop_abandoned() or postgres.is_left_behind():
                 shutil.rmtree(folder, ignore_errors=True)

@@ -1,6 +1,5 @@
 """`tocsin sandbox`."""
 
-import asyncio
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import Annotated, Literal
 import typer
 
 from tocsin.cli.output import AsJson, console, print_json
-from tocsin.logs import LogSettings, configure_logs
 
 
 def sandbox(
@@ -28,9 +26,12 @@ def sandbox(
     as_json: AsJson = False,
 ) -> None:
     """Stand in for every provider: virtual devices, scripted faults, no account needed."""
+    import asyncio
+
     # A production install has no sandbox, and every other command must run there.
     from tocsin.cli.demo.stand_ins import settings_for
     from tocsin.cli.run.process import run_until_stopped
+    from tocsin.logs import LogSettings, configure_logs
     from tocsin.sandbox import Latency, Sandbox, SandboxSettings
 
     configure_logs(LogSettings())

@@ -9,15 +9,14 @@ import typer
 from tocsin.cli.access import checked, database_time, over_http, with_pool
 from tocsin.cli.notifications.search import print_found
 from tocsin.cli.output import AsJson, fail, moment, print_json, print_lines
-from tocsin.client.errors import NotFoundError
 from tocsin.domain.intent import UserId
 from tocsin.domain.people.attributes import AttributeValue
-from tocsin.store.pool import Pool
 from tocsin.wire.people import Device
 
 if TYPE_CHECKING:
     from tocsin.engine.inspect.person import Person
     from tocsin.settings.tree import Settings
+    from tocsin.store.pool import Pool
 
 
 def person(
@@ -27,10 +26,7 @@ def person(
 ) -> None:
     """Show a person: devices, preferences, local time, limits used, and what they got and why not."""
     user_id = checked(user_id, UserId, "USER must be 1 to 128 characters without control characters.")
-    try:
-        found = _load(user_id, limit)
-    except NotFoundError:
-        found = None
+    found = _load(user_id, limit)
     if found is None:
         fail(f"Nothing is known of user {user_id}.")
     if as_json:
@@ -42,14 +38,15 @@ def person(
 
 
 def _load(user_id: str, limit: int) -> "Person | None":
-    from tocsin.compose.catalog import read_catalog
-    from tocsin.compose.parts import delivery_rules, known_toggles
     from tocsin.engine.inspect.person import Person, read_person
 
     if remote := over_http():
-        return remote.call(Person, "GET", "admin", "people", user_id, limit=limit)
+        return remote.find(Person, "GET", "admin", "people", user_id, limit=limit)
 
-    async def work(settings: "Settings", pool: Pool) -> Person | None:
+    from tocsin.compose.catalog import read_catalog
+    from tocsin.compose.parts import delivery_rules, known_toggles
+
+    async def work(settings: "Settings", pool: "Pool") -> Person | None:
         async with known_toggles(settings, pool) as toggles, pool.acquire() as connection:
             rules = delivery_rules(settings, read_catalog(settings), toggles)
             now = await database_time(connection)

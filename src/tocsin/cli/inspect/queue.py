@@ -7,12 +7,13 @@ import typer
 
 from tocsin.cli.access import database_time, over_http, with_pool
 from tocsin.cli.output import AsJson, print_json, print_lines, print_rows
-from tocsin.engine.health.provider_health import Waiting
-from tocsin.engine.inspect.queue import LONGEST_AHEAD, LaneQueue, Queue, Schedule, read_queue, read_schedule
-from tocsin.store.pool import Pool
+from tocsin.domain.timing.moments import LONGEST_AHEAD
 
 if TYPE_CHECKING:
+    from tocsin.engine.health.provider_health import Waiting
+    from tocsin.engine.inspect.queue import LaneQueue, Queue, Schedule
     from tocsin.settings.tree import Settings
+    from tocsin.store.pool import Pool
 
 
 def queue(as_json: AsJson = False) -> None:
@@ -53,11 +54,13 @@ def scheduled(
         print_lines(f"{amount(shown.later)} due later; look further ahead by --hours.")
 
 
-def _load_schedule(hours: int) -> Schedule:
+def _load_schedule(hours: int) -> "Schedule":
+    from tocsin.engine.inspect.queue import Schedule, read_schedule
+
     if remote := over_http():
         return remote.call(Schedule, "GET", "admin", "scheduled", hours=hours)
 
-    async def work(settings: "Settings", pool: Pool) -> Schedule:
+    async def work(settings: "Settings", pool: "Pool") -> Schedule:
         async with pool.acquire() as connection:
             now, default_zone = await database_time(connection), settings.quiet_hours.default_timezone
             return await read_schedule(connection, hours, now, default_zone)
@@ -65,21 +68,23 @@ def _load_schedule(hours: int) -> Schedule:
     return with_pool(work)
 
 
-def load_queue() -> Queue:
+def load_queue() -> "Queue":
     """Load what waits in each lane."""
+    from tocsin.engine.inspect.queue import Queue, read_queue
+
     if remote := over_http():
         return remote.call(Queue, "GET", "admin", "queue")
 
     from tocsin.compose.providers_in_use import provider_summaries
 
-    async def work(settings: "Settings", pool: Pool) -> Queue:
+    async def work(settings: "Settings", pool: "Pool") -> Queue:
         async with pool.acquire() as connection:
             return await read_queue(connection, provider_summaries(settings), await database_time(connection))
 
     return with_pool(work)
 
 
-def lane_cells(lane: LaneQueue) -> dict[str, object]:
+def lane_cells(lane: "LaneQueue") -> dict[str, object]:
     """Return the cells of a lane by heading."""
     return {
         "lane": lane.lane,
@@ -92,7 +97,7 @@ def lane_cells(lane: LaneQueue) -> dict[str, object]:
     }
 
 
-def amount(waiting: Waiting) -> str:
+def amount(waiting: "Waiting") -> str:
     """Format a count that may have ended early."""
     return f"{waiting.count:,}{'+' if waiting.or_more else ''}"
 

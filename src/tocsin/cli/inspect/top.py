@@ -1,6 +1,5 @@
 """`tocsin top`."""
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated
@@ -12,17 +11,16 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from tocsin.api.bodies import ProviderList
 from tocsin.cli.access import database_time, over_http, with_pool
 from tocsin.cli.inspect.queue import lane_cells
 from tocsin.cli.output import AsJson, console, moment
-from tocsin.cli.server import Remote
-from tocsin.engine.health.provider_health import ProviderHealth, providers_health
-from tocsin.engine.inspect.queue import Queue, read_queue
-from tocsin.store.pool import Pool
 
 if TYPE_CHECKING:
+    from tocsin.cli.remote import Remote
+    from tocsin.engine.health.provider_health import ProviderHealth
+    from tocsin.engine.inspect.queue import Queue
     from tocsin.settings.tree import Settings
+    from tocsin.store.pool import Pool
 
 MOST_OUTCOMES = 12
 
@@ -30,8 +28,8 @@ MOST_OUTCOMES = 12
 class Frame(msgspec.Struct, frozen=True):
     """What is shown at one moment."""
 
-    queue: Queue
-    providers: list[ProviderHealth]
+    queue: "Queue"
+    providers: list["ProviderHealth"]
 
 
 def top(
@@ -63,7 +61,12 @@ def _run(interval: float, count: int | None, show: Callable[[Frame], None]) -> N
         return
 
 
-def _run_remotely(remote: Remote, interval: float, count: int | None, show: Callable[[Frame], None]) -> None:
+def _run_remotely(
+    remote: "Remote", interval: float, count: int | None, show: Callable[[Frame], None]
+) -> None:
+    from tocsin.api.bodies import ProviderList
+    from tocsin.engine.inspect.queue import Queue
+
     while True:
         queue = remote.call(Queue, "GET", "admin", "queue")
         show(Frame(queue, remote.call(ProviderList, "GET", "admin", "providers").providers))
@@ -74,9 +77,13 @@ def _run_remotely(remote: Remote, interval: float, count: int | None, show: Call
 
 
 async def _run_locally(
-    settings: "Settings", pool: Pool, interval: float, count: int | None, show: Callable[[Frame], None]
+    settings: "Settings", pool: "Pool", interval: float, count: int | None, show: Callable[[Frame], None]
 ) -> None:
+    import asyncio
+
     from tocsin.compose.providers_in_use import provider_summaries
+    from tocsin.engine.health.provider_health import providers_health
+    from tocsin.engine.inspect.queue import read_queue
 
     in_use = provider_summaries(settings)
     while True:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import msgspec
@@ -12,13 +12,11 @@ from rich.progress import Progress, TextColumn, TimeElapsedColumn
 from tocsin.cli.access import By, at_database_time, operator, over_http
 from tocsin.cli.filters import KeyPrefix, OfOrganisation, OfProducer, OfType, Since, Until, read_filter
 from tocsin.cli.output import AsJson, errors, fail, plural, print_result
-from tocsin.client.errors import NotFoundError
-from tocsin.engine.settle.cancelling import cancel_by_query
-from tocsin.store import notifications
-from tocsin.store.deliveries import holds
-from tocsin.store.pool import Connection
 from tocsin.wire.cancelling import CancelFilter, CancelledByQuery, CancelRequest
 from tocsin.wire.notifications import Cancelled
+
+if TYPE_CHECKING:
+    from tocsin.store.pool import Connection
 
 
 def cancel(
@@ -51,14 +49,11 @@ def cancel(
 
 
 def _cancel_one(notification_id: UUID, as_json: bool) -> None:
-    try:
-        count = (
-            remote.call(Cancelled, "POST", "notifications", notification_id, "cancel").cancelled
-            if (remote := over_http())
-            else at_database_time(lambda connection, now: _cancel(connection, notification_id, now))
-        )
-    except NotFoundError:
-        count = None
+    if remote := over_http():
+        answer = remote.find(Cancelled, "POST", "notifications", notification_id, "cancel")
+        count = None if answer is None else answer.cancelled
+    else:
+        count = at_database_time(lambda connection, now: _cancel(connection, notification_id, now))
     if count is None:
         fail(f"There is no notification {notification_id}.")
     print_result(
@@ -68,7 +63,10 @@ def _cancel_one(notification_id: UUID, as_json: bool) -> None:
     )
 
 
-async def _cancel(connection: Connection, notification_id: UUID, now: datetime) -> int | None:
+async def _cancel(connection: "Connection", notification_id: UUID, now: datetime) -> int | None:
+    from tocsin.store import notifications
+    from tocsin.store.deliveries import holds
+
     if await notifications.get(connection, notification_id) is None:
         return None
     return await holds.cancel(connection, notification_id, now)
@@ -78,6 +76,8 @@ def _cancel_selected(request: CancelRequest, who: str, as_json: bool) -> None:
     def ask(wanted: CancelRequest) -> CancelledByQuery:
         if remote := over_http():
             return remote.call(CancelledByQuery, "POST", "admin", "notifications", "cancel", body=wanted)
+        from tocsin.engine.settle.cancelling import cancel_by_query
+
         return at_database_time(lambda connection, now: cancel_by_query(connection, wanted, who, now))
 
     total = _repeat(ask, request)

@@ -14,11 +14,11 @@ from tocsin.cli.output import AsJson, console, moment, print_json
 from tocsin.domain.errors import FaultsError
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
-from tocsin.store.pool import Pool
 from tocsin.wire.notifications import ExplainedRoute, Explanation
 
 if TYPE_CHECKING:
     from tocsin.settings.tree import Settings
+    from tocsin.store.pool import Pool
 
 COLOURS = {"sent": "green", "held": "yellow", "skipped": "yellow", "expired": "yellow"}
 
@@ -48,18 +48,19 @@ def explain(
 
 def explanation(intent: Intent, producer: str, at: datetime | None) -> Explanation | list[Fault]:
     """Return what would happen to an intent at a time, or now, or what is wrong with it."""
-    from tocsin.compose.catalog import read_catalog
-    from tocsin.compose.parts import explainer, known_toggles
-
-    async def work(settings: "Settings", pool: Pool) -> Explanation | list[Fault]:
-        async with known_toggles(settings, pool) as toggles, pool.acquire() as connection:
-            asked = explainer(settings, read_catalog(settings), toggles)
-            return await asked.explain(connection, producer, intent, at or await database_time(connection))
-
     if remote := over_http():
         check_producer(producer)
         as_of = at.isoformat() if at else None
         return remote.call(Explanation, "POST", "notifications", "explain", body=intent, at=as_of)
+
+    from tocsin.compose.catalog import read_catalog
+    from tocsin.compose.parts import explainer, known_toggles
+
+    async def work(settings: "Settings", pool: "Pool") -> Explanation | list[Fault]:
+        async with known_toggles(settings, pool) as toggles, pool.acquire() as connection:
+            asked = explainer(settings, read_catalog(settings), toggles)
+            return await asked.explain(connection, producer, intent, at or await database_time(connection))
+
     return with_pool(work)
 
 

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from tocsin.api.auth.api_keys import is_api_key
 from tocsin.cli.output import fail
 from tocsin.domain.errors import FaultsError
 from tocsin.domain.faults import Fault
@@ -72,7 +71,7 @@ def read_intent(
     ] = None,
 ) -> Intent:
     """Build an intent from the options; raise what is wrong with them."""
-    if key is not None and is_api_key(key):
+    if key is not None and _is_api_key(key):
         # It would be stored, and shown to everybody who may see the notification.
         fail(
             "--key after the command is the idempotency key, and this is an API key. Give that before the "
@@ -105,6 +104,12 @@ def read_intent(
         return msgspec.convert(fields, Intent, strict=False)
     except msgspec.ValidationError as error:
         raise FaultsError("The intent is invalid:", [validation_fault(error, "intent")]) from error
+
+
+def _is_api_key(text: str) -> bool:
+    from tocsin.api.auth.api_keys import is_api_key
+
+    return is_api_key(text)
 
 
 def _read_attributes(given: Sequence[str]) -> dict[str, Any]:

@@ -7,21 +7,23 @@ from uuid import UUID
 
 import msgspec
 import typer
-from rich.markup import escape
+from rich.text import Text
 
-from tocsin.cli.access import at_database_time, over_http
+from tocsin.cli.access import at_database_time, default_timezone, over_http
 from tocsin.cli.filters import read_filter
 from tocsin.cli.notifications.timeline import COLOURS
 from tocsin.cli.options import with_options_of
-from tocsin.cli.output import AsJson, console, errors, moment, print_json, print_lines
-from tocsin.engine.inspect.search import search
+from tocsin.cli.output import AsJson, errors, moment, plural, print_entry, print_json, print_lines
 from tocsin.wire.filters import DeliveryFilter
-from tocsin.wire.search import FoundDelivery, FoundNotification, SearchPage
+from tocsin.wire.search import MOST_COUNTED, FoundDelivery, FoundNotification, SearchPage
 
 LARGEST_PAGE = 100
 MOST_FOLLOWED = 1_000
 """How many notifications are printed at most for one look of --follow."""
 _REMEMBERED = 10_000
+_HANG = 12
+_TIMED = {"scheduled", "retrying"}
+"""As wide as the state of a delivery."""
 
 Seen = dict[UUID, tuple[str, ...]]
 
@@ -80,8 +82,13 @@ def _page(given: DeliveryFilter, cursor: UUID | None, limit: int) -> SearchPage:
     if remote := over_http():
         fields = msgspec.to_builtins(given)
         return remote.call(SearchPage, "GET", "notifications", cursor=cursor, limit=limit, **fields)
+    from tocsin.engine.inspect.search import search
+
+    default_zone = default_timezone()
     return at_database_time(
-        lambda connection, now: search(connection, given, now, cursor=cursor, limit=limit)
+        lambda connection, now: search(
+            connection, given, now, cursor=cursor, limit=limit, default_zone=default_zone
+        )
     )
 
 
@@ -125,21 +132,21 @@ def _states(item: FoundNotification) -> tuple[str, ...]:
 
 def print_found(item: FoundNotification) -> None:
     """Print a notification with the deliveries that match."""
-    entry = f" ({escape(item.external_id)})" if item.external_id else ""
-    line = f"{item.notification_id}{entry}  {moment(item.accepted_at)}  [bold]{escape(item.type)}[/]"
-    console.print(line, f"from {escape(item.producer)}", soft_wrap=True)
+    entry = f" ({item.external_id})" if item.external_id else ""
+    head = f"{item.notification_id}{entry}  {moment(item.accepted_at)}  "
+    print_entry(Text.assemble(head, (item.type, "bold"), f" from {item.producer}"))
     for delivery in item.deliveries:
         colour = COLOURS.get(delivery.state, "default")
-        route = escape(f"{delivery.channel}:{delivery.recipient}")
-        console.print(
-            f"  [{colour}]{delivery.state:<9}[/] {route}", escape(explanation(delivery)), soft_wrap=True
-        )
+        rest = f" {delivery.channel}:{delivery.recipient} {explanation(delivery)}"
+        print_entry(Text.assemble("  ", (f"{delivery.state:<9}", colour), rest), hang=_HANG)
     if item.pruned_at:
         print_lines(f"  its deliveries were pruned {moment(item.pruned_at)}")
     others = item.delivery_count - len(item.deliveries)
     if others > 0:
-        which = "more that match" if item.truncated else f"{others} that do not match"
-        print_lines(f"  … and {which}, of {item.delivery_count} deliveries")
+        is_more = item.delivery_count >= MOST_COUNTED
+        more = f"{others:,}{'+' if is_more else ''} that do not match"
+        count = plural(item.delivery_count, "delivery", "deliveries", or_more=is_more)
+        print_lines(f"  … and {'more that match' if item.truncated else more}, of {count}")
 
 
 def explanation(delivery: FoundDelivery) -> str:
@@ -149,7 +156,7 @@ def explanation(delivery: FoundDelivery) -> str:
         delivery.code,
         f"held by {delivery.held_by}" if delivery.held_by else None,
         f"waits: {delivery.waiting_for}" if delivery.waiting_for else None,
-        f"due {moment(delivery.due_at)}" if delivery.state in {"scheduled", "retrying"} else None,
+        f"due {moment(delivery.due_at)}" if delivery.due_at and delivery.state in _TIMED else None,
         delivery.hint,
     )
     return "; ".join(filter(None, parts))

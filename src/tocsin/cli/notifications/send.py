@@ -9,17 +9,16 @@ from tocsin.cli.notifications.explain import explanation
 from tocsin.cli.notifications.intents import Producer, check_producer, read_intent
 from tocsin.cli.options import with_options_of
 from tocsin.cli.output import AsJson, errors, fail, moment, print_result
-from tocsin.cli.server import Remote
-from tocsin.client.errors import ConflictError
 from tocsin.domain.errors import FaultsError, TocsinError
 from tocsin.domain.ids import NotificationId
 from tocsin.domain.intent import Intent
-from tocsin.engine.accept.answers import Accepted, Answer, Conflict, Duplicate, Invalid
-from tocsin.store.pool import DATABASE_FAULTS, Pool
+from tocsin.wire.answers import Accepted, Answer, Conflict, Duplicate, Invalid
 from tocsin.wire.notifications import ExplainedRoute, Explanation
 
 if TYPE_CHECKING:
+    from tocsin.cli.remote import Remote
     from tocsin.settings.tree import Settings
+    from tocsin.store.pool import Pool
 
 MOST_SHOWN = 10
 
@@ -35,6 +34,8 @@ def send(intent: Intent, producer: Producer = "cli", as_json: AsJson = False) ->
         answer = with_pool(lambda settings, pool: _accept(settings, pool, producer, intent))
     waiting: list[str] = []
     if isinstance(answer, Accepted):
+        from tocsin.store.pool import DATABASE_FAULTS
+
         # It is accepted, whatever becomes of the question.
         with suppress(TocsinError, *DATABASE_FAULTS):
             waiting = _waiting(intent, producer)
@@ -63,7 +64,9 @@ def _why(route: ExplainedRoute) -> str:
     return f": {holds[-1]}" if holds else ""
 
 
-def _hand_in(remote: Remote, intent: Intent) -> Answer:
+def _hand_in(remote: "Remote", intent: Intent) -> Answer:
+    from tocsin.client.errors import ConflictError
+
     try:
         return remote.call(Accepted | Duplicate, "POST", "notifications", body=intent)  # type: ignore[arg-type]  # a union
     except ConflictError as error:
@@ -72,7 +75,7 @@ def _hand_in(remote: Remote, intent: Intent) -> Answer:
         return Conflict(NotificationId(error.notification_id))
 
 
-async def _accept(settings: "Settings", pool: Pool, producer: str, intent: Intent) -> Answer:
+async def _accept(settings: "Settings", pool: "Pool", producer: str, intent: Intent) -> Answer:
     from tocsin.compose.catalog import read_catalog
     from tocsin.compose.database import database_clock
     from tocsin.compose.parts import known_toggles, planner

@@ -4,11 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from rich.markup import escape
 from rich.text import Text
 from rich.tree import Tree
 
-from tocsin.cli.output import clock_time, console, moment, plural, print_tree
+from tocsin.cli.output import clock_time, console, moment, plural, print_entry, print_tree
 from tocsin.domain.delivery.reasons import MEANING as REASONS
 from tocsin.domain.delivery.states import MEANING, WAITING, State
 from tocsin.wire.notifications import Broadcast, Delivery, Notification, Step
@@ -51,19 +50,17 @@ class Event(NamedTuple):
 
 def print_timeline(shown: Notification) -> None:
     """Print a notification as a tree of its deliveries, each with its events in order."""
-    console.print(f"[bold]{escape(shown.type)}[/] v{shown.version}  {shown.notification_id}")
+    print_entry(Text.assemble((shown.type, "bold"), f" v{shown.version}  {shown.notification_id}"))
     if shown.external_id:
-        reference = f", reference {escape(shown.reference)}" if shown.reference else ""
+        reference = f", reference {shown.reference}" if shown.reference else ""
         kind = "message" if shown.producer.startswith("sqs:") else "stream entry"
-        console.print(f"{kind} {escape(shown.external_id)}{reference}", soft_wrap=True)
-    key = escape(shown.idempotency_key)
-    console.print(
-        f"producer {escape(shown.producer)}, key {key}, {moment(shown.accepted_at)}", soft_wrap=True
-    )
+        print_entry(f"{kind} {shown.external_id}{reference}")
+    print_entry(f"producer {shown.producer}, key {shown.idempotency_key}, {moment(shown.accepted_at)}")
     if shown.org_id is not None:
-        console.print(f"organisation {escape(shown.org_id)}", soft_wrap=True)
+        print_entry(f"organisation {shown.org_id}")
     console.print()
-    count = plural(len(shown.deliveries), "delivery", "deliveries")
+    # A broadcast may have millions, which are not counted to show it; its progress counts the people.
+    count = plural(len(shown.deliveries), "delivery", "deliveries", or_more=shown.truncated)
     tree = Tree(
         Text.assemble(("accepted", "bold"), f"  {clock_time(shown.accepted_at)}  {count}"), guide_style="dim"
     )
@@ -74,7 +71,7 @@ def print_timeline(shown: Notification) -> None:
     if shown.pruned_at:
         tree.add(f"its content and deliveries were pruned {moment(shown.pruned_at)}; its key is still kept")
     if shown.truncated:
-        tree.add(f"… and more: only the first {len(shown.deliveries)} are shown")
+        tree.add(f"… and more: only the first {len(shown.deliveries):,} are shown")
     print_tree(tree)
 
 
@@ -132,6 +129,8 @@ def _events(delivery: Delivery) -> Iterator[Event]:
     for step in delivery.decisions:
         if step.rule == "replay":
             yield Event(step.at, "replayed", "")
+        elif step.rule == "digest" and step.result == "pass":
+            yield Event(step.at, "digest", step.detail)
         elif step.result != "pass":
             yield Event(step.at, step.result, _describe(step), _colour(step.result))
     for attempt in delivery.attempts:

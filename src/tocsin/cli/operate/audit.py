@@ -3,19 +3,21 @@
 from collections.abc import Iterator
 from datetime import datetime
 from operator import attrgetter
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import msgspec
 import typer
 
-from tocsin.api.bodies import AuditEntry, AuditPage, audit_entry
 from tocsin.cli.access import over_http, with_connection
 from tocsin.cli.filters import moment_of
 from tocsin.cli.options import parse_moment
-from tocsin.cli.output import AsJson, moment, print_result
-from tocsin.cli.server import Remote
-from tocsin.store.audit import NEWEST, AuditFilter, page
+from tocsin.cli.output import AsJson, moment, print_entry, print_result
+
+if TYPE_CHECKING:
+    from tocsin.api.bodies import AuditEntry
+    from tocsin.cli.remote import Remote
+    from tocsin.store.audit import AuditFilter
 
 
 def audit(
@@ -33,6 +35,9 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """List who did what to which subject, newest first."""
+    from tocsin.api.bodies import audit_entry
+    from tocsin.store.audit import NEWEST, AuditFilter, page
+
     wanted = AuditFilter(
         action=action,
         actor=actor,
@@ -45,8 +50,12 @@ def audit(
         if (remote := over_http())
         else list(map(audit_entry, with_connection(page, wanted, before=before or NEWEST, limit=limit)))
     )
-    lines = [line for entry in entries for line in _lines(entry)]
-    print_result(entries, as_json, *lines or ["The audit has no such entry."])
+    if as_json or not entries:
+        print_result(entries, as_json, "The audit has no such entry.")
+        return
+    for entry in entries:
+        for line in _lines(entry):
+            print_entry(line)
 
 
 def _parsed(option: str, text: str | None) -> datetime | None:
@@ -54,7 +63,9 @@ def _parsed(option: str, text: str | None) -> datetime | None:
     return parse_moment(option, given) if given else None
 
 
-def _fetch(remote: Remote, wanted: AuditFilter, before: UUID | None, limit: int) -> list[AuditEntry]:
+def _fetch(remote: "Remote", wanted: "AuditFilter", before: UUID | None, limit: int) -> list["AuditEntry"]:
+    from tocsin.api.bodies import AuditPage
+
     times = {"from": wanted.since, "to": wanted.until}
     query = {
         "action": wanted.action,
@@ -66,7 +77,7 @@ def _fetch(remote: Remote, wanted: AuditFilter, before: UUID | None, limit: int)
     return remote.list_pages(AuditPage, entries, "admin", "audit", before=before, limit=limit, **query)
 
 
-def _lines(entry: AuditEntry) -> Iterator[str]:
+def _lines(entry: "AuditEntry") -> Iterator[str]:
     yield f"{moment(entry.at)}  {entry.action}  {entry.subject}"
     yield f"  by {entry.actor}"
     if entry.details:

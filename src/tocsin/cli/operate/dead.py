@@ -1,6 +1,5 @@
 """`tocsin dead`."""
 
-import asyncio
 import sys
 import time
 import uuid
@@ -18,14 +17,7 @@ from tocsin.cli.access import By, operator, over_http, with_connection, with_poo
 from tocsin.cli.filters import read_filter
 from tocsin.cli.options import with_options_of
 from tocsin.cli.output import AsJson, errors, fail, moment, plural, print_result, print_rows
-from tocsin.cli.server import Remote
-from tocsin.client.errors import NotFoundError
 from tocsin.domain.errors import FaultsError
-from tocsin.engine.inspect import dead_letters
-from tocsin.engine.inspect.dead_letters import ReplayConflictError, replay_of
-from tocsin.store.dead_letters import replays
-from tocsin.store.dead_letters.reading import FIRST
-from tocsin.store.pool import Pool
 from tocsin.wire.dead_letters import (
     DEFAULT_RATE,
     LARGEST_RATE,
@@ -43,7 +35,9 @@ from tocsin.wire.dead_letters import (
 from tocsin.wire.filters import DeliveryFilter
 
 if TYPE_CHECKING:
+    from tocsin.cli.remote import Remote
     from tocsin.settings.tree import Settings
+    from tocsin.store.pool import Pool
 
 LOOK_SECONDS = 0.5
 EXPORTED_AT_ONCE = 500
@@ -58,11 +52,12 @@ ReplayId = Annotated[UUID, typer.Argument(metavar="REPLAY", help="The id that `t
 def list_groups(wanted: DeliveryFilter, as_json: AsJson = False) -> None:
     """List dead letters by cause, the largest groups first."""
     given = _checked(wanted)
-    found = (
-        remote.call(DeadLetterGroups, "GET", "admin", "dead-letters", **_query(given))
-        if (remote := over_http())
-        else with_connection(dead_letters.list_groups, given)
-    )
+    if remote := over_http():
+        found = remote.call(DeadLetterGroups, "GET", "admin", "dead-letters", **_query(given))
+    else:
+        from tocsin.engine.inspect import dead_letters
+
+        found = with_connection(dead_letters.list_groups, given)
     lines = [line for group in found.groups for line in _group_lines(group)]
     print_result(found, as_json, *lines or ["There are no such dead letters."])
     if found.truncated and not as_json:
@@ -119,11 +114,13 @@ def list_replays(
     as_json: AsJson = False,
 ) -> None:
     """List replays, newest first."""
-    rows = (
-        remote.call(ReplayPage, "GET", "admin", "replays", limit=limit).replays
-        if (remote := over_http())
-        else list(map(replay_of, with_connection(replays.page, UUID(int=(1 << 128) - 1), limit)))
-    )
+    if remote := over_http():
+        rows = remote.call(ReplayPage, "GET", "admin", "replays", limit=limit).replays
+    else:
+        from tocsin.engine.inspect.dead_letters import replay_of
+        from tocsin.store.dead_letters import replays
+
+        rows = list(map(replay_of, with_connection(replays.page, UUID(int=(1 << 128) - 1), limit)))
     print_rows(rows, as_json, empty="Nothing was ever replayed.", cells=_replay_cells)
 
 
@@ -131,14 +128,13 @@ def list_replays(
 def stop(replay_id: ReplayId, by: By = None, as_json: AsJson = False) -> None:
     """Stop a replay; what it has replayed stays replayed."""
     who = operator(by)
-    try:
-        if remote := over_http():
-            found: Replay | None = remote.call(Replay, "POST", "admin", "replays", replay_id, "stop")
-        else:
-            row = with_connection(dead_letters.stop_replay, replay_id, who)
-            found = replay_of(row) if row else None
-    except NotFoundError:
-        found = None
+    if remote := over_http():
+        found = remote.find(Replay, "POST", "admin", "replays", replay_id, "stop")
+    else:
+        from tocsin.engine.inspect import dead_letters
+
+        row = with_connection(dead_letters.stop_replay, replay_id, who)
+        found = dead_letters.replay_of(row) if row else None
     if found is None:
         fail(f"No replay {replay_id} is running; `tocsin dead replays` lists them.")
     print_result(found, as_json, *_replay_lines(found))
@@ -178,21 +174,27 @@ def _query(given: DeadLetterFilter) -> dict[str, str]:
 
 
 def _print_dry_run(request: ReplayRequest, as_json: bool) -> None:
-    matched = (
-        remote.call(StartedReplay, "POST", "admin", "dead-letters", "replay", body=request).matched
-        if (remote := over_http())
-        else with_connection(dead_letters.count, request.filter)
-    )
+    if remote := over_http():
+        matched = remote.call(StartedReplay, "POST", "admin", "dead-letters", "replay", body=request).matched
+    else:
+        from tocsin.engine.inspect import dead_letters
+
+        matched = with_connection(dead_letters.count, request.filter)
     counted = plural(matched.count, "dead letter", "dead letters")
     least = "At least " if matched.or_more else ""
     print_result({"matched": matched}, as_json, f"{least}{counted} would be replayed.")
 
 
 def _replay_stored(request: ReplayRequest, who: str, *, detach: bool) -> Replay:
-    async def work(_: "Settings", pool: Pool) -> Replay:
+    import asyncio
+
+    from tocsin.engine.inspect.dead_letters import ReplayConflictError, replay_of, start_replay
+    from tocsin.store.dead_letters import replays
+
+    async def work(_: "Settings", pool: "Pool") -> Replay:
         async with pool.acquire() as connection:
             try:
-                shown = replay_of(await dead_letters.start_replay(connection, request, who))
+                shown = replay_of(await start_replay(connection, request, who))
             except ReplayConflictError as error:
                 fail(f"This idempotency key was used before, for the other replay {error.replay_id}.")
             with _progress(shown) as update:
@@ -208,7 +210,7 @@ def _replay_stored(request: ReplayRequest, who: str, *, detach: bool) -> Replay:
     return with_pool(work)
 
 
-def _replay_remotely(remote: Remote, request: ReplayRequest, *, detach: bool) -> Replay:
+def _replay_remotely(remote: "Remote", request: ReplayRequest, *, detach: bool) -> Replay:
     started = remote.call(StartedReplay, "POST", "admin", "dead-letters", "replay", body=request)
     path = "admin", "replays", started.replay_id
     shown = remote.call(Replay, "GET", *path)
@@ -234,7 +236,9 @@ def _done(shown: Replay) -> int:
     return shown.replayed + sum(shown.left_out.values())
 
 
-def _export_remotely(remote: Remote, given: DeadLetterFilter, file: TextIO) -> int:
+def _export_remotely(remote: "Remote", given: DeadLetterFilter, file: TextIO) -> int:
+    from tocsin.store.dead_letters.reading import FIRST
+
     count, after, more = 0, FIRST, True
     while more:
         query = _query(given) | {"after": str(after), "limit": str(EXPORTED_AT_ONCE)}
@@ -245,11 +249,14 @@ def _export_remotely(remote: Remote, given: DeadLetterFilter, file: TextIO) -> i
 
 
 def _export_stored(given: DeadLetterFilter, file: TextIO) -> int:
-    async def work(_: "Settings", pool: Pool) -> int:
+    from tocsin.engine.inspect.dead_letters import page
+    from tocsin.store.dead_letters.reading import FIRST
+
+    async def work(_: "Settings", pool: "Pool") -> int:
         count, after, more = 0, FIRST, True
         async with pool.acquire() as connection:
             while more:
-                found = await dead_letters.page(connection, given, after, EXPORTED_AT_ONCE)
+                found = await page(connection, given, after, EXPORTED_AT_ONCE)
                 count += _write(found, file)
                 after, more = found.next or after, found.next is not None
         return count

@@ -1,6 +1,6 @@
 """`tocsin devices`."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -8,8 +8,9 @@ import typer
 from tocsin.cli.access import with_connection
 from tocsin.cli.output import AsJson, print_json, print_rows
 from tocsin.domain.people.devices import short_hash
-from tocsin.store.people import devices
-from tocsin.store.people.devices import DeviceRow
+
+if TYPE_CHECKING:
+    from tocsin.store.people.devices import DeviceRow
 
 app = typer.Typer(name="devices", help="The devices of a person.", no_args_is_help=True)
 
@@ -21,6 +22,8 @@ def list_devices(
     as_json: AsJson = False,
 ) -> None:
     """List a person's devices; tokens are shown as the start of their hash."""
+    from tocsin.store.people import devices
+
     rows = with_connection(devices.of_user, user_id, include_retired=retired)
     if as_json:
         print_json([_as_fields(row) for row in rows])
@@ -33,18 +36,18 @@ def list_devices(
     )
 
 
-def _cells(row: DeviceRow) -> dict[str, object]:
+def _cells(row: "DeviceRow") -> dict[str, object]:
     name = f"{row.id}\n  token {short_hash(row.token_hash)}, {row.notification_count} sent"
     by = f"{row.provider}/{row.platform}"
     return {"device": name, "by": by, "seen": row.last_seen_at, "state": _state(row)}
 
 
-def _as_fields(row: DeviceRow) -> dict[str, object]:
+def _as_fields(row: "DeviceRow") -> dict[str, object]:
     fields = msgspec.structs.asdict(row)
     return fields | {"token_hash": short_hash(row.token_hash), "stale": row.stale_at is not None}
 
 
-def _state(row: DeviceRow) -> str:
+def _state(row: "DeviceRow") -> str:
     if row.retired_at:
         return f"retired ({row.retired_reason})"
     if not row.push_enabled:

@@ -7,28 +7,7 @@ from uuid import UUID
 import typer
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-from tocsin.api.auth.api_keys import (
-    LONGEST_OVERLAP,
-    AmbiguousKeyError,
-    NewKey,
-    OtherOrganisationError,
-    create_key,
-    revoke_key,
-    rotate_key,
-)
 from tocsin.api.auth.roles import Role
-from tocsin.api.bodies import (
-    DELIVERY_IS_FOR_ALL,
-    SCOPING_OFF,
-    ApiKey,
-    ApiKeyList,
-    CreateKey,
-    ProducerName,
-    RotatedApiKey,
-    RotateKey,
-)
-from tocsin.api.http.conversion import copy_fields
-from tocsin.api.producer.webhook_secrets import RotateWebhook, WebhookList, WebhookWithSecret, rotate_secret
 from tocsin.cli.access import (
     By,
     at_database_time,
@@ -41,21 +20,19 @@ from tocsin.cli.access import (
 )
 from tocsin.cli.options import parse_span
 from tocsin.cli.output import AsJson, errors, fail, moment, plural, print_result, print_rows
-from tocsin.cli.server import NoAnswerError, Remote
-from tocsin.client.errors import NotFoundError
 from tocsin.domain.intent import UserId
 from tocsin.domain.people.organisations import OrgId
-from tocsin.engine.data_keys import RotatedData, rotate_data
-from tocsin.providers.webpush.settings import WebPushSettings
-from tocsin.store import keys
-from tocsin.store.keys import KeyRow
-from tocsin.store.people import endpoints
-from tocsin.store.pool import Pool
-from tocsin.store.secrets.sealing import SealedError, data_keys
 
 if TYPE_CHECKING:
+    from tocsin.api.auth.api_keys import NewKey
+    from tocsin.api.bodies import ApiKey, CreateKey
+    from tocsin.api.producer.webhook_secrets import WebhookWithSecret
+    from tocsin.cli.remote import Remote
+    from tocsin.engine.data_keys import RotatedData
     from tocsin.engine.webpush_keys import RotatedWebPushKey
     from tocsin.settings.tree import Settings
+    from tocsin.store.keys import KeyRow
+    from tocsin.store.pool import Pool
 
 Answer = TypeVar("Answer")
 
@@ -74,6 +51,8 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Create a key and show it, this once."""
+    from tocsin.api.bodies import DELIVERY_IS_FOR_ALL, ApiKey, CreateKey
+
     producer, who = _checked_name(producer), operator(by)
     if org_id is not None:
         if role is Role.DELIVERY:
@@ -98,7 +77,10 @@ def create(
     )
 
 
-async def _create(settings: "Settings", pool: Pool, wanted: CreateKey, who: str) -> NewKey:
+async def _create(settings: "Settings", pool: "Pool", wanted: "CreateKey", who: str) -> "NewKey":
+    from tocsin.api.auth.api_keys import OtherOrganisationError, create_key
+    from tocsin.api.bodies import SCOPING_OFF
+
     if wanted.org_id is not None and not settings.auth.org_scoping:
         fail(f"--org {SCOPING_OFF}.", code=2)
     async with pool.acquire() as connection, connection.transaction():
@@ -124,6 +106,10 @@ def rotate(
     as_json: AsJson = False,
 ) -> None:
     """Create a key in place of another, which works until the overlap ends, and show it, this once."""
+    from tocsin.api.auth.api_keys import LONGEST_OVERLAP, AmbiguousKeyError, rotate_key
+    from tocsin.api.bodies import RotatedApiKey, RotateKey
+    from tocsin.client.errors import NotFoundError
+
     name, span, who = _checked_name(name), parse_span("--overlap", overlap, LONGEST_OVERLAP), operator(by)
     try:
         if remote := over_http():
@@ -171,6 +157,7 @@ def rotate_vapid(
     as_json: AsJson = False,
 ) -> None:
     """Add a key of Web Push for new subscriptions; earlier ones stay with the key they were made with."""
+    from tocsin.client.errors import NotFoundError
     from tocsin.engine.webpush_keys import RotatedWebPushKey
 
     who, wanted = operator(by), {"discard_old": discard_old}
@@ -195,9 +182,10 @@ def rotate_vapid(
 
 
 async def _rotate_vapid(
-    settings: "Settings", pool: Pool, discard_old: bool, who: str
+    settings: "Settings", pool: "Pool", discard_old: bool, who: str
 ) -> "RotatedWebPushKey | None":
     from tocsin.engine.webpush_keys import KEY_IN_FILE, rotate_webpush_key
+    from tocsin.providers.webpush.settings import WebPushSettings
 
     if settings.provider(WebPushSettings).private_key_file is not None:
         fail(f"TOCSIN_WEBPUSH__PRIVATE_KEY_FILE {KEY_IN_FILE}.", code=2)
@@ -222,6 +210,11 @@ def rotate_webhook(
     as_json: AsJson = False,
 ) -> None:
     """Replace the secret of a webhook endpoint and show the new one, this once."""
+    from tocsin.api.producer.webhook_secrets import RotateWebhook, WebhookWithSecret
+    from tocsin.client.errors import NotFoundError
+    from tocsin.providers.webhook.signing import LONGEST_OVERLAP
+    from tocsin.store.secrets.sealing import SealedError
+
     user_id = checked(user_id, UserId, f"{user_id[:80]!r} is not a user id.")
     span, who = parse_span("--overlap", overlap, LONGEST_OVERLAP), operator(by)
     if endpoint_id is None:
@@ -254,6 +247,9 @@ def rotate_webhook(
 
 def _only_endpoint(user_id: str) -> UUID:
     """Return the user's one active endpoint, or fail with a list of those there are."""
+    from tocsin.api.producer.webhook_secrets import WebhookList
+    from tocsin.store.people.endpoints import webhook as endpoints
+
     found = (
         [each.endpoint_id for each in remote.call(WebhookList, "GET", "users", user_id, "webhooks").webhooks]
         if (remote := over_http())
@@ -267,8 +263,11 @@ def _only_endpoint(user_id: str) -> UUID:
 
 
 async def _rotate_secret(
-    settings: "Settings", pool: Pool, user_id: str, endpoint_id: UUID, overlap: timedelta, who: str
-) -> WebhookWithSecret | None:
+    settings: "Settings", pool: "Pool", user_id: str, endpoint_id: UUID, overlap: timedelta, who: str
+) -> "WebhookWithSecret | None":
+    from tocsin.api.producer.webhook_secrets import rotate_secret
+    from tocsin.store.secrets.sealing import data_keys
+
     async with pool.acquire() as connection:
         now = await database_time(connection)
     keys = data_keys(settings.data)
@@ -282,12 +281,15 @@ def rotate_all(by: By = None, as_json: AsJson = False) -> None:
     Without a current key (TOCSIN_DATA__KEY) those that are encrypted become plain text again. It runs beside
     everything else; if it is stopped, run it again.
     """
+    from tocsin.engine.data_keys import rotate_data
+    from tocsin.store.secrets.sealing import data_keys
+
     who = operator(by)
     columns = TextColumn("{task.completed} rows"), TimeElapsedColumn()
     with Progress(*columns, console=errors, disable=not errors.is_terminal, transient=True) as bar:
         task = bar.add_task("rows", total=None)
 
-        async def rotate(settings: "Settings", pool: Pool) -> RotatedData:
+        async def rotate(settings: "Settings", pool: "Pool") -> "RotatedData":
             keys = data_keys(settings.data)
             if not keys.ids:
                 fail(
@@ -314,14 +316,15 @@ def rotate_all(by: By = None, as_json: AsJson = False) -> None:
 @app.command("list")
 def list_keys(as_json: AsJson = False) -> None:
     """List the keys, newest first; the secrets are not stored."""
-    print_rows(
-        [_row(key) for key in remote.call(ApiKeyList, "GET", "admin", "keys").keys]
-        if (remote := over_http())
-        else with_connection(keys.list_all),
-        as_json,
-        empty="There are no keys yet: tocsin keys create PRODUCER",
-        cells=_cells,
-    )
+    if remote := over_http():
+        from tocsin.api.bodies import ApiKeyList
+
+        rows = [_row(key) for key in remote.call(ApiKeyList, "GET", "admin", "keys").keys]
+    else:
+        from tocsin.store import keys
+
+        rows = with_connection(keys.list_all)
+    print_rows(rows, as_json, empty="There are no keys yet: tocsin keys create PRODUCER", cells=_cells)
 
 
 @app.command()
@@ -331,27 +334,31 @@ def revoke(
     as_json: AsJson = False,
 ) -> None:
     """Revoke a key and those that it replaced; they stop working within five seconds."""
+    from tocsin.api.auth.api_keys import revoke_key
+    from tocsin.api.bodies import ApiKey
+
     who = operator(by)
-    try:
-        row = (
-            _row(remote.call(ApiKey, "DELETE", "admin", "keys", key_id))
-            if (remote := over_http())
-            else at_database_time(lambda connection, now: revoke_key(connection, key_id, now, actor=who))
-        )
-    except NotFoundError:
-        row = None
+    if remote := over_http():
+        found = remote.find(ApiKey, "DELETE", "admin", "keys", key_id)
+        row = None if found is None else _row(found)
+    else:
+        row = at_database_time(lambda connection, now: revoke_key(connection, key_id, now, actor=who))
     if row is None:
         fail(f"There is no key {key_id}.")
     print_result(row, as_json, f"Revoked the key of {row.producer} that ends in {row.hint}.")
 
 
 def _checked_name(name: str) -> str:
+    from tocsin.api.bodies import ProducerName
+
     allowed = "letters, digits, dots, dashes and underscores"
     return checked(name, ProducerName, f"{name[:80]!r} is no name for a producer: {allowed}.")
 
 
-def _call_once(remote: Remote, answer: type[Answer], *path: object, body: object) -> Answer:
+def _call_once(remote: "Remote", answer: type[Answer], *path: object, body: object) -> Answer:
     """Create a key by one request: a repeated one would create a second key."""
+    from tocsin.cli.remote import NoAnswerError
+
     try:
         return remote.call_once(answer, "POST", *path, body=body)
     except NoAnswerError as error:
@@ -361,11 +368,14 @@ def _call_once(remote: Remote, answer: type[Answer], *path: object, body: object
         ) from error
 
 
-def _row(key: ApiKey) -> KeyRow:
+def _row(key: "ApiKey") -> "KeyRow":
+    from tocsin.api.http.conversion import copy_fields
+    from tocsin.store.keys import KeyRow
+
     return copy_fields(KeyRow, key, id=key.key_id)
 
 
-def _cells(row: KeyRow) -> dict[str, object]:
+def _cells(row: "KeyRow") -> dict[str, object]:
     state = "live"
     if row.revoked_at:
         state = f"revoked {moment(row.revoked_at)}"

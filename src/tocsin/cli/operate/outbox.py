@@ -1,25 +1,19 @@
 """`tocsin outbox`."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
-import asyncpg
 import typer
-import uvloop
 
 from tocsin.cli.options import with_options_of
 from tocsin.cli.output import AsJson, complain, fail, print_json, print_lines, print_result, print_rows
 from tocsin.domain.errors import DatabaseError
 from tocsin.domain.faults import Fault
-from tocsin.ingress.outbox import check as outbox_check
-from tocsin.ingress.outbox import install as outbox_install
-from tocsin.ingress.outbox import rows as outbox_rows
-from tocsin.ingress.outbox.check import Findings
-from tocsin.ingress.outbox.refusals import ALARM_AFTER
-from tocsin.ingress.outbox.rows import Status
-from tocsin.ingress.outbox.settings import OutboxSettings
-from tocsin.ingress.outbox.table import connect, inspect
-from tocsin.store.pool import PoolSettings, opened_connection
+from tocsin.ingress.outbox.settings import SCHEMA, TABLE, OutboxSettings
+
+if TYPE_CHECKING:
+    from tocsin.ingress.outbox.check import Findings
+    from tocsin.ingress.outbox.rows import Status
 
 app = typer.Typer(
     name="outbox",
@@ -39,8 +33,8 @@ Result = TypeVar("Result")
 def chosen_outboxes(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="An outbox of the settings.")] = None,
     url: Annotated[str | None, typer.Option(help="The application's database, postgresql://…")] = None,
-    schema: SchemaName = outbox_install.SCHEMA,
-    table_name: TableName = outbox_install.TABLE,
+    schema: SchemaName = SCHEMA,
+    table_name: TableName = TABLE,
 ) -> Outboxes:
     """Return the outbox at an address, the one of a name, or all that are set."""
     if url is not None and name is not None:
@@ -61,6 +55,11 @@ def chosen_outboxes(
 @with_options_of(chosen_outboxes)
 def install(outboxes: Outboxes, as_json: AsJson = False) -> None:
     """Create the table and the function tocsin_publish; running it again changes nothing."""
+    import asyncpg
+    import uvloop
+
+    from tocsin.ingress.outbox.install import FUNCTION
+
     if len(outboxes) > 1:
         fail(WHICH, code=2)
     [(name, outbox)] = outboxes.items()
@@ -73,7 +72,7 @@ def install(outboxes: Outboxes, as_json: AsJson = False) -> None:
             f"The outbox cannot be installed: {error}. The role needs CREATE on schema {outbox.schema}; "
             "`tocsin outbox sql` prints what to run as another."
         ) from error
-    function = f"{outbox.schema}.{outbox_install.FUNCTION}"
+    function = f"{outbox.schema}.{FUNCTION}"
     print_result(
         {"table": f"{outbox.schema}.{outbox.table}", "function": function},
         as_json,
@@ -84,11 +83,13 @@ def install(outboxes: Outboxes, as_json: AsJson = False) -> None:
 
 @app.command()
 def sql(
-    schema: SchemaName = outbox_install.SCHEMA,
-    table_name: TableName = outbox_install.TABLE,
+    schema: SchemaName = SCHEMA,
+    table_name: TableName = TABLE,
 ) -> None:
     """Print the SQL that `install` runs."""
-    typer.echo(outbox_install.install_sql(schema, table_name), nl=False)
+    from tocsin.ingress.outbox.install import install_sql
+
+    typer.echo(install_sql(schema, table_name), nl=False)
 
 
 @app.command()
@@ -122,6 +123,8 @@ def status(outboxes: Outboxes, as_json: AsJson = False) -> None:
 
 
 def _on_each(outboxes: Outboxes, work: Callable[[OutboxSettings], Awaitable[Result]]) -> dict[str, Result]:
+    import uvloop
+
     async def body() -> dict[str, Result]:
         return {name: await work(outbox) for name, outbox in outboxes.items()}
 
@@ -129,24 +132,37 @@ def _on_each(outboxes: Outboxes, work: Callable[[OutboxSettings], Awaitable[Resu
 
 
 async def _install(outbox: OutboxSettings) -> None:
+    from tocsin.ingress.outbox.install import install
+    from tocsin.ingress.outbox.table import connect
+    from tocsin.store.pool import PoolSettings, opened_connection
+
     async with opened_connection(connect(outbox.url, PoolSettings())) as connection:
-        await outbox_install.install(connection, outbox.schema, outbox.table)
+        await install(connection, outbox.schema, outbox.table)
 
 
-async def _status(outbox: OutboxSettings) -> Status:
+async def _status(outbox: OutboxSettings) -> "Status":
+    from tocsin.ingress.outbox.refusals import ALARM_AFTER
+    from tocsin.ingress.outbox.rows import status
+    from tocsin.ingress.outbox.table import connect, inspect
+    from tocsin.store.pool import PoolSettings, opened_connection
+
     async with opened_connection(connect(outbox.url, PoolSettings())) as connection:
-        return await outbox_rows.status(connection, await inspect(connection, outbox), ALARM_AFTER)
+        return await status(connection, await inspect(connection, outbox), ALARM_AFTER)
 
 
-async def _check(outbox: OutboxSettings) -> Findings:
+async def _check(outbox: OutboxSettings) -> "Findings":
+    from tocsin.ingress.outbox.check import Findings, check
+    from tocsin.ingress.outbox.table import connect
+    from tocsin.store.pool import PoolSettings, opened_connection
+
     try:
         async with opened_connection(connect(outbox.url, PoolSettings())) as connection:
-            return await outbox_check.check(connection, outbox)
+            return await check(connection, outbox)
     except DatabaseError as error:
         return Findings(faults=[Fault(field="url", code="unreachable", message=str(error))], hints=[])
 
 
-def _print(outbox: str, findings: Findings) -> None:
+def _print(outbox: str, findings: "Findings") -> None:
     if findings.faults:
         complain(f"{outbox} cannot be relayed:")
     else:
@@ -154,7 +170,9 @@ def _print(outbox: str, findings: Findings) -> None:
     print_lines(*(f"  {finding}" for finding in (*findings.faults, *findings.hints)))
 
 
-def _cells(counted: tuple[str, Status]) -> dict[str, object]:
+def _cells(counted: tuple[str, "Status"]) -> dict[str, object]:
+    from tocsin.ingress.outbox.refusals import ALARM_AFTER
+
     outbox, status = counted
     refused = {"refused": status.failed, f"{ALARM_AFTER} times or more": status.alarming}
     return {"outbox": outbox, "waiting": status.waiting, "oldest": status.oldest, **refused}

@@ -2,18 +2,18 @@
 
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
-from tocsin.api.bodies import ProgressList
 from tocsin.cli.access import at_database_time, operator, over_http
 from tocsin.cli.inspect.queue import age
-from tocsin.cli.output import AsJson, fail, plural, print_lines, print_result, print_rows
-from tocsin.engine.periodic import progress as periodic_progress
-from tocsin.engine.periodic.progress import ProgressRecord, UnknownProducerError, WrongCheckpointError
-from tocsin.store.pool import Connection
+from tocsin.cli.output import AsJson, confirm, fail, plural, print_lines, print_result, print_rows
+
+if TYPE_CHECKING:
+    from tocsin.engine.periodic.progress import ProgressRecord
+    from tocsin.store.pool import Connection
 
 app = typer.Typer(
     name="progress",
@@ -32,11 +32,14 @@ def list_progress(context: typer.Context, as_json: AsJson = False) -> None:
     """List the periodic producers: state, last success, next run, accepted intents."""
     if context.invoked_subcommand is not None:
         return
-    records = (
-        remote.call(ProgressList, "GET", "admin", "progress").producers
-        if (remote := over_http())
-        else at_database_time(periodic_progress.list_records)
-    )
+    if remote := over_http():
+        from tocsin.api.bodies import ProgressList
+
+        records = remote.call(ProgressList, "GET", "admin", "progress").producers
+    else:
+        from tocsin.engine.periodic.progress import list_records
+
+        records = at_database_time(list_records)
     print_rows(
         records,
         as_json,
@@ -50,8 +53,10 @@ def list_progress(context: typer.Context, as_json: AsJson = False) -> None:
 @app.command()
 def run(name: Name, as_json: AsJson = False) -> None:
     """Run a producer now; its schedule stays as it is."""
+    from tocsin.engine.periodic import progress as periodic_progress
+
     record = (
-        remote.call(ProgressRecord, "POST", "admin", "progress", name, "run")
+        remote.call(periodic_progress.ProgressRecord, "POST", "admin", "progress", name, "run")
         if (remote := over_http())
         else _changed(lambda connection, now: periodic_progress.request_run(connection, name, now))
     )
@@ -67,8 +72,10 @@ def rewind(
     as_json: AsJson = False,
 ) -> None:
     """Set the checkpoint of a producer; what was accepted before is not accepted twice."""
+    from tocsin.engine.periodic import progress as periodic_progress
+
     if not yes:
-        typer.confirm(f"Let {name} continue from {to}?", abort=True, err=True)
+        confirm(f"Let {name} continue from {to}?")
     record = _changed(
         lambda connection, now: periodic_progress.rewind_to_text(
             connection, name, to, now, actor=operator(None)
@@ -79,8 +86,10 @@ def rewind(
     print_result(record, as_json, f"The next run of {name} continues from {text}.")
 
 
-def _changed(change: Callable[[Connection, datetime], Awaitable[ProgressRecord]]) -> ProgressRecord:
+def _changed(change: Callable[["Connection", datetime], Awaitable["ProgressRecord"]]) -> "ProgressRecord":
     """Change a producer, or fail with what is wrong with the request."""
+    from tocsin.engine.periodic.progress import UnknownProducerError, WrongCheckpointError
+
     try:
         return at_database_time(change)
     except UnknownProducerError as error:
@@ -89,7 +98,7 @@ def _changed(change: Callable[[Connection, datetime], Awaitable[ProgressRecord]]
         fail(f"--to {error}", code=2)
 
 
-def _cells(record: ProgressRecord) -> dict[str, object]:
+def _cells(record: "ProgressRecord") -> dict[str, object]:
     return {
         "producer": record.name,
         "state": record.state,
@@ -99,7 +108,7 @@ def _cells(record: ProgressRecord) -> dict[str, object]:
     }
 
 
-def _remarks(record: ProgressRecord) -> Iterator[str]:
+def _remarks(record: "ProgressRecord") -> Iterator[str]:
     if record.state == "unknown":
         yield f"{record.name}: no worker can run it; is it still in the settings, and does one run?"
     if record.state == "interrupted":

@@ -4,25 +4,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tocsin.api.bodies import ProviderList
 from tocsin.cli.access import By, Reason, at_database_time, database_time, over_http, with_pool
 from tocsin.cli.operate import toggle
 from tocsin.cli.operate.toggle import OptionalReason, waiting_deliveries
 from tocsin.cli.output import AsJson, fail, moment, plural, print_lines, print_result, print_rows
 from tocsin.domain.toggles import toggle_of
-from tocsin.engine.health.provider_health import (
-    CircuitHealth,
-    ProviderHealth,
-    ProviderInUse,
-    Waiting,
-    not_in_use,
-    providers_health,
-)
-from tocsin.store.health.circuit_breakers import end_rests
-from tocsin.store.pool import Pool
 
 if TYPE_CHECKING:
+    from tocsin.engine.health.provider_health import CircuitHealth, ProviderHealth, Waiting
     from tocsin.settings.tree import Settings
+    from tocsin.store.pool import Pool
 
 app = typer.Typer(
     name="providers",
@@ -72,6 +63,9 @@ def resume(name: Name, reason: OptionalReason = None, by: By = None, as_json: As
 @app.command("try")
 def try_now(name: Name, as_json: AsJson = False) -> None:
     """Try a provider whose circuit breaker is open now, once its fault is fixed."""
+    from tocsin.engine.health.provider_health import ProviderHealth
+    from tocsin.store.health.circuit_breakers import end_rests
+
     open_before = [circuit.name for circuit in _in_use(name).circuits if circuit.state == "open"]
     if remote := over_http():
         remote.call(ProviderHealth, "POST", "admin", "providers", name, "try")
@@ -83,14 +77,17 @@ def try_now(name: Name, as_json: AsJson = False) -> None:
     print_result({"provider": name, "circuits": tried}, as_json, line)
 
 
-def _health() -> list[ProviderHealth]:
+def _health() -> list["ProviderHealth"]:
     """Load the health of the providers in use."""
     if remote := over_http():
+        from tocsin.api.bodies import ProviderList
+
         return remote.call(ProviderList, "GET", "admin", "providers").providers
 
     from tocsin.compose.providers_in_use import provider_summaries
+    from tocsin.engine.health.provider_health import ProviderHealth, providers_health
 
-    async def work(settings: "Settings", pool: Pool) -> list[ProviderHealth]:
+    async def work(settings: "Settings", pool: "Pool") -> list[ProviderHealth]:
         async with pool.acquire() as connection:
             now = await database_time(connection)
             return await providers_health(connection, provider_summaries(settings), now)
@@ -98,8 +95,10 @@ def _health() -> list[ProviderHealth]:
     return with_pool(work)
 
 
-def _in_use(name: str) -> ProviderHealth:
+def _in_use(name: str) -> "ProviderHealth":
     """Return a provider in use, or fail with those that are."""
+    from tocsin.engine.health.provider_health import ProviderInUse, not_in_use
+
     providers = {provider.name: provider for provider in _health()}
     known = [ProviderInUse(name=each.name, channel=each.channel, rate=None) for each in providers.values()]
     if unknown := not_in_use(name, known):
@@ -107,7 +106,7 @@ def _in_use(name: str) -> ProviderHealth:
     return providers[name]
 
 
-def _cells(provider: ProviderHealth) -> dict[str, object]:
+def _cells(provider: "ProviderHealth") -> dict[str, object]:
     rate = provider.rate
     limit = "" if rate.limit is None else f" of {rate.limit:g}"
     return {
@@ -121,7 +120,7 @@ def _cells(provider: ProviderHealth) -> dict[str, object]:
     }
 
 
-def _errors(provider: ProviderHealth) -> str:
+def _errors(provider: "ProviderHealth") -> str:
     """Return the share of attempts that were not sent, and their most frequent code."""
     if not provider.outcomes:
         return "-"
@@ -130,11 +129,11 @@ def _errors(provider: ProviderHealth) -> str:
     return f"{share:.0%} {failed[0].code}" if failed else "0%"
 
 
-def _waiting(waiting: Waiting) -> str:
+def _waiting(waiting: "Waiting") -> str:
     return f"{waiting.count}{'+' if waiting.or_more else ''}"
 
 
-def _lines(provider: ProviderHealth) -> list[str]:
+def _lines(provider: "ProviderHealth") -> list[str]:
     rate, paused = provider.rate, provider.paused
     counted, one = waiting_deliveries(provider.waiting)
     limit = "no limit" if rate.limit is None else f"at most {rate.limit:g}"
@@ -168,7 +167,7 @@ def _lines(provider: ProviderHealth) -> list[str]:
     return lines
 
 
-def _circuit(circuit: CircuitHealth) -> list[str]:
+def _circuit(circuit: "CircuitHealth") -> list[str]:
     return [
         f"    {circuit.name} is {circuit.state} since {moment(circuit.since)}",
         f"      tried next at {moment(circuit.retry_at)}",

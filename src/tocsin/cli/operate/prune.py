@@ -8,12 +8,11 @@ import typer
 
 from tocsin.cli.access import with_pool
 from tocsin.cli.output import AsJson, errors, fail, print_result
-from tocsin.engine.retention.passes import Report, count_prunable
-from tocsin.engine.retention.prune import PassRunsError, Pruner
-from tocsin.store.pool import Pool
 
 if TYPE_CHECKING:
+    from tocsin.engine.retention.passes import Report
     from tocsin.settings.tree import Settings
+    from tocsin.store.pool import Pool
 
 
 class PruneResult(msgspec.Struct, frozen=True):
@@ -33,10 +32,12 @@ def prune(
     print_result(result, as_json, _summary(result.rows, dry_run) + ".")
 
 
-def _work(dry_run: bool, report: Report) -> Callable[["Settings", Pool], Awaitable[PruneResult]]:
+def _work(dry_run: bool, report: "Report") -> Callable[["Settings", "Pool"], Awaitable[PruneResult]]:
     from tocsin.compose.database import database_clock
+    from tocsin.engine.retention.passes import count_prunable
+    from tocsin.engine.retention.prune import PassRunsError, Pruner
 
-    async def work(settings: "Settings", pool: Pool) -> PruneResult:
+    async def work(settings: "Settings", pool: "Pool") -> PruneResult:
         clock = await database_clock(pool)
         if dry_run:
             rows: Mapping[str, int] = await count_prunable(pool, settings.retention, clock(), report)

@@ -2,17 +2,18 @@
 
 import re
 from collections.abc import Iterator
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import msgspec
 import typer
 
-from tocsin.api.bodies import Refused, RefusedPage, refused_entry
 from tocsin.cli.access import over_http, with_connection
-from tocsin.cli.output import AsJson, moment, print_result
+from tocsin.cli.output import AsJson, moment, print_entry, print_result
 from tocsin.domain.ids import LAST
-from tocsin.store.sources.refused import list_recent
+
+if TYPE_CHECKING:
+    from tocsin.api.bodies import Refused
 
 MOST_FAULTS = 3
 
@@ -44,17 +45,24 @@ def refused(
     as_json: AsJson = False,
 ) -> None:
     """List refused intents and why, newest first; --json has their content."""
+    from tocsin.api.bodies import RefusedPage, refused_entry
+    from tocsin.store.sources.refused import list_recent
+
     rows = (
         remote.call(RefusedPage, "GET", "admin", "refused", limit=limit, before=before).refused
         if (remote := over_http())
         else list(map(refused_entry, with_connection(list_recent, before or LAST, limit)))
     )
-    lines = [_printable(line) for row in rows for line in _lines(row)]
-    print_result(rows, as_json, *(lines or ["No intent was refused."]))
+    if as_json or not rows:
+        print_result(rows, as_json, "No intent was refused.")
+        return
+    for row in rows:
+        for line in _lines(row):
+            print_entry(_printable(line))
 
 
-def _lines(row: Refused) -> Iterator[str]:
-    """Describe a refused intent in lines of their own, which are copied and searched and never wrapped."""
+def _lines(row: "Refused") -> Iterator[str]:
+    """Describe a refused intent in lines of their own, which are copied and searched."""
     yield f"{moment(row.refused_at)}  {row.code}  {row.type or '-'}  from {row.producer}"
     from tocsin.ingress.mail_commands.decoder import MAIL_COMMANDS
     from tocsin.ingress.redis_streams.envelopes import INTENTS

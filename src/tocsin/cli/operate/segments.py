@@ -3,20 +3,20 @@
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tocsin.cli.access import at_database_time, checked, over_http, with_connection, with_pool
 from tocsin.cli.output import AsJson, errors, fail, plural, print_result, print_rows
-from tocsin.client.errors import NotFoundError
 from tocsin.domain.errors import FaultsError
 from tocsin.domain.intent import SegmentName
-from tocsin.store.broadcasts import segments
-from tocsin.store.broadcasts.segments import SegmentRow
-from tocsin.store.pool import Pool
 from tocsin.wire.segments import NDJSON, DeletedSegment, Segment, Segments
+
+if TYPE_CHECKING:
+    from tocsin.store.broadcasts.segments import SegmentRow
+    from tocsin.store.pool import Pool
 
 PART = 1 << 16
 
@@ -35,11 +35,12 @@ Org = Annotated[
 def list_segments(org_id: Org = None, as_json: AsJson = False) -> None:
     """List the segments with how many people they have."""
     _check_org(org_id)
-    rows = (
-        remote.call(Segments, "GET", "segments").items
-        if (remote := over_http())
-        else list(map(_shown, with_connection(segments.list_all, org_id)))
-    )
+    if remote := over_http():
+        rows = remote.call(Segments, "GET", "segments").items
+    else:
+        from tocsin.store.broadcasts import segments
+
+        rows = list(map(_shown, with_connection(segments.list_all, org_id)))
     print_rows(
         rows,
         as_json,
@@ -77,20 +78,20 @@ def delete(name: Name, org_id: Org = None, as_json: AsJson = False) -> None:
     """Delete a segment; a broadcast that was accepted before goes on with its people."""
     wanted = _checked(name)
     _check_org(org_id)
-    try:
-        is_deleted = (
-            bool(remote.call(DeletedSegment, "DELETE", "segments", wanted))
-            if (remote := over_http())
-            else at_database_time(lambda connection, now: segments.delete(connection, wanted, org_id, now))
+    if remote := over_http():
+        is_deleted = bool(remote.find(DeletedSegment, "DELETE", "segments", wanted))
+    else:
+        from tocsin.store.broadcasts import segments
+
+        is_deleted = at_database_time(
+            lambda connection, now: segments.delete(connection, wanted, org_id, now)
         )
-    except NotFoundError:
-        is_deleted = False
     if not is_deleted:
         fail(f"There is no segment {wanted}.")
     print_result(DeletedSegment(wanted), as_json, f"Segment {wanted} is deleted.")
 
 
-async def _store(pool: Pool, name: str, org_id: str | None, parts: Iterator[bytes]) -> SegmentRow:
+async def _store(pool: "Pool", name: str, org_id: str | None, parts: Iterator[bytes]) -> "SegmentRow":
     from tocsin.compose.database import database_clock
     from tocsin.engine.broadcast.segments import SegmentFaultsError, Uploader
 
@@ -119,7 +120,7 @@ def _progress(file: Path) -> Iterator[Callable[[int], None]]:
         yield lambda size: bar.advance(task, size)
 
 
-def _shown(row: SegmentRow) -> Segment:
+def _shown(row: "SegmentRow") -> Segment:
     return Segment(name=row.name, members=row.members, updated_at=row.updated_at, org_id=row.org_id)
 
 

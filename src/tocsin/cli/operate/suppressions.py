@@ -1,11 +1,10 @@
 """`tocsin suppressions`."""
 
 from operator import attrgetter
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tocsin.api.bodies import RemovedSuppression, SuppressionPage
 from tocsin.cli.access import (
     Reason,
     at_database_time,
@@ -16,10 +15,10 @@ from tocsin.cli.access import (
     with_connection,
 )
 from tocsin.cli.output import AsJson, fail, print_result, print_rows
-from tocsin.client.errors import NotFoundError
 from tocsin.domain.intent import EmailAddress
-from tocsin.store.people import suppressions
-from tocsin.store.people.suppressions import Suppression
+
+if TYPE_CHECKING:
+    from tocsin.store.people.suppressions import Suppression
 
 app = typer.Typer(name="suppressions", help="Addresses that are sent no mail.", no_args_is_help=True)
 
@@ -32,22 +31,26 @@ def list_suppressions(
     as_json: AsJson = False,
 ) -> None:
     """List suppressed addresses and why, newest first."""
-    print_rows(
-        remote.list_pages(SuppressionPage, attrgetter("suppressions"), "admin", "suppressions", limit=limit)
-        if (remote := over_http())
-        else with_connection(suppressions.page, limit=limit),
-        as_json,
-        empty="No address is suppressed.",
-        cells=_cells,
-    )
+    if remote := over_http():
+        from tocsin.api.bodies import SuppressionPage
+
+        listed = attrgetter("suppressions")
+        rows = remote.list_pages(SuppressionPage, listed, "admin", "suppressions", limit=limit)
+    else:
+        from tocsin.store.people import suppressions
+
+        rows = with_connection(suppressions.page, limit=limit)
+    print_rows(rows, as_json, empty="No address is suppressed.", cells=_cells)
 
 
 @app.command()
 def add(address: Address, reason: Reason = "manual", as_json: AsJson = False) -> None:
     """Suppress an address: send it no mail from now on."""
+    from tocsin.store.people import suppressions
+
     wanted, why = _address(address), checked_note("--reason", reason)
     row = (
-        remote.call(Suppression, "PUT", "admin", "suppressions", wanted, body={"reason": why})
+        remote.call(suppressions.Suppression, "PUT", "admin", "suppressions", wanted, body={"reason": why})
         if (remote := over_http())
         else at_database_time(
             lambda connection, now: suppressions.suppress_as(
@@ -62,20 +65,20 @@ def add(address: Address, reason: Reason = "manual", as_json: AsJson = False) ->
 def remove(address: Address, as_json: AsJson = False) -> None:
     """Send an address mail again."""
     wanted = _address(address)
-    try:
-        removed = (
-            bool(remote.call(RemovedSuppression, "DELETE", "admin", "suppressions", wanted))
-            if (remote := over_http())
-            else with_connection(suppressions.remove_as, wanted, actor=operator(None))
-        )
-    except NotFoundError:
-        removed = False
+    if remote := over_http():
+        from tocsin.api.bodies import RemovedSuppression
+
+        removed = bool(remote.find(RemovedSuppression, "DELETE", "admin", "suppressions", wanted))
+    else:
+        from tocsin.store.people import suppressions
+
+        removed = with_connection(suppressions.remove_as, wanted, actor=operator(None))
     if not removed:
         fail(f"{wanted} is not suppressed.")
     print_result({"address": wanted.lower()}, as_json, f"{wanted.lower()} is sent mail again.")
 
 
-def _cells(row: Suppression) -> dict[str, object]:
+def _cells(row: "Suppression") -> dict[str, object]:
     return {"address": row.address, "since": row.suppressed_at, "reason": row.reason, "detail": row.detail}
 
 

@@ -1,24 +1,22 @@
 """`tocsin toggle`."""
 
 from operator import attrgetter
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-from tocsin.api.bodies import ToggleHistory, ToggleList
-from tocsin.api.http.conversion import copy_fields
 from tocsin.cli.access import By, Reason, at_database_time, checked_note, operator, over_http, with_connection
 from tocsin.cli.output import AsJson, errors, fail, plural, print_result, print_rows
 from tocsin.domain.errors import CatalogError
 from tocsin.domain.faults import Fault
-from tocsin.domain.toggles import ProviderToggle, Toggle, doubt, read_toggle
-from tocsin.engine.health.provider_health import Waiting
-from tocsin.engine.toggles.held import SwitchedToggle, ToggleState, discard_and_switch_on, list_states
-from tocsin.engine.toggles.held import switch as change
-from tocsin.store import toggles
-from tocsin.store.toggles import ToggleChange
+from tocsin.domain.toggles import LONGEST_LIST, ProviderToggle, Toggle, doubt, read_toggle
+
+if TYPE_CHECKING:
+    from tocsin.engine.health.provider_health import Waiting
+    from tocsin.engine.toggles.held import SwitchedToggle, ToggleState
+    from tocsin.store.toggles import ToggleChange
 
 app = typer.Typer(
     name="toggle", help="Switch types, channels and providers off and on.", no_args_is_help=True
@@ -34,14 +32,15 @@ OptionalReason = Annotated[str | None, typer.Option(help="Why.")]
 @app.command("list")
 def list_toggles(as_json: AsJson = False) -> None:
     """List every toggle that was ever switched, those that are off first; all others are on."""
-    print_rows(
-        remote.call(ToggleList, "GET", "admin", "toggles").toggles
-        if (remote := over_http())
-        else at_database_time(list_states),
-        as_json,
-        empty="Nothing was ever switched off: everything is on.",
-        cells=_toggle_cells,
-    )
+    if remote := over_http():
+        from tocsin.api.bodies import ToggleList
+
+        rows = remote.call(ToggleList, "GET", "admin", "toggles").toggles
+    else:
+        from tocsin.engine.toggles.held import list_states
+
+        rows = at_database_time(list_states)
+    print_rows(rows, as_json, empty="Nothing was ever switched off: everything is on.", cells=_toggle_cells)
 
 
 @app.command()
@@ -67,7 +66,7 @@ def on(
 @app.command()
 def history(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="One toggle; all unless given.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=toggles.LONGEST_LIST, help="How many, at most.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=LONGEST_LIST, help="How many, at most.")] = 50,
     as_json: AsJson = False,
 ) -> None:
     """List who switched what and why, newest first."""
@@ -80,11 +79,15 @@ def history(
     )
 
 
-def _history(name: str | None, limit: int) -> list[ToggleChange]:
+def _history(name: str | None, limit: int) -> list["ToggleChange"]:
     if (remote := over_http()) is None:
+        from tocsin.store import toggles
+
         return with_connection(toggles.history, name, limit=limit)
     if name is None:
         fail("Over HTTP, give the name of one toggle: tocsin toggle history NAME.", code=2)
+    from tocsin.api.bodies import ToggleHistory
+
     path = ("admin", "toggles", name, "history")
     return remote.list_pages(ToggleHistory, attrgetter("changes"), *path, limit=limit)
 
@@ -93,6 +96,10 @@ def switch(
     name: str, *, enabled: bool, reason: str | None, by: str | None, as_json: bool, discard: bool = False
 ) -> None:
     """Switch a toggle and print its state; a name that the catalog does not have is a warning."""
+    from tocsin.api.http.conversion import copy_fields
+    from tocsin.engine.toggles.held import SwitchedToggle
+    from tocsin.engine.toggles.held import switch as change
+
     toggle, who = _read(name), operator(by)
     why = None if reason is None else checked_note("--reason", reason)
     if discard:
@@ -109,15 +116,18 @@ def switch(
     _print_switched(switched, as_json)
 
 
-def _print_switched(switched: SwitchedToggle, as_json: bool) -> None:
+def _print_switched(switched: "SwitchedToggle", as_json: bool) -> None:
     fields, warnings = msgspec.structs.asdict(switched), switched.warnings
     print_result(fields, as_json, f"{switched.name} is {_state(switched.enabled)}.{_effect(switched)}")
     for warning in () if as_json else warnings:
         errors.print(f"warning: {warning}", markup=False, soft_wrap=True)
 
 
-def _discard(toggle: Toggle, why: str | None, who: str) -> SwitchedToggle:
+def _discard(toggle: Toggle, why: str | None, who: str) -> "SwitchedToggle":
     """Cancel what a toggle holds, call after call until it is switched on."""
+    from tocsin.api.http.conversion import copy_fields
+    from tocsin.engine.toggles.held import SwitchedToggle, discard_and_switch_on
+
     if isinstance(toggle, ProviderToggle):
         fail("--discard is for types and channels; for a provider, see `tocsin cancel`.", code=2)
     remote, total = over_http(), 0
@@ -160,7 +170,7 @@ def _warnings(toggle: Toggle) -> list[str]:
     return [found] if found else []
 
 
-def _effect(switched: SwitchedToggle) -> str:
+def _effect(switched: "SwitchedToggle") -> str:
     """Return how many deliveries a switch holds or releases."""
     if switched.discarded:
         return f" {plural(switched.discarded, 'delivery was', 'deliveries were')} cancelled."
@@ -171,19 +181,19 @@ def _effect(switched: SwitchedToggle) -> str:
     return f" {counted} {verb}{'s' * one}."
 
 
-def _toggle_cells(row: ToggleState) -> dict[str, object]:
+def _toggle_cells(row: "ToggleState") -> dict[str, object]:
     changed = {"since": row.updated_at, "by": row.updated_by, "reason": row.reason}
     held = f"{row.held.count}{'+' * row.held.or_more}"
     return {"toggle": row.name, "state": _state(row.enabled), "held": held, **changed}
 
 
-def _change_cells(change: ToggleChange) -> dict[str, object]:
+def _change_cells(change: "ToggleChange") -> dict[str, object]:
     step = f"{_state(change.was_enabled)} to {_state(change.enabled)}"
     why = {"by": change.changed_by, "reason": change.reason}
     return {"at": change.changed_at, "toggle": change.name, "change": step, **why}
 
 
-def waiting_deliveries(waiting: Waiting) -> tuple[str, bool]:
+def waiting_deliveries(waiting: "Waiting") -> tuple[str, bool]:
     """Return the number of deliveries in words, and whether it is exactly one."""
     if waiting.or_more:
         return f"{waiting.count}+ deliveries", False

@@ -7,14 +7,13 @@ import msgspec
 import typer
 
 from tocsin.cli.access import By, checked, operator, over_http, with_pool
-from tocsin.cli.output import AsJson, plural, print_lines, print_result
+from tocsin.cli.output import AsJson, confirm, plural, print_lines, print_result
 from tocsin.domain.intent import UserId
-from tocsin.store import audit
-from tocsin.store.pool import Pool
 
 if TYPE_CHECKING:
     from tocsin.engine.retention.erase import Erasure
     from tocsin.settings.tree import Settings
+    from tocsin.store.pool import Pool
 
 app = typer.Typer(name="users", help="The data of a person: erase it, export it.", no_args_is_help=True)
 
@@ -33,12 +32,12 @@ def erase(
 
     wanted, who = _checked(user_id), operator(by)
     if not yes:
-        typer.confirm(f"Erase everything about user {wanted}? It cannot be undone", abort=True, err=True)
+        confirm(f"Erase everything about user {wanted}? It cannot be undone")
     if remote := over_http():
         erased = remote.call(Erasure, "DELETE", "users", wanted)
     else:
 
-        async def work(settings: "Settings", pool: Pool) -> Erasure:
+        async def work(settings: "Settings", pool: "Pool") -> Erasure:
             from tocsin.compose.catalog import read_catalog
             from tocsin.compose.database import database_clock
 
@@ -56,17 +55,17 @@ def export(
     by: By = None,
 ) -> None:
     """Export everything that is stored about a person, as JSON."""
-    from tocsin.engine.retention.erase import subject_of
-    from tocsin.engine.retention.export import Exporter
-
     wanted, who = _checked(user_id), operator(by)
     if remote := over_http():
         document = msgspec.json.encode(remote.call(dict[str, Any], "GET", "users", wanted, "export"))
     else:
 
-        async def work(settings: "Settings", pool: Pool) -> bytes:
+        async def work(settings: "Settings", pool: "Pool") -> bytes:
             from tocsin.compose.catalog import read_catalog
             from tocsin.compose.database import database_clock
+            from tocsin.engine.retention.erase import subject_of
+            from tocsin.engine.retention.export import Exporter
+            from tocsin.store import audit
 
             clock = await database_clock(pool)
             await audit.record(pool, actor=who, action="user.export", subject=subject_of(wanted))

@@ -14,13 +14,14 @@ from litestar.types import ASGIApp
 from tocsin.api.server import serve_api
 from tocsin.api.settings import HttpSettings
 from tocsin.api.starting import StartingApp
+from tocsin.cli.run.connections import warn_of_connections
 from tocsin.cli.run.metrics import exported_metrics
 from tocsin.cli.run.observed import exported_traces
 from tocsin.cli.run.process import prepared_settings, run_until_stopped, when_available
 from tocsin.cli.run.serve import running_database
 from tocsin.compose.api import open_api
-from tocsin.compose.duties import tune_gc
 from tocsin.domain.errors import DatabaseUnavailableError
+from tocsin.gc_tuning import tune_gc
 from tocsin.settings.tree import Settings
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -39,6 +40,8 @@ async def _run_api(settings: Settings, url: str, stop: asyncio.Event, *, tied: b
 
         async def opened() -> Litestar:
             app = await exits.enter_async_context(open_api(settings, url))
+            if not tied:
+                await warn_of_connections(settings, url, ["api"])
             served.append(app)
             tune_gc()
             return app

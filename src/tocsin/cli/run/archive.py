@@ -13,10 +13,10 @@ from tocsin.cli.output import errors, plural, print_result
 from tocsin.cli.run.metrics import exported_metrics
 from tocsin.cli.run.probes import probes_of
 from tocsin.cli.run.process import prepared_settings, run_until_stopped
-from tocsin.compose.duties import tune_gc
 from tocsin.compose.relays import aws_missing
 from tocsin.domain.errors import SettingsError
 from tocsin.domain.faults import Fault
+from tocsin.gc_tuning import tune_gc
 from tocsin.settings.build import setting_name
 from tocsin.settings.tree import Settings
 

@@ -9,10 +9,11 @@ from tocsin.cli.run.metrics import exported_metrics
 from tocsin.cli.run.probes import probes_of
 from tocsin.cli.run.process import prepared_settings, run_until_stopped
 from tocsin.cli.server import configured_database
-from tocsin.compose.duties import duties_running, tune_gc
+from tocsin.compose.duties import duties_running
 from tocsin.compose.relays import redis_missing
 from tocsin.domain.errors import SettingsError
 from tocsin.domain.faults import Fault
+from tocsin.gc_tuning import tune_gc
 from tocsin.settings.build import setting_name
 from tocsin.settings.tree import Settings
 

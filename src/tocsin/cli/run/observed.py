@@ -10,7 +10,7 @@ from tocsin.catalog.catalog import Catalog
 from tocsin.cli.run.metrics import exported_metrics
 from tocsin.cli.run.probes import answered_probes
 from tocsin.cli.run.process import when_started
-from tocsin.compose.duties import tune_gc
+from tocsin.gc_tuning import tune_gc
 from tocsin.settings.tree import Settings
 from tocsin.telemetry.environment import read_environment
 from tocsin.telemetry.tracing import tracing

@@ -8,18 +8,20 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
 import structlog
 import uvloop
 
 from tocsin.domain.delivery.backoff import Exponential, delay
-from tocsin.domain.errors import DatabaseUnavailableError
+from tocsin.domain.errors import DatabaseError, DatabaseUnavailableError
 from tocsin.engine.duty import pause
 from tocsin.logs import configure_logs
 from tocsin.profiles.profile import read_profile
 from tocsin.settings.load import load_settings
 from tocsin.settings.tree import Settings
+from tocsin.store.embedded_use import embedded_of_parent, shared_use
 from tocsin.telemetry.environment import read_environment
 
 REPEATED_WITHIN = 1.0
@@ -49,10 +51,12 @@ def run_until_stopped(
     """Run until a signal sets `stop` and the work has ended; a second signal ends it at once.
 
     A process that is `tied` also stops when its standard input closes, that is, with its parent, and ignores
-    a second signal: its parent kills it when its grace period is over. The `owner` of other processes is
-    cancelled by a second signal, so that it ends those before it exits.
+    a second signal: its parent kills it when its grace period is over. If the parent was killed, the last of
+    those tied to it stops its embedded database. The `owner` of other processes is cancelled by a second
+    signal, so that it ends those before it exits.
     """
     exit_codes: list[int] = []
+    embedded, orphaned = embedded_of_parent() if tied else None, asyncio.Event()
 
     async def body() -> None:
         stop = asyncio.Event()
@@ -62,17 +66,32 @@ def run_until_stopped(
         for number in STOP_SIGNALS:
             loop.add_signal_handler(number, signals.first_only if tied else signals.handle, number)
         if tied:
-            loop.add_reader(sys.stdin.fileno(), _stop_at_end_of_input, stop, loop)
+            loop.add_reader(sys.stdin.fileno(), _stop_at_end_of_input, stop, orphaned, loop)
         await working
 
     try:
-        uvloop.run(body())
+        with shared_use(embedded):
+            uvloop.run(body())
     except asyncio.CancelledError:
         sys.exit(exit_codes[0])
     finally:
         # The exit code is decided; the interpreter only has to end.
         for number in STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
+        if embedded is not None and orphaned.is_set():
+            _stop_abandoned(embedded)
+
+
+def _stop_abandoned(data_dir: Path) -> None:
+    """Stop the embedded database of a parent that was killed, unless another process still uses it."""
+    # Slow to import, and rarely needed.
+    from tocsin.store.embedded import EmbeddedPostgres
+
+    try:
+        if EmbeddedPostgres(data_dir).stop_abandoned():
+            _log.warning("embedded database stopped", reason="the process that started it was killed")
+    except DatabaseError as error:
+        _log.warning("embedded database not stopped", error=str(error))
 
 
 async def when_available(work: Callable[[], Awaitable[Result]], stop: asyncio.Event) -> Result | None:
@@ -125,7 +144,10 @@ class _Signals:
             self._stop.set()
 
 
-def _stop_at_end_of_input(stop: asyncio.Event, loop: asyncio.AbstractEventLoop) -> None:
+def _stop_at_end_of_input(
+    stop: asyncio.Event, orphaned: asyncio.Event, loop: asyncio.AbstractEventLoop
+) -> None:
     if not os.read(sys.stdin.fileno(), 1024):
         loop.remove_reader(sys.stdin.fileno())
+        orphaned.set()
         stop.set()

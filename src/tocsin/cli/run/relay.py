@@ -37,7 +37,8 @@ def relay(*, tied: bool) -> None:
 
 async def _run_relays(settings: Settings, url: str, stop: asyncio.Event, *, tied: bool) -> None:
     catalog = read_catalog(settings)
-    opening = partial(in_server_schema, partial(open_relays, settings, url, catalog), settings, url)
+    relaying = partial(open_relays, settings, url, catalog)
+    opening = partial(in_server_schema, relaying, settings, url, alone=None if tied else "relay")
     async with observed(opening, settings, url, catalog, stop, tied=tied) as relays:
         if relays is None:
             return

@@ -10,6 +10,7 @@ import structlog
 import typer
 
 from tocsin.cli.output import print_result, print_server
+from tocsin.cli.run.connections import warn_of_connections
 from tocsin.cli.run.metrics import exported_metrics
 from tocsin.cli.run.observed import observed
 from tocsin.cli.run.probes import answered_tree_probes
@@ -71,6 +72,7 @@ async def _serve(settings: Settings, profile: Profile | None, stop: asyncio.Even
             probes = answered_tree_probes(settings, url, process_ids, len(children))
             with _named_by(profile, "probes", "port"):
                 await exits.enter_async_context(probes)
+        await warn_of_connections(settings, url, [child.arguments[0] for child in children])
         await exits.enter_async_context(exported_metrics(settings, url, samples.read))
         await run_tree(
             children,
@@ -180,7 +182,7 @@ async def _run_worker(
 ) -> None:
     catalog = read_catalog(settings)
     working = partial(open_worker, settings, url, catalog, lanes)
-    opening = partial(in_server_schema, working, settings, url)
+    opening = partial(in_server_schema, working, settings, url, alone=None if tied else "worker")
     async with observed(opening, settings, url, catalog, stop, tied=tied) as worker_:
         if worker_ is None:
             return

@@ -15,6 +15,7 @@ import structlog
 from tocsin.domain.errors import TocsinError
 from tocsin.engine.duty import pause, repeat
 from tocsin.store.embedded import EmbeddedPostgres
+from tocsin.store.embedded_use import VARIABLE
 from tocsin.telemetry import metrics
 from tocsin.telemetry.samples import TreeSamples, decode_samples
 
@@ -187,6 +188,8 @@ async def run_tree(
     SIGHUP is passed on to them, which has each read its catalog again; from a terminal it is the stop.
     `samples` gets what they report of their metrics, `process_ids` has the ids of those that run.
     """
+    if embedded is not None:
+        children = [child.with_settings(**{VARIABLE: str(embedded.data_dir.resolve())}) for child in children]
     ended = asyncio.Event()
     process_ids = set() if process_ids is None else process_ids
     loop = asyncio.get_running_loop()

@@ -14,6 +14,7 @@ SHARED_RULES = frozenset({"preference", "toggle", "quiet_hours"})
 """The rules that every delivery passes and that say the same of most of them."""
 MOST_SETS = 1_000
 """How many sets a process makes at most: what few deliveries have in common is stored with each of them."""
+MOST_LATEST = 100
 
 _encoder = msgspec.json.Encoder()
 
@@ -32,8 +33,20 @@ class Decided(NamedTuple):
     at: datetime
 
 
-def shared_decisions(steps: Sequence[Step]) -> Decided | None:
+def shared_decisions(steps: tuple[Step, ...]) -> Decided | None:
     """Return the set of steps that were all passed at one moment; None for any others."""
+    # Deliveries that were decided together have the same tuple.
+    latest = _latest.get(id(steps))
+    if latest is not None and latest[0] is steps:
+        return latest[1]
+    if len(_latest) >= MOST_LATEST:
+        _latest.clear()
+    decided = _shared_decisions(steps)
+    _latest[id(steps)] = steps, decided
+    return decided
+
+
+def _shared_decisions(steps: Sequence[Step]) -> Decided | None:
     if not steps:
         return None
     at = steps[0].at
@@ -59,3 +72,4 @@ def _decision_set(steps: Sequence[Step]) -> DecisionSet:
 
 
 _sets: dict[tuple[str, ...], DecisionSet] = {}
+_latest: dict[int, tuple[tuple[Step, ...], Decided | None]] = {}

@@ -6,6 +6,8 @@ from tocsin.domain.faults import Fault
 
 YEARS = range(1900, 9_999)
 FURTHEST_SEND_AT = timedelta(days=366)
+LONGEST_AHEAD = 14 * 24
+"""How many hours of the schedule are listed at most."""
 
 
 def moment_faults(field: str, moment: datetime) -> list[Fault]:

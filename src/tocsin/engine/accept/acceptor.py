@@ -39,16 +39,14 @@ class TooManyDeliveriesError(TocsinError):
 
 
 class _Waiting(Request):
-    """A request whose caller waits for the next write."""
+    """A request whose caller waits for the next write; `size` is its part of it, in deliveries or intents."""
 
-    def __init__(self, producer: str, source: str, intents: Sequence[Intent | Unreadable]) -> None:
+    def __init__(
+        self, producer: str, source: str, intents: Sequence[Intent | Unreadable], deliveries: int
+    ) -> None:
         super().__init__(producer, source, intents)
+        self.size = max(len(intents), deliveries)
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    @property
-    def size(self) -> int:
-        """How much of a write it takes, in deliveries or intents."""
-        return max(len(self.intents), sum(len(notification.deliveries) for _, notification in self.good))
 
 
 class Acceptor:
@@ -86,7 +84,7 @@ class Acceptor:
                 for start, end in parts
                 for answer in await self._accept_part(Request(producer, source, intents[start:end]))
             ]
-        return await self._accept_with_others(_Waiting(producer, source, intents))
+        return await self._accept_with_others(_Waiting(producer, source, intents, sum(sizes)))
 
     async def _counts_of_people(
         self, intents: Sequence[Intent | Unreadable], sizes: Sequence[int]
@@ -166,7 +164,8 @@ async def delivery_counts(planner: Planner, intents: Sequence[Intent | Unreadabl
     slice_ = TimeSlice()
     counts = []
     for intent in intents:
-        await slice_.pause()
+        if slice_.is_over:
+            await slice_.pause()
         counts.append(planner.delivery_count(intent) if isinstance(intent, Intent) else 0)
     return counts
 

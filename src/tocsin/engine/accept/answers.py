@@ -51,7 +51,11 @@ def written_intent(intent: Intent) -> str:
 def accepted_answer(notification: NewNotification, repeated_recipients: int) -> Accepted:
     """Build the answer for a stored notification, with what it waits for as far as planning decided it."""
     answer = Accepted(notification.id, repeated_recipients=repeated_recipients)
-    planned = next((each for each in notification.deliveries if each.reason is None), None)
+    planned = None
+    for delivery in notification.deliveries:
+        if delivery.reason is None:
+            planned = delivery
+            break
     if planned is None and notification.broadcast is None:
         return answer
     now, send_at, wall = notification.accepted_at, notification.send_at, notification.send_at_local

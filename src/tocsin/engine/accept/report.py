@@ -19,6 +19,7 @@ from tocsin.telemetry.instruments import OTHER
 
 CONFLICT = "idempotency_conflict"
 INVALID_PAYLOAD = "invalid_payload"
+REFUSALS = (Invalid, Conflict)
 
 _CAUSES = {
     "unknown_type": "unknown_type",
@@ -48,7 +49,7 @@ def report_answers(
     for notification in accepted:
         report_planned(notification, notification.deliveries)
     for intent, answer in zip(intents, answers, strict=True):
-        if isinstance(answer, Invalid | Conflict):
+        if isinstance(answer, REFUSALS):
             code = refusal_code(intent, answer)
             _log.info("intent refused", producer=producer, type=storable(intent.type), code=code)
     _log.debug("intents accepted", producer=producer, intents=len(intents))

@@ -1,6 +1,6 @@
 """Stores the intents of requests: what is good with its plan, the rest as refused."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime
 from typing import TypeAlias
@@ -24,7 +24,7 @@ from tocsin.engine.accept.answers import (
 )
 from tocsin.engine.accept.audiences import NOT_LOOKED_UP, Connect, FoundPeople, find_people
 from tocsin.engine.accept.organisations import outsider_faults
-from tocsin.engine.accept.planner import Planner
+from tocsin.engine.accept.planner import Planner, Planning
 from tocsin.engine.accept.report import refusal_code, report_answers, storable
 from tocsin.engine.time_slice import TimeSlice, paced
 from tocsin.store import notifications
@@ -42,6 +42,8 @@ STORE_TRIES = 3
 _encoder = msgspec.json.Encoder()
 
 _Key: TypeAlias = tuple[str, str]
+_Holder: TypeAlias = tuple[NotificationId, bytes]
+"""The notification that holds a key, and its fingerprint."""
 
 
 class Sourced(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,31 +93,34 @@ class Request:
         One whose audience finds nobody, or people outside of its organisation, is refused unless it was
         accepted before. One whose audience is large becomes a broadcast: its deliveries are planned later.
         """
-        slice_ = TimeSlice()
+        slice_, planning = TimeSlice(), Planning(planner, self.producer, now)
+        is_bound = False
         for position, intent in enumerate(self.intents):
-            await slice_.pause()
-            match intent:
-                case Unreadable(faults=faults):
-                    self.answers[position] = Invalid(faults)
-                case Intent():
-                    found = NOT_LOOKED_UP
-                    if is_query(intent.audience):
-                        found = await find_people(connect, intent, planner.largest_audience)
-                    checked = planner.check(self.producer, intent, now)
-                    if isinstance(checked, NewNotification):
-                        checked = await _addressed(planner, intent, checked, found, now)
-                    if isinstance(checked, NewNotification) and found.faults:
-                        self.unmatched.append((position, checked, found.faults))
-                    elif isinstance(checked, NewNotification):
-                        if self.origins:
-                            origin = self.origins[position]
-                            checked = msgspec.structs.replace(
-                                checked, external_id=origin.external_id, reference=origin.reference
-                            )
-                        self.good.append((position, checked))
-                    else:
-                        self.answers[position] = Invalid(checked)
-        if any(notification.org_id is not None for _, notification in self.good):
+            if slice_.is_over:
+                await slice_.pause()
+            if isinstance(intent, Unreadable):
+                self.answers[position] = Invalid(intent.faults)
+                continue
+            found = NOT_LOOKED_UP
+            if is_query(intent.audience):
+                found = await find_people(connect, intent, planner.largest_audience)
+            checked = planning.check(intent)
+            if isinstance(checked, list):
+                self.answers[position] = Invalid(checked)
+                continue
+            if found is not NOT_LOOKED_UP:
+                checked = await _addressed(planner, intent, checked, found, now)
+            if found.faults:
+                self.unmatched.append((position, checked, found.faults))
+                continue
+            if self.origins:
+                origin = self.origins[position]
+                checked = msgspec.structs.replace(
+                    checked, external_id=origin.external_id, reference=origin.reference
+                )
+            self.good.append((position, checked))
+            is_bound = is_bound or checked.org_id is not None
+        if is_bound:
             await self._check_organisations(connect)
 
     async def _check_organisations(self, connect: Connect) -> None:
@@ -189,11 +194,11 @@ async def write_all(
     connection: Connection, planner: Planner, requests: Sequence[Request], now: datetime
 ) -> None:
     """Store what is good, record the rest, and fill in the answers."""
-    firsts = list(_first_of_each_key(requests).values())
-    stored = await _store(connection, firsts, planner.providers.get("push", ()), now)
+    firsts = _first_of_each_key(requests)
+    held = await _store(connection, firsts, planner.providers.get("push", ()), now)
     for request in requests:
         for position, notification in request.good:
-            request.answers[position] = _answer(request.intents[position], notification, stored)
+            request.answers[position] = _answer(request.intents[position], notification, firsts, held)
         if request.unmatched:
             await _answer_unmatched(connection, request)
     if refusals := [(request, *refusal) for request in requests for refusal in _refusals(request, now)]:
@@ -230,34 +235,34 @@ def _first_of_each_key(requests: Sequence[Request]) -> dict[_Key, NewNotificatio
     firsts: dict[_Key, NewNotification] = {}
     for request in requests:
         for _, notification in request.good:
-            firsts.setdefault(_key(notification), notification)
-    return {key: firsts[key] for key in sorted(firsts)}
+            firsts.setdefault((request.producer, notification.idempotency_key), notification)
+    return firsts
 
 
 async def _store(
     connection: Connection,
-    firsts: Sequence[NewNotification],
+    firsts: Mapping[_Key, NewNotification],
     push_providers: Sequence[str],
     now: datetime,
-) -> dict[_Key, tuple[NotificationId, bytes]]:
-    """Store what is new; return, for every key, the notification that holds it and its fingerprint."""
-    stored: dict[_Key, tuple[NotificationId, bytes]] = {}
-    remaining = list(firsts)
+) -> dict[_Key, _Holder]:
+    """Store what is new; return, for every other key, the notification that holds it."""
+    held: dict[_Key, _Holder] = {}
+    # In the order of their keys, to avoid deadlocks.
+    remaining = [firsts[key] for key in sorted(firsts)]
     for _ in range(STORE_TRIES):
         if not remaining:
             break
         accepted = await _accept_new(connection, remaining, push_providers, now)
-        stored |= {
-            _key(notification): (notification.id, notification.fingerprint)
-            for notification in remaining
-            if notification.id in accepted
-        }
-        known = [_key(each) for each in remaining if each.id not in accepted]
-        found = await notifications.existing(connection, known) if known else {}
-        stored |= {known[position]: holder for position, holder in found.items()}
+        if len(accepted) == len(remaining):
+            return held
+        known = [each for each in remaining if each.id not in accepted]
+        found = await notifications.existing(connection, [_key(each) for each in known])
+        held |= {_key(known[position]): holder for position, holder in found.items()}
         # What held the key was pruned in between: the key is free now.
-        remaining = [each for each in remaining if _key(each) not in stored]
-    return stored
+        remaining = [each for position, each in enumerate(known) if position not in found]
+    if remaining:
+        raise KeyError(_key(remaining[0]))
+    return held
 
 
 async def _accept_new(
@@ -267,7 +272,11 @@ async def _accept_new(
     now: datetime,
 ) -> set[UUID]:
     """Store the notifications whose keys are new; return their ids."""
-    members = {each.id: joining for each in firsts if (joining := digest_members(each, each.deliveries))}
+    members = {
+        each.id: digest_members(each, each.deliveries)
+        for each in firsts
+        if any(delivery.digest_key is not None for delivery in each.deliveries)
+    }
     begun = {each.id: each.broadcast for each in firsts if each.broadcast is not None}
     if not members and not begun:
         return await notifications.accept(connection, firsts, push_providers, now)
@@ -320,10 +329,18 @@ def digest_members(
 def _answer(
     intent: Intent | Unreadable,
     notification: NewNotification,
-    stored: dict[_Key, tuple[NotificationId, bytes]],
+    firsts: Mapping[_Key, NewNotification],
+    held: Mapping[_Key, _Holder],
 ) -> Answer:
-    holder, fingerprint = stored[_key(notification)]
-    if holder == notification.id:
+    key = _key(notification)
+    first = firsts[key]
+    if held and key in held:
+        holder, fingerprint = held[key]
+        # Its own, if it was stored by a write that failed after that.
+        is_own = holder == notification.id
+    else:
+        holder, fingerprint, is_own = first.id, first.fingerprint, first is notification
+    if is_own:
         repeated = repeated_recipients(intent.audience) if isinstance(intent, Intent) else 0
         return accepted_answer(notification, repeated)
     return Duplicate(holder) if fingerprint == notification.fingerprint else Conflict(holder)

@@ -1,6 +1,6 @@
 """Fills attempts of types with a digest with the payloads of all its members."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -43,13 +43,15 @@ class DigestPayloads(msgspec.Struct, frozen=True):
         if found is None:
             return False
         attempt.notification_id = found.newest[-1].notification_id
-        payloads = list(self._payloads(attempt.delivery.type, found.newest))
+        payloads = list(member_payloads(self.catalog, attempt.delivery.type, found.newest))
         attempt.payload = digest_payload(payloads, found.count)
         return True
 
-    def _payloads(self, type_name: str, members: Iterable[Member]) -> Iterable[Payload]:
-        for member in members:
-            payload: Payload = _payload_decoder.decode(member.payload)
-            if self.catalog.find(type_name, member.version) is not None:
-                _, payload = self.catalog.resolve(type_name, member.version, payload)
-            yield payload
+
+def member_payloads(catalog: Catalog, type_name: str, members: Iterable[Member]) -> Iterator[Payload]:
+    """Yield the payloads of members of a digest, upgraded to the version that is sent."""
+    for member in members:
+        payload: Payload = _payload_decoder.decode(member.payload)
+        if catalog.find(type_name, member.version) is not None:
+            _, payload = catalog.resolve(type_name, member.version, payload)
+        yield payload

@@ -9,7 +9,6 @@ from typing import TypeAlias
 import msgspec
 import structlog
 
-from tocsin.domain.decide import Go
 from tocsin.domain.delivery.message import Message, Provider
 from tocsin.domain.delivery.outcome import Rejected
 from tocsin.domain.ids import new_lease_id
@@ -22,15 +21,16 @@ from tocsin.engine.dispatch.rules import DeliveryRules
 from tocsin.engine.dispatch.sender import Sender
 from tocsin.engine.dispatch.settings import DispatchSettings
 from tocsin.engine.duty import pause
-from tocsin.engine.health.circuit_breakers import CircuitBreakers
+from tocsin.engine.health.circuit_breakers import PROBE_WITHIN, CircuitBreakers
 from tocsin.engine.health.rate_limits import RateLimit
 from tocsin.engine.settle.settlements import settle_dead, settle_empty_digest, settle_outcome, settle_refusal
 from tocsin.engine.settle.writer import SettlementWriter
+from tocsin.providers.isolation import is_cancelled
 from tocsin.store.deliveries.claim import START, Position, any_due, claim, take_over
 from tocsin.store.pool import DATABASE_FAULTS, Pool, is_transient
 from tocsin.telemetry import metrics
 
-MOST_CLAIMED = 1_000
+MOST_CLAIMED = 500
 ROUND = timedelta(seconds=1)
 CLAIM_SHARE = 4
 """A claim waits until a quarter of the room is free, so that claims stay large under load."""
@@ -105,11 +105,7 @@ class Lane:
         while not self._stopping:
             self._woken.clear()
             try:
-                claimed = await self._claim()
-                if claimed:
-                    sent = await self._dispatch([each for each in claimed if not self._is_known(each)])
-                    if claimed[0].probe and not sent:
-                        await self._breakers.return_probe(self.name, self._clock())
+                if await self._serve():
                     continue
             except DATABASE_FAULTS as error:
                 _log.warning("dispatch failed", lane=self.name, error=repr(error))
@@ -128,24 +124,44 @@ class Lane:
             self._sender.stop()
         self._woken.set()
 
-    async def _claim(self) -> list[Attempt]:
-        """Claim as much as there is room for; a provider that is down gets one message as a probe."""
-        if not self._writer.has_room or not self._rules.toggles.provider_on(self.name):
-            return []
+    async def _serve(self) -> bool:
+        """Dispatch as much as there is room for, or one message as a probe; return False if there is none."""
+        if not self._may_claim():
+            return False
         if self._breakers.is_closed(self.name):
             limit = self._room()
             self._is_full = limit == 0
-            return await self._take(limit) if limit else []
+            claimed = await self._take(limit) if limit else []
+            if claimed:
+                await self._dispatch(self._unknown(claimed))
+            return bool(claimed)
         if not self._breakers.is_probe_due(self.name, self._clock()) or not await self._claimer.any_due():
-            return []
-        if not await self._breakers.take_probe(self.name, self._clock()):
-            return []
-        probes = await self._take(1)
-        if not probes:
-            await self._breakers.return_probe(self.name, self._clock())
-        for probe in probes:
-            probe.probe = True
-        return probes
+            return False
+        return await self._breakers.take_probe(self.name, self._clock()) and await self._probe()
+
+    def _may_claim(self) -> bool:
+        return not self._stopping and self._writer.has_room and self._rules.toggles.provider_on(self.name)
+
+    async def _probe(self) -> bool:
+        """Claim one message after the other until one leaves as the probe; return whether one does.
+
+        The permission to probe is kept meanwhile: very many may be skipped, say for want of a device.
+        """
+        until = self._clock() + PROBE_WITHIN / 2
+        sent = False
+        try:
+            while not sent and self._may_claim() and self._clock() < until:
+                claimed = await self._take(1)
+                if not claimed:
+                    break
+                claimed[0].probe = True
+                rendered = await self._dispatch(self._unknown(claimed))
+                sent = self._sender is not None and any(map(self._sender.holds, rendered))
+        finally:
+            # A lane that is cancelled has no time left; the permission lapses.
+            if not sent and not is_cancelled():
+                await self._breakers.return_probe(self.name, self._clock())
+        return sent
 
     async def _take(self, limit: int) -> list[Attempt]:
         """Claim a lost delivery by itself and, in turn with those, some that nobody has tried to dispatch.
@@ -161,6 +177,13 @@ class Lane:
                 self._after_lost = True
                 return [self._lone]
         return [] if after_lost else await self._claimer.claim(limit)
+
+    def _unknown(self, claimed: Sequence[Attempt]) -> Sequence[Attempt]:
+        """List the claimed deliveries of which this worker neither has nor awaits an outcome."""
+        ids = [attempt.id for attempt in claimed]
+        if not self._writer.knows_any(ids) and (self._sender is None or not self._sender.holds_any(ids)):
+            return claimed
+        return [attempt for attempt in claimed if not self._is_known(attempt)]
 
     def _is_known(self, attempt: Attempt) -> bool:
         """Return whether this worker has or awaits an outcome of a claimed delivery, and settle it so."""
@@ -189,32 +212,37 @@ class Lane:
             self._lone = None
         return self._lone is None
 
-    async def _dispatch(self, claimed: Sequence[Attempt]) -> int:
-        """Take claimed deliveries to their provider; return how many are sent.
+    async def _dispatch(self, claimed: Sequence[Attempt]) -> list[Attempt]:
+        """Take claimed deliveries to their provider; return those that are rendered.
 
         A bug in a step ends the one delivery in which it shows. If the database fails, what needed it is left
         to its lease.
         """
         now = self._clock()
-        admitted = [attempt for attempt in claimed if self._passes(self._decide, attempt, now)]
+        admitted = self._passing(self._decide, claimed, now)
         attempts = [attempt for attempt in admitted if self._is_direct(attempt)]
         if others := [attempt for attempt in admitted if attempt.destination is None]:
             attempts += await self._each(self._place, others, now)
         if digests := [attempt for attempt in attempts if _is_digest(attempt)]:
             attempts = [attempt for attempt in attempts if not _is_digest(attempt)]
             attempts += await self._each(self._fill, digests, now)
-        rendered = [attempt for attempt in attempts if self._passes(self._render, attempt, now)]
+        rendered = self._passing(self._render, attempts, now)
         if self._sender is not None:
             await self._sender.send(rendered, now)
-        return len(rendered)
+        return rendered
 
-    def _passes(self, step: Callable[[Attempt, datetime], bool], attempt: Attempt, now: datetime) -> bool:
-        """Return what a step returns; a bug in it ends this delivery and no other."""
-        try:
-            return step(attempt, now)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
-            self._writer.fail(attempt, error)
-            return False
+    def _passing(
+        self, step: Callable[[Attempt, datetime], bool], attempts: Sequence[Attempt], now: datetime
+    ) -> list[Attempt]:
+        """List the attempts for which a step returns True; a bug in it ends one delivery and no other."""
+        passing = []
+        for attempt in attempts:
+            try:
+                if step(attempt, now):
+                    passing.append(attempt)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
+                self._writer.fail(attempt, error)
+        return passing
 
     def _decide(self, attempt: Attempt, now: datetime) -> bool:
         """Apply the rules; settle the attempt and return False unless it may be sent."""
@@ -233,11 +261,10 @@ class Lane:
             ):
                 self._writer.put(settle_dead(attempt, now))
                 return False
-        verdict = self._rules.decide_attempt(attempt, now)
-        if not isinstance(verdict, Go):
-            self._writer.put(settle_refusal(attempt, verdict, now))
-            return False
-        return True
+        refusal = self._rules.decide_attempt(attempt, now)
+        if refusal is not None:
+            self._writer.put(settle_refusal(attempt, refusal, now))
+        return refusal is None
 
     async def _each(self, step: _BatchStep, attempts: Sequence[Attempt], now: datetime) -> list[Attempt]:
         """Take attempts through a step together; if that fails for a reason of its own, each by itself."""
@@ -270,7 +297,7 @@ class Lane:
                 self._writer.put(settle_empty_digest(attempt, now))
             return has_members
 
-        return [attempt for attempt in attempts if self._passes(fill, attempt, now)]
+        return self._passing(fill, attempts, now)
 
     def _is_direct(self, attempt: Attempt) -> bool:
         """Set the destination of an attempt that needs no write before it is sent; False for any other."""
@@ -294,12 +321,9 @@ class Lane:
                 attempt.message = rendered
                 return True
             case Rejected():
-                self._settle_unsent(attempt, rendered, now)
+                attempt.tried_at = now
+                self._writer.put(settle_outcome(attempt, rendered, now=now, random=0.0))
                 return False
-
-    def _settle_unsent(self, attempt: Attempt, outcome: Rejected, now: datetime) -> None:
-        attempt.tried_at = now
-        self._writer.put(settle_outcome(attempt, outcome, now=now, random=0.0))
 
 
 def _is_digest(attempt: Attempt) -> bool:

@@ -48,17 +48,18 @@ class Renderer(msgspec.Struct, frozen=True):
             return Rejected("render_failed", str(error))
         try:
             target = self._open(destination, destination.token, "token")
-            secret = self._open(destination, destination.secret or "", "secret") or None
+            secret = self._open(destination, destination.secret, "secret") if destination.secret else None
         except SealedError as error:
             return Rejected("data_key_unknown", str(error))
         notification_id = attempt.notification_id or attempt.id
-        identity = {
+        data = {
+            **content.data,
             "delivery_id": str(attempt.id),
             "notification_id": str(notification_id),
             "type": delivery.type,
         }
         if delivery.channel == "push" and self.receipts.secret is not None and delivery.user_id is not None:
-            identity[TOKEN_FIELD] = receipt_token(self.receipts.secret, attempt.id)
+            data[TOKEN_FIELD] = receipt_token(self.receipts.secret, attempt.id)
         message = Message(
             delivery_id=DeliveryId(attempt.id),
             notification_id=NotificationId(notification_id),
@@ -67,7 +68,7 @@ class Renderer(msgspec.Struct, frozen=True):
             target_kind=destination.token_kind,
             title=content.parts.get("title", ""),
             body=content.parts.get("body", ""),
-            data={**content.data, **identity},
+            data=data,
             appearance=content.appearance,
             platform=destination.platform,
             sender_key=destination.sender_key,

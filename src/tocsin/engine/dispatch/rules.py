@@ -9,8 +9,21 @@ import msgspec
 
 from tocsin.catalog.catalog import Catalog
 from tocsin.domain.catalog import Channel, NotificationType
-from tocsin.domain.decide import Facts, FailoverState, Go, Hold, Step, Verdict, decide, expiry_of, zone_of
+from tocsin.domain.decide import (
+    Facts,
+    FailoverState,
+    Go,
+    Hold,
+    Refusal,
+    Step,
+    Verdict,
+    decide,
+    destinations,
+    expiry_of,
+    zone_of,
+)
 from tocsin.domain.delivery.held_by import HeldByUnknownType
+from tocsin.domain.delivery.reasons import Reason
 from tocsin.domain.faults import Fault
 from tocsin.domain.limits import Allowance, LimitsSettings, device_allowances, person_allowances
 from tocsin.domain.people.profile import Destination
@@ -19,6 +32,7 @@ from tocsin.domain.timing.quiet_hours import QuietHours
 from tocsin.domain.toggles import Toggle, read_toggle
 from tocsin.engine.dispatch.attempt import Attempt
 from tocsin.engine.dispatch.malformed import warn_of_malformed
+from tocsin.engine.dispatch.passed import Case, PassedCases, case_of
 from tocsin.engine.toggles.toggles import Toggles
 from tocsin.store.deliveries.claim import ClaimedDelivery
 from tocsin.store.deliveries.context import NewerMessage
@@ -34,33 +48,63 @@ class DeliveryRules(msgspec.Struct, frozen=True, kw_only=True):
     toggles: Toggles
     quiet: QuietHours
     limits: LimitsSettings
+    passed: PassedCases = msgspec.field(default_factory=PassedCases)
 
     def decide(self, facts: Facts) -> Verdict:
         """Apply the rules to the facts of one delivery."""
         return decide(facts, self.quiet, self.providers)
 
-    def decide_attempt(self, attempt: Attempt, now: datetime) -> Verdict:
-        """Decide about a claimed delivery and prepare it; one of an unknown type is held."""
+    def decide_attempt(self, attempt: Attempt, now: datetime) -> Refusal | None:
+        """Decide about a claimed delivery and prepare it; return None if it may be sent.
+
+        One of an unknown type is held.
+        """
         delivery = attempt.delivery
-        if self.catalog.find(delivery.type, delivery.version) is None:
+        found = self.catalog.find(delivery.type, delivery.version)
+        if found is None:
             detail = f"{delivery.type} v{delivery.version} is not in the catalog of this worker"
             attempt.add_step(Step(rule="type", result="hold", detail=detail, at=now))
             return Hold(attempt.steps, HeldByUnknownType(delivery.type, delivery.version))
-        attempt.type, attempt.payload = self.catalog.resolve(
-            delivery.type, delivery.version, _payload_decoder.decode(delivery.payload)
-        )
-        facts = self._facts(delivery, attempt.type, now)
+        type_, attempt.payload = self.catalog.upgrade(found, _payload_decoder.decode(delivery.payload))
+        attempt.type = type_
+        case = case_of(delivery, type_, now)
+        if case is not None and self._has_passed(case, attempt, now):
+            return None
+        facts = self._facts(delivery, type_, now)
         zone = zone_of(facts, self.quiet)
         warn_of_malformed(delivery.user_id, facts, zone)
         verdict = self.decide(facts)
         attempt.steps = verdict.steps
         attempt.expires_at = expiry_of(facts, zone)
-        if isinstance(verdict, Go):
-            attempt.destinations = verdict.destinations
-            if not attempt.reserved:
-                attempt.allowances = self.person_allowances(facts, delivery.user_id)
-                attempt.limited = bool(attempt.allowances) or self.limits.per_device_per_day is not None
-        return verdict
+        if not isinstance(verdict, Go):
+            return verdict
+        attempt.destinations = verdict.destinations
+        if not attempt.reserved:
+            attempt.allowances = self.person_allowances(facts, delivery.user_id)
+            attempt.limited = bool(attempt.allowances) or self.limits.per_device_per_day is not None
+            # A time zone that is unknown is warned of for each person, and an address alone has no limits.
+            if case is not None and not attempt.limited and not zone.unknown and delivery.user_id is not None:
+                self.passed.add(case, now, verdict.steps)
+        return None
+
+    def _has_passed(self, case: Case, attempt: Attempt, now: datetime) -> bool:
+        """Prepare an attempt like one of the same case that may be sent; False if there was none."""
+        steps = self.passed.find(case, now)
+        if steps is None:
+            return False
+        delivery = attempt.delivery
+        found = destinations(
+            delivery.channel,
+            delivery.profile,
+            user_id=delivery.user_id,
+            address=delivery.address,
+            device_id=delivery.device_id,
+            providers=self.providers,
+        )
+        if isinstance(found, Reason):
+            return False
+        attempt.steps, attempt.destinations, attempt.expires_at = steps, found, delivery.expires_at
+        return True
 
     def switched_off(self, type_name: str, channel: Channel) -> Toggle | None:
         """Return the toggle that holds deliveries of a type by a channel, if one does."""

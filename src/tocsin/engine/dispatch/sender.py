@@ -149,6 +149,10 @@ class Sender:
         """Return whether an attempt waits here or is in flight."""
         return attempt.id in self._attempts
 
+    def holds_any(self, ids: Sequence[UUID]) -> bool:
+        """Return whether an attempt at one of these deliveries waits here or is in flight."""
+        return not self._attempts.keys().isdisjoint(ids)
+
     def adopt(self, delivery_id: UUID, lease: LeaseId) -> bool:
         """Continue an attempt that is still here under the lease of a later claim; return whether it is."""
         attempt = self._attempts.get(delivery_id)
@@ -218,13 +222,15 @@ class Sender:
     def _sending(self, batch: Sequence[Attempt], now: datetime) -> Coroutine[None, None, None] | None:
         """Send what may still leave: its lease must outlast the attempt, and nothing was switched off."""
         leaving = []
+        since = now - self._patience
+        is_on = self._toggles.provider_on(self._provider.name)
         for attempt in batch:
-            if now - attempt.claimed_at > self._patience:
+            if attempt.claimed_at < since:
                 self._release(attempt, now)
-            elif not self._is_open(attempt):
-                self._put_back(attempt, now)
-            else:
+            elif is_on and (attempt.probe or self._breakers.is_closed(attempt.circuit)):
                 leaving.append(attempt)
+            else:
+                self._put_back(attempt, now)
         if not leaving:
             self._on_free()
             return None
@@ -232,11 +238,6 @@ class Sender:
         if self._limit is not None:
             self._limit.occupy(self._in_flight)
         return self._send(leaving, now)
-
-    def _is_open(self, attempt: Attempt) -> bool:
-        if not self._toggles.provider_on(self._provider.name):
-            return False
-        return attempt.probe or self._breakers.is_closed(attempt.circuit)
 
     def _put_back(self, attempt: Attempt, now: datetime) -> None:
         """Return an attempt that may not leave now to its lane, or hold it for its host."""
@@ -328,21 +329,22 @@ class Sender:
         answered_at = self._clock()
         fresh = [(place, left.pop(place), outcome) for place, outcome in answered if place in left]
         self._in_flight -= len(fresh)
+        settlements: list[Settlement] = []
         for _, attempt, outcome in fresh:
             attempt.tried_at = tried_at
-            self._forget(attempt)
             try:
-                settlement = self._settle(attempt, outcome, answered_at)
+                self._forget(attempt)
+                settlements.append(self._settle(attempt, outcome, answered_at))
             except Exception as error:  # noqa: BLE001 - one outcome must not keep the others from being settled
                 # What the settlement itself stores is not there yet.
                 was_sent = isinstance(outcome, Sent) and outcome.item is None
                 self._writer.fail(attempt, error, was_sent=was_sent)
-            else:
-                self._writer.put(settlement)
+        self._writer.put(*settlements)
         outcomes = [outcome for _, _, outcome in fresh]
         if self._limit is not None:
             ended = time.monotonic()
-            self._limit.record(len(fresh), ended - began, ended, failed=sum(map(_is_overload, outcomes)))
+            failed = sum([_is_overload(each) for each in outcomes if not isinstance(each, Sent)])
+            self._limit.record(len(fresh), ended - began, ended, failed=failed)
         try:
             end_spans([spans[place] for place, _, _ in fresh] if spans else [], outcomes, answered_at)
             attempts = [attempt for _, attempt, _ in fresh]

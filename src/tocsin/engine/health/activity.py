@@ -4,6 +4,7 @@ Attempts are counted by provider.
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Literal, TypeAlias
 
@@ -33,12 +34,18 @@ class Activity:
         """Count events."""
         self.counts[event] += count
 
-    def add_sent(self, accepted_at: datetime, due_at: datetime, now: datetime) -> None:
-        """Count a delivery that was sent now."""
-        bucket = bucket_of(now - accepted_at)
-        self.since_accepted[bucket] += 1
-        # Most are due when they are accepted.
-        self.since_due[bucket if due_at == accepted_at else bucket_of(now - due_at)] += 1
+    def add_sent(self, times: Iterable[tuple[datetime, datetime]], now: datetime) -> None:
+        """Count deliveries that were sent now, each by when it was accepted and when it was due."""
+        since_accepted, since_due = [], []
+        latest, bucket = None, 0
+        for accepted_at, due_at in times:
+            # Many are accepted together, and most are due when they are accepted.
+            if accepted_at != latest:
+                latest, bucket = accepted_at, bucket_of(now - accepted_at)
+            since_accepted.append(bucket)
+            since_due.append(bucket if due_at == accepted_at else bucket_of(now - due_at))
+        self.since_accepted.update(since_accepted)
+        self.since_due.update(since_due)
 
     def take(self) -> "Activity":
         """Return what was counted, and begin again."""

@@ -8,6 +8,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
+from functools import cache
 from hashlib import sha256
 from typing import Concatenate, ParamSpec
 
@@ -49,6 +50,11 @@ def host_circuit(provider: str, host: str) -> str:
         else sha256(host.encode(errors="replace")).hexdigest()
     )
     return f"{provider}/{short}"
+
+
+@cache
+def _sent_by(provider: str) -> Counted:
+    return Counted(provider, "sent", "")
 
 
 class _Tally(msgspec.Struct):
@@ -135,6 +141,10 @@ class CircuitBreakers:
         self, name: str, provider: str, outcome: Outcome, now: datetime, *, probe: bool = False
     ) -> None:
         """Count the outcome of an attempt; that of a probe closes the circuit breaker or opens it again."""
+        if isinstance(outcome, Sent) and not probe:
+            self._counts[_sent_by(provider)] += 1
+            self._succeed(name, now)
+            return
         code = "" if isinstance(outcome, Sent) else outcome.code[:LONGEST_CODE]
         self._counts[Counted(provider, str(outcome.__struct_config__.tag), code)] += 1
         self._raise_alarm(provider, outcome)
@@ -149,10 +159,7 @@ class CircuitBreakers:
             case _ if probe:
                 self._close(name)
             case _:
-                self._in_a_row.pop(name, None)
-                # One without a failure needs no window: there may be as many as there are hosts.
-                if name in self._windows:
-                    self._window(name, now).total += 1
+                self._succeed(name, now)
 
     def raise_alarm(self, alarm: Alarm) -> None:
         """Raise an alarm with the next exchange."""
@@ -177,7 +184,7 @@ class CircuitBreakers:
                 for name in sorted(closings):
                     await _write(connection, close_circuit, name, now)
                 if counts:
-                    await _write(connection, count_outcomes, counts, now)
+                    await _write(connection, count_outcomes, counts)
                 if alarms:
                     await _write(connection, raise_alarms, alarms, now)
                 known = await troubled(connection)
@@ -195,6 +202,13 @@ class CircuitBreakers:
         # One that opened meanwhile is not in the database yet.
         fresh = {name: self._open[name] for name in self._openings if name in self._open}
         self._open = {**{name: row for name, row in known.items() if name not in self._closings}, **fresh}
+
+    def _succeed(self, name: str, now: datetime) -> None:
+        """Count an attempt that does not speak against the provider."""
+        self._in_a_row.pop(name, None)
+        # One without a failure needs no window: there may be as many as there are hosts.
+        if name in self._windows:
+            self._window(name, now).total += 1
 
     def _window(self, name: str, now: datetime) -> _Tally:
         window = self._windows.get(name)

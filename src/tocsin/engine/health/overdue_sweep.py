@@ -17,7 +17,7 @@ from tocsin.engine.clock import Clock
 from tocsin.engine.duty import repeat
 from tocsin.engine.periodic.claim import ClaimedRun, claim_run, register
 from tocsin.store.deliveries.fan_out import waiting_lanes
-from tocsin.store.deliveries.overdue import Overdue, find_overdue, wake
+from tocsin.store.health.overdue import Overdue, find_overdue, wake
 from tocsin.store.health.provider_health import Alarm, raise_alarms
 from tocsin.store.pool import Connection, Pool
 from tocsin.store.sources import progress

@@ -93,7 +93,9 @@ async def read_person(
     row = await users.get(connection, user_id)
     owned = await devices.of_user(connection, user_id, include_retired=True)
     choices = await preferences.get(connection, user_id)
-    found = await search(connection, DeliveryFilter(user=user_id, org_id=org_id), now, limit=limit)
+    own = DeliveryFilter(user=user_id, org_id=org_id)
+    default_zone = rules.quiet.default_timezone
+    found = await search(connection, own, now, limit=limit, default_zone=default_zone)
     if not (row or owned or choices or found.items or profile.devices):
         return None
     zone = zone_of_person(profile, rules.quiet)

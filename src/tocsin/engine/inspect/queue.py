@@ -19,7 +19,6 @@ from tocsin.store.pool import Connection
 T = TypeVar("T")
 
 MOST_COUNTED = 50_000
-LONGEST_AHEAD = 14 * 24
 
 _HOUR = timedelta(hours=1)
 _RATE_OVER = timedelta(minutes=2)

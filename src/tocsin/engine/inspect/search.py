@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -12,15 +12,15 @@ from tocsin.domain.delivery.hints import hint
 from tocsin.domain.delivery.states import STATUS_OF, State
 from tocsin.domain.ids import created_at, first_id_at
 from tocsin.domain.people.recipient import recipient_of, route_id
-from tocsin.engine.inspect.waiting import blocked_lanes, waiting_for
+from tocsin.engine.inspect.waiting import Due, read_due
 from tocsin.store import notifications
 from tocsin.store.deliveries import search as store
+from tocsin.store.deliveries.read import DeliveryRow
 from tocsin.store.deliveries.search import FoundDeliveries, Span
-from tocsin.store.deliveries.settle import DeliveryRow
 from tocsin.store.notifications import SummaryRow
 from tocsin.store.pool import Connection
 from tocsin.wire.filters import DeliveryFilter
-from tocsin.wire.search import FoundDelivery, FoundNotification, SearchPage
+from tocsin.wire.search import MOST_COUNTED, FoundDelivery, FoundNotification, SearchPage
 
 NEWEST = UUID(int=(1 << 128) - 1)
 OLDEST = UUID(int=0)
@@ -29,7 +29,6 @@ BUDGET = 0.1
 GRACE = 0.05
 """Seconds more that a window may take which was begun in time."""
 MOST_LISTED = 20
-MOST_COUNTED = 1_000
 # The time in an id comes from the clock of a process, the time of acceptance from that of the database.
 CLOCK_SKEW = timedelta(minutes=1)
 
@@ -54,10 +53,14 @@ async def search(
     cursor: UUID | None = None,
     limit: int = 50,
     budget: float = BUDGET,
+    default_zone: str | None = None,
 ) -> SearchPage:
-    """Return the next notifications that match, newest first, or as far as the search came in its time."""
+    """Return the next notifications that match, newest first, or as far as the search came in its time.
+
+    `default_zone` is for people without a time zone.
+    """
     found = await _find(connection, given, span_of(given, cursor), limit, budget)
-    items = await _items(connection, given, found.ids, now)
+    items = await _items(connection, given, found.ids, now, default_zone)
     if len(found.ids) == limit:
         return SearchPage(items=items, next_cursor=found.ids[-1])
     searched_to = created_at(found.floor) if found.floor else None
@@ -103,35 +106,36 @@ async def _find(
 
 
 async def _items(
-    connection: Connection, given: DeliveryFilter, ids: Sequence[UUID], now: datetime
+    connection: Connection,
+    given: DeliveryFilter,
+    ids: Sequence[UUID],
+    now: datetime,
+    default_zone: str | None,
 ) -> list[FoundNotification]:
     if not ids:
         return []
     rows = await notifications.summaries(connection, ids)
     deliveries = await store.matching(connection, given, ids, MOST_LISTED + 1, MOST_COUNTED)
-    blocked = await blocked_lanes(connection)
-    return [
-        _item(
-            row, deliveries[row.id], [waiting_for(each, blocked, now) for each in deliveries[row.id].matching]
-        )
-        for row in rows
-    ]
+    listed = [each for row in rows for each in deliveries[row.id].matching[:MOST_LISTED]]
+    wall_times: dict[UUID, datetime] = {
+        row.id: row.send_at_local for row in rows if row.send_at_local is not None
+    }
+    due = await read_due(connection, listed, wall_times, now, default_zone)
+    return [_item(row, deliveries[row.id], due) for row in rows]
 
 
-def _item(row: SummaryRow, found: FoundDeliveries, waits: Sequence[str | None]) -> FoundNotification:
+def _item(row: SummaryRow, found: FoundDeliveries, due: Mapping[UUID, Due]) -> FoundNotification:
     fields = msgspec.structs.asdict(row)
-    listed = list(zip(found.matching, waits, strict=True))[:MOST_LISTED]
     return FoundNotification(
         notification_id=fields.pop("id"),
         **fields,
-        deliveries=[found_delivery(each, row.type, wait) for each, wait in listed],
+        deliveries=[_found_delivery(each, row.type, due[each.id]) for each in found.matching[:MOST_LISTED]],
         truncated=len(found.matching) > MOST_LISTED,
         delivery_count=found.count,
     )
 
 
-def found_delivery(row: DeliveryRow, type_name: str, waits_for: str | None) -> FoundDelivery:
-    """Build a delivery as a search shows it."""
+def _found_delivery(row: DeliveryRow, type_name: str, due: Due) -> FoundDelivery:
     recipient = recipient_of(row.user_id, row.address, type_name)
     return FoundDelivery(
         delivery_id=row.id,
@@ -146,8 +150,9 @@ def found_delivery(row: DeliveryRow, type_name: str, waits_for: str | None) -> F
         provider=row.provider,
         attempt_count=row.attempts,
         held_by=row.held_by,
-        waiting_for=waits_for,
-        due_at=row.due_at,
+        waiting_for=due.reason,
+        due_at=due.at,
+        digest_id=row.digest_id,
         settled_at=row.settled_at,
         hint=hint(row.last_error_code, row.state),
     )

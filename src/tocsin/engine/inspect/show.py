@@ -13,12 +13,12 @@ from tocsin.domain.delivery.states import STATUS_OF, State
 from tocsin.domain.errors import TocsinError
 from tocsin.domain.ids import created_at
 from tocsin.domain.people.recipient import recipient_of, route_id
-from tocsin.engine.inspect.waiting import blocked_lanes, waiting_for
+from tocsin.engine.inspect.waiting import Due, read_due
 from tocsin.store import notifications, receipts
 from tocsin.store.broadcasts import broadcasts
 from tocsin.store.broadcasts.broadcasts import BroadcastRow
-from tocsin.store.deliveries import settle as deliveries
-from tocsin.store.deliveries.settle import AttemptRow, DeliveryRow
+from tocsin.store.deliveries import read as deliveries
+from tocsin.store.deliveries.read import AttemptRow, DeliveryRow
 from tocsin.store.pool import Connection
 from tocsin.wire.notifications import (
     Broadcast,
@@ -69,8 +69,13 @@ async def identify(
     return found[0] if found else given
 
 
-async def show(connection: Connection, notification_id: UUID, now: datetime) -> Notification | None:
-    """Read a notification with its deliveries, their failed attempts, receipts and what they wait for."""
+async def show(
+    connection: Connection, notification_id: UUID, now: datetime, default_zone: str | None = None
+) -> Notification | None:
+    """Read a notification with its deliveries, their failed attempts, receipts and what they wait for.
+
+    `default_zone` is for people without a time zone.
+    """
     notification = await notifications.get(connection, notification_id)
     if notification is None:
         return None
@@ -84,7 +89,9 @@ async def show(connection: Connection, notification_id: UUID, now: datetime) -> 
     if delivered := [row.id for row in shown if row.state is State.DELIVERED]:
         for each in await receipts.of_deliveries(connection, delivered):
             reported[each.delivery_id].append(DeliveryReceipt(event=each.event, at=each.at))
-    blocked = await blocked_lanes(connection)
+    wall = notification.send_at_local
+    wall_times = {} if wall is None else {notification_id: wall}
+    due = await read_due(connection, shown, wall_times, now, default_zone)
     fields = msgspec.structs.asdict(notification)
     return Notification(
         notification_id=fields.pop("id"),
@@ -92,9 +99,7 @@ async def show(connection: Connection, notification_id: UUID, now: datetime) -> 
         payload=msgspec.json.decode(fields.pop("payload")),
         **fields,
         deliveries=[
-            _delivery(
-                row, attempts[row.id], reported[row.id], notification.type, waiting_for(row, blocked, now)
-            )
+            _delivery(row, attempts[row.id], reported[row.id], notification.type, due[row.id])
             for row in shown
         ],
         truncated=len(rows) > len(shown),
@@ -120,7 +125,7 @@ def _delivery(
     attempts: list[AttemptRow],
     receipts: list[DeliveryReceipt],
     type_name: str,
-    waiting_for: str | None,
+    due: Due,
 ) -> Delivery:
     recipient = recipient_of(row.user_id, row.address, type_name)
     return Delivery(
@@ -133,9 +138,10 @@ def _delivery(
         status=STATUS_OF.get(State(row.state)),
         reason=row.reason,
         held_by=row.held_by,
-        waiting_for=waiting_for,
+        waiting_for=due.reason,
         decisions=wire_steps(row.decisions),
-        due_at=row.due_at,
+        due_at=due.at,
+        digest_id=row.digest_id,
         created_at=row.created_at,
         settled_at=row.settled_at,
         attempt_count=row.attempts,

@@ -33,20 +33,20 @@ def report_outcomes(
     counts = metrics.switch.on
     if counts:
         metrics.provider_call.observe((provider,), (now - began).total_seconds(), calls)
-    for attempt, outcome in zip(attempts, outcomes, strict=True):
-        if isinstance(outcome, Sent):
-            activity.add_sent(attempt.delivery.accepted_at, attempt.delivery.due_at, now)
-            if counts:
-                _count_sent(provider, attempt, now)
-            if sent_lines.take():
-                _log.info(
-                    "delivery settled",
-                    **attempt.log_fields(),
-                    state=State.SENT,
-                    provider=provider,
-                    attempts=attempt.attempts + 1,
-                    left_out=sent_lines.left_out(),
-                )
+    sent = [attempt for attempt, outcome in zip(attempts, outcomes, strict=True) if isinstance(outcome, Sent)]
+    activity.add_sent([(each.delivery.accepted_at, each.delivery.due_at) for each in sent], now)
+    if counts:
+        for attempt in sent:
+            _count_sent(provider, attempt, now)
+    for attempt in sent[: sent_lines.take_up_to(len(sent))]:
+        _log.info(
+            "delivery settled",
+            **attempt.log_fields(),
+            state=State.SENT,
+            provider=provider,
+            attempts=attempt.attempts + 1,
+            left_out=sent_lines.left_out(),
+        )
 
 
 def _count_sent(provider: str, attempt: Attempt, now: datetime) -> None:

@@ -295,4 +295,6 @@ def _goes_on_recovering(attempt: LeasedDelivery, state: State) -> bool:
 
 def _storable(text: str, longest: int) -> str:
     """Return a provider's text as Postgres can store it: one answer must not block the settling of others."""
+    if len(text) <= longest and text.isascii() and "\x00" not in text:
+        return text
     return text[:longest].replace("\x00", "\ufffd").encode(errors="replace").decode()

@@ -5,7 +5,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import nullcontext
 from datetime import datetime, timedelta
 from uuid import UUID
 from weakref import WeakSet
@@ -103,10 +102,11 @@ class SettlementWriter:
         """How many settlements wait to be written, with those that are being written."""
         return len(self._known)
 
-    def put(self, settlement: Settlement) -> None:
-        """Queue a settlement to be written."""
-        self._waiting.append(settlement)
-        self._known[settlement.id] = settlement
+    def put(self, *settlements: Settlement) -> None:
+        """Queue settlements to be written."""
+        self._waiting += settlements
+        for settlement in settlements:
+            self._known[settlement.id] = settlement
         self._some.set()
 
     def settle(self, attempt: LeasedDelivery, build: Callable[[], Settlement]) -> None:
@@ -124,14 +124,18 @@ class SettlementWriter:
         now = self._clock()
         self.put(settle_sent_barely(attempt) if was_sent else settle_internal_error(attempt, detail, now))
 
+    def knows_any(self, ids: Sequence[UUID]) -> bool:
+        """Return whether something is remembered of one of these deliveries."""
+        return not (self._known.keys().isdisjoint(ids) and self._lost.keys().isdisjoint(ids))
+
     def settle_known(self, delivery_id: UUID, lease: LeaseId, *, taken_over: bool) -> bool:
         """Settle a delivery that was claimed again by what is remembered of it, if anything is.
 
         One that is not taken over was free: that it was not sent is written already.
         """
         settlement = self._known.get(delivery_id)
-        if settlement is None and delivery_id in self._lost:
-            settlement, _ = self._lost.pop(delivery_id)
+        if settlement is None and (lost := self._lost.pop(delivery_id, None)) and lost[1] > self._clock():
+            settlement = lost[0]
         if settlement is None or (isinstance(settlement, UnsentDelivery) and not taken_over):
             return False
         _log.warning("delivery settled from memory", delivery_id=str(delivery_id))
@@ -204,62 +208,77 @@ class SettlementWriter:
 
     async def _write(self, batch: Sequence[Settlement]) -> None:
         began = time.monotonic()
-        digest_ids = sorted({each.digest_id for each in batch if each.digest_id})
+        sent = [each for each in batch if isinstance(each, SentDelivery)]
         async with self._pool.acquire() as connection:
-            # What settlements lead to is written with them: a repeat finds them settled and leads to nothing.
-            async with nullcontext() if all(map(_is_plain, batch)) else connection.transaction():
-                settled, followed = await self._settle(connection, batch)
-                written = {each for part in settled for each in part.ids}
-                await self._store_items(connection, batch, written)
-                if digest_ids:
-                    await digests.end(connection, digest_ids, self._clock())
-                if collapsing := [each for part in settled for each in part.collapsing]:
-                    await collapse_older(connection, collapsing, self._clock())
-                keys = {key for part in settled for key in part.ordering_keys}
-                if fallbacks := [each for part in settled for each in part.fallbacks]:
-                    keys.update(await supersede(connection, fallbacks, self._clock()))
-                if failed := [
-                    each.id for each in batch if isinstance(each, UnsentDelivery) and each.has_fallback
-                ]:
-                    keys.update(await supersede_late(connection, failed, self._clock()))
-            if followed:
-                # It locks the owner before devices, as a registration does: not while the others are locked.
-                await reassign(connection, followed, self._clock())
+            if len(sent) == len(batch) and all(map(_is_plain, sent)):
+                settled = await settle_sent(connection, sent, self._clock())
+                ids, keys = settled.ids, set(settled.ordering_keys)
+            else:
+                ids, keys = await self._write_with_consequences(connection, batch, sent)
             if keys:
                 await release_next(connection, sorted(keys), self._clock())
                 self._on_release()
         self._forget(batch)
-        self._count_sent(batch, written)
-        report_written(len(batch), len(written), time.monotonic() - began)
-        if lost := [each for each in batch if each.id not in written]:
+        lost: Sequence[Settlement] = ()
+        if len(ids) != len(batch):
+            written = set(ids)
+            lost = [each for each in batch if each.id not in written]
+            sent = [each for each in sent if each.id in written]
+        self._count_sent(sent)
+        report_written(len(batch), len(batch) - len(lost), time.monotonic() - began)
+        if lost:
             _log.warning("lease lost", deliveries=len(lost))
+        if lost or self._lost:
             self._remember(lost)
 
+    async def _write_with_consequences(
+        self, connection: Connection, batch: Sequence[Settlement], sent: Sequence[SentDelivery]
+    ) -> tuple[Sequence[UUID], set[str]]:
+        """Settle a batch and write what follows; return what was settled, and ordering keys to release."""
+        digest_ids = sorted({each.digest_id for each in batch if each.digest_id})
+        # What settlements lead to is written with them: a repeat finds them settled and leads to nothing.
+        async with connection.transaction():
+            settled, followed = await self._settle(connection, batch, sent)
+            ids = [each for part in settled for each in part.ids]
+            await self._store_items(connection, sent, set(ids))
+            if digest_ids:
+                await digests.end(connection, digest_ids, self._clock())
+            if collapsing := [each for part in settled for each in part.collapsing]:
+                await collapse_older(connection, collapsing, self._clock())
+            keys = {key for part in settled for key in part.ordering_keys}
+            if fallbacks := [each for part in settled for each in part.fallbacks]:
+                keys.update(await supersede(connection, fallbacks, self._clock()))
+            if failed := [
+                each.id for each in batch if isinstance(each, UnsentDelivery) and each.has_fallback
+            ]:
+                keys.update(await supersede_late(connection, failed, self._clock()))
+        if followed:
+            # It locks the owner before devices, as a registration does: not while the others are locked.
+            await reassign(connection, followed, self._clock())
+        return ids, keys
+
     async def _store_items(
-        self, connection: Connection, batch: Sequence[Settlement], written: AbstractSet[UUID]
+        self, connection: Connection, sent: Sequence[SentDelivery], written: AbstractSet[UUID]
     ) -> None:
         """Store the inbox items of what was settled as sent, and notify the sessions of their people."""
-        items = [
-            each.item
-            for each in batch
-            if isinstance(each, SentDelivery) and each.item is not None and each.id in written
-        ]
+        items = [each.item for each in sent if each.item is not None and each.id in written]
         if items:
             added = await inbox.add(connection, items, self._clock())
             await notify(connection, [Notice("created", user_id, item_id) for user_id, item_id in added])
 
-    def _count_sent(self, batch: Sequence[Settlement], written: AbstractSet[UUID]) -> None:
+    def _count_sent(self, sent: Sequence[SentDelivery]) -> None:
         if self._sent is None:
             return
-        kinds = Counter(each.kind for each in batch if isinstance(each, SentDelivery) and each.id in written)
-        for kind, number in kinds.items():
+        for kind, number in Counter([each.kind for each in sent]).items():
             if kind is not None:
                 self._sent.add(*kind, number, self._clock())
 
     def _forget(self, batch: Sequence[Settlement]) -> None:
         for each in batch:
-            if self._known.get(each.id) is each:
-                del self._known[each.id]
+            known = self._known.pop(each.id, each)
+            if known is not each:
+                # Something newer was put meanwhile.
+                self._known[each.id] = known
 
     def _remember(self, lost: Sequence[Settlement]) -> None:
         """Keep for a while the outcomes of attempts under a lost lease: this worker may claim them again."""
@@ -271,10 +290,9 @@ class SettlementWriter:
                 self._lost[each.id] = each, now + REMEMBERED_FOR
 
     async def _settle(
-        self, connection: Connection, batch: Sequence[Settlement]
+        self, connection: Connection, batch: Sequence[Settlement], sent: Sequence[SentDelivery]
     ) -> tuple[list[Settled], list[UUID]]:
         """Settle a batch; return the results, and the deliveries that go to the successor of their device."""
-        sent = [each for each in batch if isinstance(each, SentDelivery)]
         unsent = [each for each in batch if isinstance(each, UnsentDelivery)]
         now = self._clock()
         settled = [await settle_sent(connection, sent, now)] if sent else []
@@ -286,8 +304,8 @@ class SettlementWriter:
         return settled, list(followed)
 
 
-def _is_plain(settlement: Settlement) -> bool:
-    return isinstance(settlement, SentDelivery) and settlement.plain and settlement.item is None
+def _is_plain(sent: SentDelivery) -> bool:
+    return sent.plain and sent.item is None
 
 
 def _minimal(refused: Settlement, now: datetime) -> Settlement | None:

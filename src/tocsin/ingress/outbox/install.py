@@ -3,10 +3,9 @@
 from importlib.resources import files
 
 from tocsin.domain.errors import TocsinError
+from tocsin.ingress.outbox.settings import SCHEMA, TABLE
 from tocsin.store.pool import Connection, schema_fault
 
-SCHEMA = "public"
-TABLE = "tocsin_outbox"
 FUNCTION = "tocsin_publish"
 LONGEST_CHANNEL = 63
 

@@ -10,6 +10,8 @@ from tocsin.domain.faults import Fault
 from tocsin.domain.people.organisations import OrgId
 from tocsin.ingress.names import name_faults
 
+SCHEMA = "public"
+TABLE = "tocsin_outbox"
 KEPT_DAYS = 7
 BATCH = 500
 POLL_SECONDS = 1.0
@@ -56,8 +58,8 @@ class OutboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """
 
     url: str = ""
-    schema: Identifier = "public"
-    table: Identifier = "tocsin_outbox"
+    schema: Identifier = SCHEMA
+    table: Identifier = TABLE
     producer: Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+\Z")] | None = (
         None
     )

@@ -284,6 +284,9 @@ async def take_over(
 async def _read(connection: Connection, rows: Sequence[Any], now: datetime) -> list[ClaimedDelivery]:
     dependent = list({row["id"] for row in rows if row["has_context"]})
     context = await read_context(connection, dependent, now) if dependent else {}
+    if len({row["id"] for row in rows}) == len(rows):
+        # Most people have one device.
+        return [_claimed((row,), context.get(row["id"])) for row in rows]
     return [_claimed(list(same), context.get(each)) for each, same in groupby(rows, key=_delivery_id)]
 
 
@@ -298,22 +301,18 @@ def read_profile(rows: Sequence[Any]) -> RecipientProfile:
     return RecipientProfile(  # type: ignore[call-arg]
         *rows[0][_PROFILE],
         _choices.decode(choices) if choices else None,
-        tuple(Destination._make(each[_DESTINATION]) for each in rows if each["destination_id"]),
+        tuple([Destination._make(each[_DESTINATION]) for each in rows if each["destination_id"]]),
     )
 
 
 def _claimed(rows: Sequence[Any], context: Any | None) -> ClaimedDelivery:
     try:
-        return _decoded(rows, context)
+        delivery = ClaimedDelivery(*rows[0][_DELIVERY], read_profile(rows))  # type: ignore[call-arg]
+        if context is None:
+            return delivery
+        return msgspec.structs.replace(
+            delivery, **decode_context(context, has_digest=delivery.notification_id is None)
+        )
     except Exception as error:  # noqa: BLE001 - a row that cannot be decoded is its own fault, the others go on
         delivery = ClaimedDelivery(*rows[0][_DELIVERY], UNKNOWN_RECIPIENT)  # type: ignore[call-arg]
         return msgspec.structs.replace(delivery, fault=error)
-
-
-def _decoded(rows: Sequence[Any], context: Any | None) -> ClaimedDelivery:
-    delivery = ClaimedDelivery(*rows[0][_DELIVERY], read_profile(rows))  # type: ignore[call-arg]
-    if context is None:
-        return delivery
-    return msgspec.structs.replace(
-        delivery, **decode_context(context, has_digest=delivery.notification_id is None)
-    )

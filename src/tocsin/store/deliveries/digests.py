@@ -6,15 +6,17 @@ carry it have its id and no notification; they are claimed, fanned out and retri
 or all of them ended otherwise, the members end with it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
 
-from tocsin.domain.delivery.states import State
+from tocsin.domain.decide import Step
+from tocsin.domain.delivery.states import WAITING, State
 from tocsin.domain.digest import MOST_ITEMS
+from tocsin.store.deliveries.read import HELD_BY, decode_steps
 from tocsin.store.pool import Connection
 
 MEMBER = [State.SCHEDULED, State.PENDING]
@@ -51,6 +53,17 @@ class NewMember(msgspec.Struct, frozen=True, kw_only=True):
     due_at: datetime
     digest_id: UUID
     carrier_id: UUID
+
+
+class Carrier(msgspec.Struct, frozen=True, kw_only=True):
+    """The delivery that carries a digest and is due first, as far as it is not settled."""
+
+    digest_id: UUID
+    state: State
+    due_at: datetime | None
+    held_by: str | None
+    lane: str
+    decisions: list[Step]
 
 
 class Member(NamedTuple):
@@ -121,29 +134,45 @@ where id in (
 """
 
 # Members that were cancelled, expired or collapsed into a newer one leave the digest before each attempt.
+# The states of the newer one are constants, so that the index of what can be collapsed serves; the limit and
+# the order keep it a look-up. Members are looked up digest by digest, however few the statistics know.
 UPDATE_MEMBERS = """
-with updated as materialized (
+with members as materialized (
+    select own.id
+    from unnest($1::uuid[]) as given (digest_id)
+    cross join lateral (
+        select id
+        from deliveries
+        where digest_id = given.digest_id and notification_id is not null and state = any($3::text[])
+        order by id
+        offset 0
+    ) as own
+),
+updated as materialized (
     select
         member.id,
         case
             when n.cancelled_at is not null then 'cancelled'
             when n.expires_at <= $2 then 'expired'
-            when member.collapse_key is not null and exists (
-                select
+            when member.collapse_key is not null and (
+                select true
                 from deliveries as newer
                 join notifications as newer_notification on newer_notification.id = newer.notification_id
-                where newer.digest_id = member.digest_id
-                    and newer.collapse_key = member.collapse_key
+                where newer.collapse_key = member.collapse_key
                     and newer.accept_order > member.accept_order
-                    and newer.state = any($3::text[])
+                    and newer.state in ('scheduled', 'pending')
+                    and newer.digest_id = member.digest_id
                     and newer_notification.cancelled_at is null
                     and coalesce(newer_notification.expires_at > $2, true)
-            ) then 'skipped'
+                order by newer.collapse_key, newer.accept_order desc
+                limit 1
+            ) is not null then 'skipped'
             else 'pending'
         end as state
-    from deliveries as member
+    from members
+    join deliveries as member on member.id = members.id
     join notifications as n on n.id = member.notification_id
-    where member.digest_id = any($1::uuid[]) and member.state = any($3::text[])
+    where member.state = any($3::text[])
     order by member.id
     for update of member
 )
@@ -243,6 +272,54 @@ limit 1
 """
 
 
+# Those that share the fate of one of them: members that left the digest ended for another reason. Payloads
+# are read of the newest alone, and notifications of the others only for their organisation.
+NEWEST_MEMBERS = """
+with members as materialized (
+    select deliveries.id, deliveries.notification_id
+    from deliveries
+    where deliveries.digest_id = $1
+        and deliveries.notification_id is not null
+        and deliveries.state = any($2::text[])
+        and deliveries.reason is not distinct from $3
+        and (
+            $6::text is null
+            or (select org_id from notifications where id = deliveries.notification_id) = $6
+        )
+    order by deliveries.id desc
+    limit $4
+)
+select
+    newest.notification_id, n.version, n.payload::text as payload,
+    (select count(*) from members) as count
+from (
+    select id, notification_id
+    from members
+    order by id desc
+    limit $5
+) as newest
+join notifications as n on n.id = newest.notification_id
+order by newest.id
+"""
+
+# The states are an argument, so that the planner cannot read all that waits instead.
+CARRIERS_OF = f"""
+select given.id as digest_id, carrier.*
+from unnest($1::uuid[]) as given (id)
+cross join lateral (
+    select
+        deliveries.state, nullif(deliveries.due_at, 'infinity') as due_at, {HELD_BY.strip()}, deliveries.lane,
+        decisions_of(deliveries.decisions, deliveries.decision_set, deliveries.decided_at) as decisions
+    from deliveries
+    where deliveries.digest_id = given.id
+        and deliveries.notification_id is null
+        and deliveries.state = any($2::text[])
+    order by deliveries.due_at, deliveries.id
+    limit 1
+) as carrier
+"""  # noqa: S608 - made of constants
+
+
 async def join(connection: Connection, members: Sequence[NewMember], now: datetime) -> None:
     """Add new deliveries to the open digests of their keys; runs in the transaction that stores them."""
     columns = [[getattr(each, name) for each in members] for name in NewMember.__struct_fields__]
@@ -272,3 +349,32 @@ async def open_due_at(connection: Connection, key: str) -> datetime | None:
     """Return when the open digest of a key is due, if there is one."""
     due_at: datetime | None = await connection.fetchval(OPEN_DUE_AT, key)
     return due_at
+
+
+async def newest_members(
+    connection: Connection,
+    digest_id: UUID,
+    states: Collection[State],
+    reason: str | None,
+    *,
+    most: int,
+    org_id: str | None = None,
+) -> Members:
+    """Read the newest members of a digest in some states with a reason, of an organisation or all.
+
+    Those that match are counted up to `most`.
+    """
+    rows = await connection.fetch(NEWEST_MEMBERS, digest_id, sorted(states), reason, most, MOST_ITEMS, org_id)
+    newest = [Member(row["notification_id"], row["version"], row["payload"]) for row in rows]
+    return Members(newest, rows[0]["count"] if rows else 0)
+
+
+async def carriers_of(connection: Connection, digest_ids: Sequence[UUID]) -> dict[UUID, Carrier]:
+    """Read the delivery that carries each digest and is due first; without those that were settled."""
+    rows = await connection.fetch(CARRIERS_OF, digest_ids, sorted(WAITING))
+    return {
+        row["digest_id"]: Carrier(
+            **{**row, "state": State(row["state"]), "decisions": decode_steps(row["decisions"])}
+        )
+        for row in rows
+    }

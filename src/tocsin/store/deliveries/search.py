@@ -14,7 +14,7 @@ import msgspec
 
 from tocsin.domain.delivery.states import State
 from tocsin.store.deliveries.conditions import has_state, on_deliveries, on_notifications
-from tocsin.store.deliveries.settle import DELIVERY_COLUMNS, DeliveryRow, delivery_row
+from tocsin.store.deliveries.read import DELIVERY_COLUMNS, DeliveryRow, delivery_row
 from tocsin.store.pool import Connection
 from tocsin.store.rows import fetch_all
 from tocsin.wire.filters import DeliveryFilter

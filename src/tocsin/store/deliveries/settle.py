@@ -1,8 +1,8 @@
-"""Settles claimed deliveries and reads what became of them."""
+"""Settles claimed deliveries."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from operator import attrgetter
 from uuid import UUID
 
 import msgspec
@@ -13,8 +13,8 @@ from tocsin.domain.delivery.states import CLAIMED, State
 from tocsin.domain.ids import LeaseId
 from tocsin.store.inbox.items import NewItem
 from tocsin.store.pool import Connection
+from tocsin.store.rows import without_nulls
 
-_steps = msgspec.json.Decoder(list[Step])
 _encoder = msgspec.json.Encoder()
 
 
@@ -92,55 +92,19 @@ class Settled(msgspec.Struct, frozen=True):
         return len(self.ids)
 
 
-class DeliveryRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A delivery as it is stored."""
-
-    id: UUID
-    notification_id: UUID
-    channel: str
-    user_id: str | None
-    address: str | None
-    device_id: UUID | None
-    state: State
-    reason: str | None
-    attempts: int
-    due_at: datetime | None
-    held_by: str | None
-    lane: str
-    digest_id: UUID | None
-    decisions: list[Step]
-    leased_until: datetime | None
-    provider: str | None
-    provider_message_id: str | None
-    last_error_code: str | None
-    last_error: str | None
-    created_at: datetime
-    settled_at: datetime | None
-
-
-class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A failed attempt as it is stored."""
-
-    delivery_id: UUID
-    outcome: str
-    code: str
-    detail: str
-    at: datetime
-
-
 # Lease and state guard the row: a worker that comes late changes nothing, unless its provider took the
 # message and nobody else has the lease now: it must not be sent again.
-# Devices are updated in the order of their ids, to avoid deadlocks.
-# The states come as an argument, and no condition asks whether a device is active: either would let
-# the planner read the whole of a partial index instead of looking rows up by their ids, and it does
-# so while the tables are new.
+# The states come as an argument: otherwise the planner could read the whole of a partial index instead of
+# looking rows up by their ids, and it does so while the tables are new.
+# What the deliveries of a claim have in common is given once for each `origin`: the driver takes as long for
+# a value that repeats as for any other.
 # Sets of decisions come with every batch: a worker need not know which of them the database has. They are
 # inserted in the order of their ids too: two workers may make the same ones at the same time.
 SETTLE_SENT = """
 with sets as (
     insert into decision_sets (id, steps)
     select id, steps
-    from unnest($12::uuid[], $13::jsonb[]) as given (id, steps)
+    from unnest($13::uuid[], $14::jsonb[]) as given (id, steps)
     order by id
     on conflict (id) do nothing
 ),
@@ -163,55 +127,49 @@ settled as (
                 d.decisions,
                 (
                     select steps_at(own.steps, given.decided_at)
-                    from unnest($12::uuid[], $13::jsonb[]) as own (id, steps)
+                    from unnest($13::uuid[], $14::jsonb[]) as own (id, steps)
                     where own.id = given.decision_set
                 )
             )
         end,
         decision_set = case when d.decisions is null then given.decision_set end,
         decided_at = case when d.decisions is null then given.decided_at end,
-        settled_at = $10
-    from unnest(
-        $1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::uuid[], $6::jsonb[], $7::timestamptz[],
-        $8::uuid[], $9::timestamptz[]
-    ) as given (id, lease, provider, message_id, device_id, decisions, ask_at, decision_set, decided_at)
+        settled_at = $11
+    from (
+        select
+            id, message_id, device_id, decisions, ask_at, ($7::uuid[])[origin] as lease,
+            ($8::text[])[origin] as provider, ($9::uuid[])[origin] as decision_set,
+            ($10::timestamptz[])[origin] as decided_at
+        from unnest($1::uuid[], $2::text[], $3::uuid[], $4::jsonb[], $5::timestamptz[], $6::integer[])
+            as given (id, message_id, device_id, decisions, ask_at, origin)
+    ) as given
     where d.id = given.id
-        and (d.lease = given.lease or d.leased_until is null or d.leased_until <= $10)
-        and d.state = any($11::text[])
+        and (d.lease = given.lease or d.leased_until is null or d.leased_until <= $11)
+        and d.state = any($12::text[])
     returning
-        d.id, d.device_id, d.ordering_key, d.collapse_key, d.fallback_for, d.provider, d.provider_message_id,
-        given.ask_at
+        d.id, d.ordering_key, d.collapse_key, d.fallback_for, d.provider, d.provider_message_id, given.ask_at
 ),
 ticketed as (
     insert into tickets (delivery_id, provider, message_id, sent_at, ask_at)
-    select id, provider, provider_message_id, $10, ask_at
+    select id, provider, provider_message_id, $11, ask_at
     from settled
     where ask_at is not null and provider_message_id is not null
     on conflict (delivery_id) do update
     set message_id = excluded.message_id, sent_at = excluded.sent_at, ask_at = excluded.ask_at,
         lease = null, leased_until = null
-),
-counted as (
-    update devices
-    set notification_count = devices.notification_count + reached.deliveries, last_sent_at = $10
-    from (
-        select device_id, count(*) as deliveries
-        from settled
-        where device_id is not null
-        group by device_id
-        order by device_id
-    ) as reached
-    where devices.id = reached.device_id
 )
 select
-    array_agg(id) as ids,
+    -- Most often all: then there is nothing to list.
+    case when count(*) < cardinality($1::uuid[]) then coalesce(array_agg(id), '{}') end as ids,
     array_agg(distinct ordering_key) filter (where ordering_key is not null) as ordering_keys,
     array_agg(id) filter (where collapse_key is not null) as collapsing,
     array_agg(id) filter (where fallback_for is not null) as fallbacks
 from settled
 """
 
-# A device that registered again after the attempt is alive, whatever the provider said of it before.
+# A device that registered again after the attempt is alive, whatever the provider said of it before. Devices
+# are updated in the order of their ids, to avoid deadlocks, and no condition asks whether one is active: the
+# planner could read the whole of a partial index.
 # A type that is not known has a column of its own, since a process one version older releases at once what is
 # held by something that it does not know.
 SETTLE_UNSENT = r"""
@@ -294,46 +252,6 @@ select
 from settled
 """
 
-DELIVERY_COLUMNS = """
-    deliveries.id, deliveries.notification_id, deliveries.channel, deliveries.user_id, deliveries.address,
-    deliveries.device_id, deliveries.state, deliveries.reason, deliveries.attempts,
-    nullif(deliveries.due_at, 'infinity') as due_at,
-    coalesce(
-        deliveries.held_by,
-        'type_unknown:' || deliveries.unknown_type,
-        case when deliveries.recovering then 'recovery' end
-    ) as held_by,
-    deliveries.lane,
-    deliveries.digest_id,
-    decisions_of(deliveries.decisions, deliveries.decision_set, deliveries.decided_at) as decisions,
-    deliveries.leased_until, deliveries.provider,
-    deliveries.provider_message_id, deliveries.last_error_code, deliveries.last_error, deliveries.created_at,
-    deliveries.settled_at
-"""
-"""The columns of a DeliveryRow."""
-
-OF_NOTIFICATION = """
-select {columns}
-from deliveries
-where notification_id = $1
-order by id
-limit $2
-""".replace("{columns}", DELIVERY_COLUMNS.strip())
-
-# By time and not by id alone: for the newest ids the planner could walk the attempts of all deliveries.
-ATTEMPTS_OF = """
-select newest.delivery_id, newest.outcome, newest.code, newest.detail, newest.at
-from unnest($1::uuid[]) as given (id)
-cross join lateral (
-    select id, delivery_id, outcome, code, detail, at
-    from attempts
-    where delivery_id = given.id
-    order by at desc, id desc
-    limit $2
-) as newest
-order by newest.at, newest.id
-"""
-
 
 def encode_steps(steps: Sequence[Step]) -> str | None:
     """Return decisions as they are stored."""
@@ -342,47 +260,58 @@ def encode_steps(steps: Sequence[Step]) -> str | None:
 
 async def settle_sent(connection: Connection, sent: Sequence[SentDelivery], now: datetime) -> Settled:
     """Settle deliveries that their provider took, unless another worker has the lease meanwhile."""
-    columns = [[getattr(delivery, name) for delivery in sent] for name in _SENT_COLUMNS]
-    decided = [delivery.decided for delivery in sent]
+    firsts, positions = _by_origin(sent)
     # In the order of their ids, to avoid deadlocks.
-    sets = sorted({each.set for each in decided if each})
+    sets = sorted({each.decided.set for each in firsts if each.decided})
     row = await connection.fetchrow(
         SETTLE_SENT,
-        *columns,
-        [each.set.id if each else None for each in decided],
-        [each.at if each else None for each in decided],
+        *(list(map(column, sent)) for column in _SENT_COLUMNS),
+        *(without_nulls(list(map(column, sent))) for column in _RARE_SENT_COLUMNS),
+        positions,
+        [each.lease for each in firsts],
+        [each.provider for each in firsts],
+        [each.decided.set.id if each.decided else None for each in firsts],
+        [each.decided.at if each.decided else None for each in firsts],
         now,
         CLAIMED,
         [each.id for each in sets],
         [each.steps for each in sets],
     )
-    return Settled(
-        row["ids"] or [], row["ordering_keys"] or [], row["collapsing"] or [], row["fallbacks"] or []
-    )
+    ids = [each.id for each in sent] if row["ids"] is None else row["ids"]
+    return Settled(ids, row["ordering_keys"] or [], row["collapsing"] or [], row["fallbacks"] or [])
 
 
 async def settle_unsent(connection: Connection, unsent: Sequence[UnsentDelivery], now: datetime) -> Settled:
     """Settle every other outcome with its attempt and device, as far as the lease still holds."""
-    columns = [[getattr(delivery, name) for delivery in unsent] for name in _UNSENT_COLUMNS]
+    columns = [list(map(column, unsent)) for column in _UNSENT_COLUMNS]
     row = await connection.fetchrow(SETTLE_UNSENT, *columns, now, CLAIMED)
     return Settled(row["ids"] or [], row["ordering_keys"] or [])
 
 
-async def of_notification(connection: Connection, notification_id: UUID, limit: int) -> list[DeliveryRow]:
-    """Read the deliveries of a notification in the order they were created."""
-    return [delivery_row(row) for row in await connection.fetch(OF_NOTIFICATION, notification_id, limit)]
+def _by_origin(sent: Sequence[SentDelivery]) -> tuple[list[SentDelivery], list[int]]:
+    """Return one delivery for each lease, provider and decisions, and the position of its own for each.
+
+    Positions count from one, as those of arrays do in Postgres.
+    """
+    firsts: list[SentDelivery] = []
+    known: dict[tuple[int, str, int], int] = {}
+    origins: dict[tuple[LeaseId, str, Decided | None], int] = {}
+    positions = []
+    for each in sent:
+        # Those of one claim are the same objects, which is cheaper to tell than that they are equal.
+        key = (id(each.lease), each.provider, id(each.decided))
+        position = known.get(key)
+        if position is None:
+            # Those that a limit counted were decided one by one, and are equal.
+            origin = (each.lease, each.provider, each.decided)
+            position = origins.setdefault(origin, len(firsts) + 1)
+            if position > len(firsts):
+                firsts.append(each)
+            known[key] = position
+        positions.append(position)
+    return firsts, positions
 
 
-def delivery_row(record: Mapping[str, Any]) -> DeliveryRow:
-    """Build a delivery from a record with its columns."""
-    decisions = _steps.decode(record["decisions"] or "[]")
-    return DeliveryRow(**{**record, "state": State(record["state"]), "decisions": decisions})
-
-
-async def attempts_of(connection: Connection, delivery_ids: Sequence[UUID], limit: int) -> list[AttemptRow]:
-    """Read the newest failed attempts of each delivery, at most `limit`, oldest first."""
-    return [AttemptRow(**row) for row in await connection.fetch(ATTEMPTS_OF, delivery_ids, limit)]
-
-
-_SENT_COLUMNS = SentDelivery.__struct_fields__[:-5]
-_UNSENT_COLUMNS = UnsentDelivery.__struct_fields__[:-2]
+_SENT_COLUMNS = [attrgetter(name) for name in ("id", "message_id", "device_id")]
+_RARE_SENT_COLUMNS = [attrgetter(name) for name in ("decisions", "ask_at")]
+_UNSENT_COLUMNS = [attrgetter(name) for name in UnsentDelivery.__struct_fields__[:-2]]

@@ -10,9 +10,13 @@ from tocsin.store.rows import fetch_all
 
 
 class ActivityRow(msgspec.Struct, frozen=True, kw_only=True):
-    """How often an event happened in the span of time that begins at a moment."""
+    """How often an event happened in the span of time that begins at a moment.
+
+    The minutes of a span that are over, and so are counted for good, have a row of their own.
+    """
 
     begins: datetime
+    is_over: bool
     event: str
     count: int
 
@@ -29,7 +33,11 @@ set count = counted.count + excluded.count
 
 # Attempts are counted by provider and code already. One that was deferred did not fail.
 READ = """
-select date_bin($2::interval, minute, $1::timestamptz) as begins, event, sum(count)::bigint as count
+select
+    date_bin($2::interval, minute, 'epoch'::timestamptz) as begins,
+    minute < $3 as is_over,
+    event,
+    sum(count)::bigint as count
 from (
     select minute, event, count
     from activity_counts
@@ -39,8 +47,8 @@ from (
     from provider_counts
     where minute >= $1 and outcome <> 'defer'
 ) as counted
-group by 1, 2
-order by 1, 2
+group by 1, 2, 3
+order by 1, 2, 3
 """
 
 
@@ -49,6 +57,8 @@ async def count_activity(connection: Connection, counts: Mapping[str, int]) -> N
     await connection.execute(COUNT, list(counts), list(counts.values()))
 
 
-async def read_activity(connection: Connection, since: datetime, every: timedelta) -> list[ActivityRow]:
-    """Read what happened since a moment, in spans of a length."""
-    return await fetch_all(connection, ActivityRow, READ, since, every)
+async def read_activity(
+    connection: Connection, since: datetime, every: timedelta, over: datetime
+) -> list[ActivityRow]:
+    """Read what happened since a moment, in spans of a length; minutes before `over` are over."""
+    return await fetch_all(connection, ActivityRow, READ, since, every, over)

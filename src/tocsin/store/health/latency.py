@@ -21,9 +21,13 @@ class LatencyBucket(NamedTuple):
 
 
 class LatencyRow(msgspec.Struct, frozen=True, kw_only=True):
-    """How many deliveries of a bucket were sent in the span of time that begins at a moment."""
+    """How many deliveries of a bucket were sent in the span of time that begins at a moment.
+
+    The minutes of a span that are over, and so are counted for good, have a row of their own.
+    """
 
     begins: datetime
+    is_over: bool
     bucket: int
     count: int
 
@@ -39,11 +43,15 @@ set count = counted.count + excluded.count
 """
 
 READ = """
-select date_bin($2::interval, minute, $1::timestamptz) as begins, bucket, sum(count)::bigint as count
+select
+    date_bin($2::interval, minute, 'epoch'::timestamptz) as begins,
+    minute < $3 as is_over,
+    bucket,
+    sum(count)::bigint as count
 from latency_counts
-where measure = $3 and minute >= $1
-group by 1, 2
-order by 1, 2
+where measure = $4 and minute >= $1
+group by 1, 2, 3
+order by 1, 2, 3
 """
 
 
@@ -53,7 +61,7 @@ async def count_latencies(connection: Connection, counts: Mapping[LatencyBucket,
 
 
 async def read_latencies(
-    connection: Connection, measure: Measure, since: datetime, every: timedelta
+    connection: Connection, measure: Measure, since: datetime, every: timedelta, over: datetime
 ) -> list[LatencyRow]:
-    """Read the histograms of a measure since a moment, in spans of a length."""
-    return await fetch_all(connection, LatencyRow, READ, since, every, measure)
+    """Read the histograms of a measure since a moment, in spans of a length; those before `over` are over."""
+    return await fetch_all(connection, LatencyRow, READ, since, every, over, measure)

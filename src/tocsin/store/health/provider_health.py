@@ -53,10 +53,11 @@ class CountRow(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
 
-# Sorted, so that two workers never lock the same rows crosswise.
+# Sorted, so that two workers never lock the same rows crosswise. The minute is that of the write, not of an
+# earlier reading of the clock: minutes that are over are read once and then kept.
 COUNT = """
 insert into provider_counts as counted (provider, minute, outcome, code, count)
-select provider, date_trunc('minute', $5::timestamptz), outcome, code, sum(count)
+select provider, date_trunc('minute', clock_timestamp()), outcome, code, sum(count)
 from unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) as given (provider, outcome, code, count)
 group by provider, outcome, code
 order by provider, outcome, code
@@ -159,11 +160,11 @@ def storable(text: str) -> str:
     return text.replace("\x00", "\ufffd").encode(errors="replace").decode()
 
 
-async def count_outcomes(connection: Connection, counts: Mapping[Counted, int], now: datetime) -> None:
+async def count_outcomes(connection: Connection, counts: Mapping[Counted, int]) -> None:
     """Add what attempts came to, to the minute at hand."""
     providers, outcomes, codes = transpose(counts, Counted._fields)
     storable_codes = list(map(storable, codes))
-    await connection.execute(COUNT, providers, outcomes, storable_codes, list(counts.values()), now)
+    await connection.execute(COUNT, providers, outcomes, storable_codes, list(counts.values()))
 
 
 async def counts_since(connection: Connection, since: datetime) -> list[CountRow]:

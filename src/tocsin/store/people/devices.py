@@ -12,15 +12,16 @@ import msgspec
 from tocsin.domain.ids import DeviceId, new_device_id
 from tocsin.domain.people.device_tokens import USUAL_KIND, TokenKind
 from tocsin.domain.people.devices import DeviceSettings, Policy, RetiredReason, token_hash
-from tocsin.store.people.platform_endpoints import (
+from tocsin.store.people.endpoints.platform import (
     UsedEndpoint,
     request_deletion,
     retire_same_token,
     use_endpoint,
 )
+from tocsin.store.people.sent_counts import Counted, add_sent
 from tocsin.store.people.token_refresh import SUCCESSORS, take_over_token
 from tocsin.store.pool import Connection, Pool
-from tocsin.store.rows import fetch_all, fetch_one
+from tocsin.store.rows import fetch_all
 from tocsin.store.secrets.sealing import NO_KEYS, DataKeys
 
 RATE_WINDOW = timedelta(hours=1)
@@ -51,11 +52,9 @@ class DeviceRegistration(msgspec.Struct, frozen=True, kw_only=True):
         return f"DeviceRegistration(user_id={self.user_id!r}, provider={self.provider!r})"
 
 
-class DeviceRow(msgspec.Struct, frozen=True, kw_only=True):
+class DeviceRow(Counted, frozen=True, kw_only=True):
     """A stored device without its token."""
 
-    id: UUID
-    user_id: str
     provider: str
     platform: str
     token_hash: bytes
@@ -65,8 +64,6 @@ class DeviceRow(msgspec.Struct, frozen=True, kw_only=True):
     app_version: str | None
     device_model: str | None
     push_enabled: bool
-    notification_count: int
-    last_sent_at: datetime | None
     registered_at: datetime
     last_seen_at: datetime
     stale_at: datetime | None
@@ -177,8 +174,8 @@ set user_id = excluded.user_id,
     retired_at = null,
     retired_reason = null,
     successor = null
-returning id
-"""
+returning {columns}
+""".replace("{columns}", _COLUMNS)
 
 # In the order of the parameters of REGISTER.
 _APART = {"replaces_token", "endpoint"}
@@ -214,12 +211,6 @@ where id in (
 returning id
 """
 
-GET = """
-select {columns}
-from devices
-where id = $1
-""".replace("{columns}", _COLUMNS)
-
 # In the order of the index devices_of_user, so that no more is read than is listed.
 OF_USER = """
 select {columns}
@@ -232,7 +223,8 @@ limit $2
 ACTIVE_OF_USER = OF_USER.replace("where", "where retired_at is null and")
 
 # The app of a device of SNS knows its own token, the ARN of the endpoint, or both.
-UNREGISTER = """
+UNREGISTER = (
+    """
 with retired as (
     update devices
     set retired_at = coalesce(retired_at, $4), retired_reason = coalesce(retired_reason, $5)
@@ -241,9 +233,12 @@ with retired as (
         and provider <> 'webhook'
     returning {columns}, token, push_token_hash
 ), deletions as ({deletions})
-select {columns}
+select {names}
 from retired
-""".replace("{columns}", _COLUMNS).replace("{deletions}", request_deletion("retired", "$4"))
+""".replace("{columns}", _COLUMNS)
+    .replace("{names}", ", ".join(DeviceRow.__struct_fields__))
+    .replace("{deletions}", request_deletion("retired", "$4"))
+)
 
 # `retired_at is null` would make the index of last_seen_at eligible: a plan made on an empty table used
 # it and read all active devices for one.
@@ -268,56 +263,31 @@ async def register(
 
     A device whose token is replaced keeps its row. `is_counted` if the registration was counted before.
     """
-    user_id = registration.user_id
-    digest = token_hash(registration.token)
-    replaced = token_hash(registration.replaces_token) if registration.replaces_token else None
-    endpoint = registration.endpoint
-    former = token_hash(endpoint.former) if endpoint and endpoint.former else None
-    async with pool.acquire() as connection, connection.transaction():
-        await connection.execute(LOCK_OWNER, user_id)
-        if not is_counted and (limited := await count_registration(connection, user_id, settings, now)):
-            return limited
-        push_token_hash = endpoint.push_token_hash if endpoint else None
-        tokens = [each for each in (digest, replaced, former, push_token_hash) if each]
-        await connection.execute(LOCK_TOKENS, tokens)
-        await connection.execute(LOCK_DEVICES, user_id, replaced, tokens)
-        if await connection.fetchval(IS_ENDPOINT, digest):
-            return NoDevice()
-        if endpoint and not await use_endpoint(connection, user_id, digest, endpoint, now):
-            return BeingDeleted()
-        retired = []
-        if replaced:
-            retired += await take_over_token(
-                connection,
-                user_id,
-                new=digest,
-                old=replaced,
-                now=now,
-                sender_key=registration.sender_key,
-                data_keys=keys,
-            )
-        # A token is sealed for its row, which may exist.
-        known = await connection.fetchval(FIND_ID, digest) if keys.current_id else None
-        row_id = known or new_device_id()
-        sealed = msgspec.structs.replace(registration, token=keys.seal(registration.token, row_id, "token"))
-        registered = [getattr(sealed, name) for name in _REGISTERED]
-        device_id = await connection.fetchval(REGISTER, row_id, digest, now, *registered, push_token_hash)
-        retired += await retire_same_token(
-            connection, device_id, push_token_hash or digest, now, RetiredReason.REPLACED
-        )
-        retired += await _apply_policy(connection, registration, device_id, settings, now)
-        row = await connection.fetchrow(GET, device_id)
-    return Registered(DeviceRow(**row), tuple(retired))
+    async with pool.acquire() as connection:
+        async with connection.transaction():
+            await connection.execute(LOCK_OWNER, registration.user_id)
+            if not is_counted and (
+                limited := await count_registration(connection, registration.user_id, settings, now)
+            ):
+                return limited
+            result = await _store(connection, registration, settings, now, keys)
+        # The locks are released now: others do not wait until the counts are read.
+        if isinstance(result, Registered):
+            (device,) = await add_sent(connection, [result.device])
+            result = Registered(device, result.retired)
+    return result
 
 
-async def of_user(connection: Connection, user_id: str, *, include_retired: bool) -> list[DeviceRow]:
+async def of_user(connection: Connection | Pool, user_id: str, *, include_retired: bool) -> list[DeviceRow]:
     """List a person's devices: active ones, then those retired last, each by when they were last seen."""
     statement = OF_USER if include_retired else ACTIVE_OF_USER
-    return await fetch_all(connection, DeviceRow, statement, user_id, LONGEST_LIST)
+    return await add_sent(
+        connection, await fetch_all(connection, DeviceRow, statement, user_id, LONGEST_LIST)
+    )
 
 
 async def unregister(
-    connection: Connection,
+    connection: Connection | Pool,
     user_id: str,
     *,
     token: str | None = None,
@@ -327,14 +297,16 @@ async def unregister(
     """Retire a person's own device by token or id; one that is already retired is not changed."""
     digest = token_hash(token) if token else None
     reason = RetiredReason.UNREGISTERED
-    return await fetch_one(connection, DeviceRow, UNREGISTER, user_id, digest, device_id, now, reason)
+    rows = await fetch_all(connection, DeviceRow, UNREGISTER, user_id, digest, device_id, now, reason)
+    return next(iter(await add_sent(connection, rows[:1])), None)
 
 
 async def set_consent(
-    connection: Connection, user_id: str, device_id: UUID, *, push_enabled: bool
+    connection: Connection | Pool, user_id: str, device_id: UUID, *, push_enabled: bool
 ) -> DeviceRow | None:
     """Set whether one of a person's active devices receives pushes."""
-    return await fetch_one(connection, DeviceRow, SET_CONSENT, user_id, device_id, push_enabled)
+    rows = await fetch_all(connection, DeviceRow, SET_CONSENT, user_id, device_id, push_enabled)
+    return next(iter(await add_sent(connection, rows)), None)
 
 
 async def count_registration(
@@ -345,6 +317,52 @@ async def count_registration(
     if rate["registrations"] <= settings.registrations_per_hour:
         return None
     return RateLimited(rate["window_started_at"] + RATE_WINDOW)
+
+
+async def _store(
+    connection: Connection,
+    registration: DeviceRegistration,
+    settings: DeviceSettings,
+    now: datetime,
+    keys: DataKeys,
+) -> RegistrationResult:
+    """Store a registration under the lock of its owner; what was sent to the device is not counted."""
+    user_id = registration.user_id
+    digest = token_hash(registration.token)
+    replaced = token_hash(registration.replaces_token) if registration.replaces_token else None
+    endpoint = registration.endpoint
+    former = token_hash(endpoint.former) if endpoint and endpoint.former else None
+    push_token_hash = endpoint.push_token_hash if endpoint else None
+    tokens = [each for each in (digest, replaced, former, push_token_hash) if each]
+    await connection.execute(LOCK_TOKENS, tokens)
+    await connection.execute(LOCK_DEVICES, user_id, replaced, tokens)
+    if await connection.fetchval(IS_ENDPOINT, digest):
+        return NoDevice()
+    if endpoint and not await use_endpoint(connection, user_id, digest, endpoint, now):
+        return BeingDeleted()
+    retired = []
+    if replaced:
+        retired += await take_over_token(
+            connection,
+            user_id,
+            new=digest,
+            old=replaced,
+            now=now,
+            sender_key=registration.sender_key,
+            data_keys=keys,
+        )
+    # A token is sealed for its row, which may exist.
+    known = await connection.fetchval(FIND_ID, digest) if keys.current_id else None
+    row_id = known or new_device_id()
+    sealed = msgspec.structs.replace(registration, token=keys.seal(registration.token, row_id, "token"))
+    registered = [getattr(sealed, name) for name in _REGISTERED]
+    row = await connection.fetchrow(REGISTER, row_id, digest, now, *registered, push_token_hash)
+    device = DeviceRow(**row)
+    retired += await retire_same_token(
+        connection, device.id, push_token_hash or digest, now, RetiredReason.REPLACED
+    )
+    retired += await _apply_policy(connection, registration, DeviceId(device.id), settings, now)
+    return Registered(device, tuple(retired))
 
 
 async def _apply_policy(

@@ -20,7 +20,7 @@ from tocsin.domain.limits import device_key
 from tocsin.store.broadcasts import segments
 from tocsin.store.broadcasts.broadcasts import wait_for_chunks
 from tocsin.store.people.devices import LOCK_OWNER
-from tocsin.store.people.platform_endpoints import request_deletion
+from tocsin.store.people.endpoints.platform import request_deletion
 from tocsin.store.people.suppressions import hash_address
 from tocsin.store.pool import Connection
 from tocsin.store.rows import fetch_one

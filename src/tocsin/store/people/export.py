@@ -11,9 +11,10 @@ from tocsin.store.inbox.items import COLUMNS as INBOX_COLUMNS
 from tocsin.store.inbox.items import ItemRow
 from tocsin.store.people.devices import OF_USER as DEVICES_OF_USER
 from tocsin.store.people.devices import DeviceRow
-from tocsin.store.people.endpoints import OF_USER as ENDPOINTS_OF_USER
-from tocsin.store.people.endpoints import EndpointRow
+from tocsin.store.people.endpoints.webhook import OF_USER as ENDPOINTS_OF_USER
+from tocsin.store.people.endpoints.webhook import CountedEndpoint
 from tocsin.store.people.erasure import ONLY_OF_ORG
+from tocsin.store.people.sent_counts import add_sent
 from tocsin.store.pool import Connection
 from tocsin.store.rows import fetch_all
 
@@ -225,12 +226,14 @@ async def attempts(connection: Connection, ids: Sequence[UUID]) -> list[Exported
 
 async def devices(connection: Connection, user_id: str) -> list[DeviceRow]:
     """Read all devices of a person, without their tokens."""
-    return await fetch_all(connection, DeviceRow, DEVICES_OF_USER, user_id, MOST_DEVICES)
+    rows = await fetch_all(connection, DeviceRow, DEVICES_OF_USER, user_id, MOST_DEVICES)
+    return await add_sent(connection, rows)
 
 
-async def endpoints(connection: Connection, user_id: str) -> list[EndpointRow]:
+async def endpoints(connection: Connection, user_id: str) -> list[CountedEndpoint]:
     """Read all webhook endpoints of a person, without their secrets."""
-    return await fetch_all(connection, EndpointRow, ENDPOINTS_OF_USER, user_id, MOST_DEVICES)
+    rows = await fetch_all(connection, CountedEndpoint, ENDPOINTS_OF_USER, user_id, MOST_DEVICES)
+    return await add_sent(connection, rows)
 
 
 async def counters(connection: Connection, keys: Sequence[str]) -> list[dict[str, Any]]:

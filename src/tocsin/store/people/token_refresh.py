@@ -4,12 +4,12 @@ The device's own row gets the new token. The old one moves to a retired row whos
 """
 
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from tocsin.domain.ids import new_device_id
 from tocsin.domain.limits import device_key
 from tocsin.domain.people.devices import RetiredReason
+from tocsin.store.people.sent_counts import totals
 from tocsin.store.pool import Connection
 from tocsin.store.secrets.sealing import NO_KEYS, DataKeys, SealedError
 
@@ -50,9 +50,7 @@ ASSIGN_HASH = """
 update devices
 set token_hash = $2,
     push_enabled = push_enabled and $3,
-    notification_count = notification_count + $4,
-    last_sent_at = greatest(last_sent_at, $5),
-    sender_key = $6
+    sender_key = $4
 where id = $1
 """
 
@@ -73,12 +71,19 @@ set user_id = excluded.user_id,
     platform = excluded.platform,
     push_enabled = excluded.push_enabled,
     notification_count = 0,
-    last_sent_at = null,
+    last_sent_at = case when devices.user_id = excluded.user_id then devices.last_sent_at end,
     sender_key = excluded.sender_key,
     push_token_hash = null,
     retired_at = excluded.retired_at,
     retired_reason = excluded.retired_reason,
     successor = excluded.successor
+"""
+
+# What both were sent until now counts for the device, and for the other one no more.
+MOVE_COUNTS = """
+update devices
+set notification_count = case when id = $1 then $3::integer else 0 end, last_sent_at = $4
+where id = any(array[$1, $2]::uuid[])
 """
 
 # Locks the counters of both devices in the order of their keys, as everyone does who counts, to avoid
@@ -135,14 +140,16 @@ async def take_over_token(
         return []
     other = await connection.fetchrow(RELEASE_HASH, new)
     same_owner = other is not None and other["user_id"] == user_id
-    carried: tuple[Any, ...] = (True, 0, None)
+    push_enabled = True
     if same_owner:
-        carried = other["push_enabled"], other["notification_count"], other["last_sent_at"]
+        push_enabled = other["push_enabled"]
+        got = await totals(connection, [device["id"], other["id"]])
+        await connection.execute(MOVE_COUNTS, device["id"], other["id"], *got)
         keys = device_key(device["id"]), device_key(other["id"])
         if windows := {row["window_ends_at"] for row in await connection.fetch(LOCK_LIMITS, *keys)}:
             await connection.execute(MOVE_LIMITS, *keys, list(windows))
     await connection.execute(
-        ASSIGN_HASH, device["id"], new, *carried, other["sender_key"] if other else sender_key
+        ASSIGN_HASH, device["id"], new, push_enabled, other["sender_key"] if other else sender_key
     )
     retired = other["id"] if other else new_device_id()
     await connection.execute(

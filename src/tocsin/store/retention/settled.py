@@ -126,8 +126,9 @@ cross join lateral (
 order by page.id
 """
 
-# The owners are locked: whoever adds a delivery to one waits, and then finds it gone. What was replayed
-# meanwhile is not deleted.
+# No foreign key keeps a notification that has deliveries. Whoever adds one to it holds the lock of another
+# that waits, or of a broadcast that is expanding: what was replayed meanwhile is not deleted, and neither is
+# its notification.
 _PRUNE = """
 with locked as materialized (
     select id

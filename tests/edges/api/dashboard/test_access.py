@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 from litestar.handlers import HTTPRouteHandler
 
-from tests.edges.api.dashboard.visits import SIGN_IN, Visit, signed_in
+from tests.edges.api.dashboard.visits import SESSION_COOKIE, SIGN_IN, Visit, signed_in
 from tests.edges.edge import Edge, running, services
 from tocsin.api.auth.holders import Holder
 from tocsin.api.auth.roles import Role
@@ -83,7 +83,7 @@ async def test_keys_of_programs_cannot_sign_in(edge: Edge, role: Role) -> None:
 
     assert answer.status_code == 403
     assert f"A key with the role {role} may not see every notification." in answer.text
-    assert "tocsin_session" not in edge.http.cookies
+    assert SESSION_COOKIE not in edge.http.cookies
 
 
 async def test_a_key_of_an_organisation_sees_the_pages_that_keep_to_it(pool: Pool) -> None:

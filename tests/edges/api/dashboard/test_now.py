@@ -23,9 +23,9 @@ async def test_now_shows_counts_lanes_providers_and_alarms(pool: Pool) -> None:
     counted.add("skipped")
     sent_at = NOW + timedelta(milliseconds=200)
     for _ in range(98):
-        counted.add_sent(NOW, NOW, sent_at)
+        counted.add_sent([(NOW, NOW)], sent_at)
     for _ in range(2):
-        counted.add_sent(NOW - timedelta(hours=8), NOW, sent_at)
+        counted.add_sent([(NOW - timedelta(hours=8), NOW)], sent_at)
     await ActivityWriter(pool, counted).write()
     await ActivityWriter(pool, counted).write()
     provider = ProviderInUse(name="fcm", channel="push", rate=600)
@@ -33,7 +33,7 @@ async def test_now_shows_counts_lanes_providers_and_alarms(pool: Pool) -> None:
         now = await pool.fetchval("select now()")
         async with pool.acquire() as connection:
             counts = {Counted("fcm", "sent", ""): 1_234, Counted("fcm", "retry", "UNAVAILABLE"): 5}
-            await count_outcomes(connection, {**counts, Counted("fcm", "defer", "QUOTA"): 99}, now)
+            await count_outcomes(connection, {**counts, Counted("fcm", "defer", "QUOTA"): 99})
             await raise_alarms(connection, {Alarm("fcm", "credentials", HOSTILE): 2}, now)
         await add_delivery(pool)
         visit = await signed_in(edge, Role.VIEWER)
@@ -64,7 +64,7 @@ async def test_now_shows_counts_lanes_providers_and_alarms(pool: Pool) -> None:
 async def test_what_is_counted_is_kept_until_it_can_be_written(pool: Pool, table: str) -> None:
     counted = Activity()
     counted.add("accepted", 2)
-    counted.add_sent(NOW, NOW, NOW)
+    counted.add_sent([(NOW, NOW)], NOW)
     await pool.execute(f"alter table {table} rename to away")
     try:
         with pytest.raises(Exception, match=table):
@@ -72,7 +72,7 @@ async def test_what_is_counted_is_kept_until_it_can_be_written(pool: Pool, table
     finally:
         await pool.execute(f"alter table away rename to {table}")
     counted.add("accepted")
-    counted.add_sent(NOW, NOW, NOW)
+    counted.add_sent([(NOW, NOW)], NOW)
 
     await ActivityWriter(pool, counted).write()
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.edges.api.dashboard.visits import signed_in
 from tests.edges.edge import Edge
-from tests.rows import NOW, add_delivery, add_device, add_notification, add_user
+from tests.rows import NOW, add_delivery, add_device, add_notification, add_user, add_waiting
 from tocsin.api.auth.roles import Role
 from tocsin.domain.ids import uuid7
 
@@ -79,6 +79,26 @@ async def test_a_notification_is_shown_as_a_timeline(edge: Edge) -> None:
     found = await visit.shown("/dashboard/notifications", id=str(notification_id))
     assert str(delivery_id) in found
     assert (await visit.get(f"/dashboard/notifications/{uuid7()}")).status_code == 404
+
+
+async def test_a_broadcast_shows_how_far_it_is_and_that_not_all_deliveries_are_counted(edge: Edge) -> None:
+    many, few = await add_waiting(edge.pool, 1_001), await add_waiting(edge.pool, 60)
+    await edge.pool.execute(
+        "insert into broadcasts (notification_id, expanded, total, chunk_size, next_at, waiting_for)"
+        " values ($1, 2000, 1000000, 1, $2, 'the lanes')",
+        many,
+        NOW,
+    )
+    visit = await signed_in(edge, Role.VIEWER)
+
+    of_many = await visit.shown(f"/dashboard/notifications/{many}")
+    of_few = await visit.shown(f"/dashboard/notifications/{few}")
+
+    assert "expanding: 2,000 of 1,000,000 people have their deliveries; waits: the lanes" in of_many
+    assert '>Deliveries <span class="soft">1,000+</span>' in of_many
+    assert "950 or more deliveries are not shown." in of_many
+    assert '>Deliveries <span class="soft">60</span>' in of_few
+    assert "10 more deliveries are not shown." in of_few
 
 
 async def test_receipts_end_the_timeline(edge: Edge) -> None:

@@ -6,12 +6,14 @@ from typing import Any
 import httpx
 import msgspec
 
-from tests.edges.edge import Edge
+from tests.edges.edge import COOKIE_SUFFIX, Edge
 from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
 from tocsin.engine.clock import utc_now
 
 SIGN_IN = "/dashboard/sign-in"
+SESSION_COOKIE = f"tocsin_session_{COOKIE_SUFFIX}"
+VISITOR_COOKIE = f"tocsin_visitor_{COOKIE_SUFFIX}"
 _TOKEN = re.compile(r'name="csrf_token" value="([0-9a-f]{64})"')
 
 

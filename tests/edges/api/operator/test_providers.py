@@ -6,12 +6,12 @@ import httpx
 import pytest
 
 from tests.edges.edge import Edge, faults, running, services
-from tests.rows import NOW, add_delivery, add_waiting
+from tests.rows import NOW, add_delivery, add_outcomes, add_waiting
 from tocsin.api.auth.roles import Role
 from tocsin.engine.health.provider_health import ProviderInUse
 from tocsin.engine.toggles.toggles import Toggles
 from tocsin.store.health.circuit_breakers import Opening, close_circuit, open_circuit, take_probe
-from tocsin.store.health.provider_health import Alarm, Counted, count_outcomes, raise_alarms
+from tocsin.store.health.provider_health import Alarm, Counted, raise_alarms
 from tocsin.store.pool import Pool
 from tocsin.store.toggles import history
 
@@ -125,9 +125,9 @@ async def test_a_provider_with_hosts_is_as_bad_as_the_worst_of_them(edge: Edge) 
 async def test_the_rate_is_that_of_the_last_sixty_seconds(edge: Edge) -> None:
     sent, busy = Counted("fcm", "sent", ""), Counted("fcm", "retry", "UNAVAILABLE")
     async with edge.pool.acquire() as connection:
-        await count_outcomes(connection, {sent: 60, busy: 20}, NOW + 10 * SECOND)
-        await count_outcomes(connection, {sent: 120}, NOW - SECOND)
-        await count_outcomes(connection, {sent: 100_000}, NOW - 70 * SECOND)
+        await add_outcomes(connection, {sent: 60, busy: 20}, NOW + 10 * SECOND)
+        await add_outcomes(connection, {sent: 120}, NOW - SECOND)
+        await add_outcomes(connection, {sent: 100_000}, NOW - 70 * SECOND)
 
     fcm = (await shown(edge))["fcm"]
 
@@ -137,9 +137,9 @@ async def test_the_rate_is_that_of_the_last_sixty_seconds(edge: Edge) -> None:
 async def test_the_mix_of_outcomes_covers_five_minutes(edge: Edge) -> None:
     sent, busy = Counted("fcm", "sent", ""), Counted("fcm", "retry", "UNAVAILABLE")
     async with edge.pool.acquire() as connection:
-        await count_outcomes(connection, {sent: 50, busy: 100}, NOW)
-        await count_outcomes(connection, {busy: 50, Counted("expo", "gone", "X"): 1}, NOW - 5 * MINUTE)
-        await count_outcomes(connection, {busy: 1_000}, NOW - 6 * MINUTE)
+        await add_outcomes(connection, {sent: 50, busy: 100}, NOW)
+        await add_outcomes(connection, {busy: 50, Counted("expo", "gone", "X"): 1}, NOW - 5 * MINUTE)
+        await add_outcomes(connection, {busy: 1_000}, NOW - 6 * MINUTE)
 
     providers = await shown(edge)
 

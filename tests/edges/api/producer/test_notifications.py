@@ -6,27 +6,9 @@ from uuid import UUID
 import httpx
 import pytest
 
+from tests.edges.api.producer.posting import BATCH, POST, intent, refused_codes
 from tests.edges.edge import Edge, faults
 from tocsin.api.auth.roles import Role
-
-POST = "/v1/notifications"
-BATCH = "/v1/notifications/batch"
-
-
-def intent(key: str = "k1", **changes: Any) -> dict[str, Any]:
-    return {
-        "type": "new_customer",
-        "audience": {"users": ["ada"]},
-        "payload": {"customer_name": "Ali Veli"},
-        "idempotency_key": key,
-        **changes,
-    }
-
-
-async def refused_codes(edge: Edge) -> list[str]:
-    answer = await edge.http.get("/v1/admin/refused", headers=await edge.key(Role.VIEWER, "watch"))
-    assert answer.status_code == 200
-    return [row["code"] for row in answer.json()["refused"]]
 
 
 async def test_an_intent_is_accepted_once(edge: Edge) -> None:

@@ -57,7 +57,7 @@ async def bring_into_trouble(pool: Pool) -> None:
         await open_circuit(connection, opening, NOW)
         await raise_alarms(connection, {Alarm("fcm", opening.code, opening.detail): 7}, NOW)
         counts = {Counted("fcm", "sent", ""): 30, Counted("fcm", "defer", opening.code): 90}
-        await count_outcomes(connection, counts, utc_now())
+        await count_outcomes(connection, counts)
     await add_waiting(pool, 10_001)
     await add_delivery(pool, lane="expo")
 

@@ -51,7 +51,7 @@ async def test_a_segment_is_uploaded_sent_to_and_deleted(tocsin: Tocsin, pool: P
     deleted, absent = await tocsin("segments", "delete", "vip"), await tocsin("segments", "delete", "vip")
 
     assert empty.out == "There is no segment.\n"
-    assert (uploaded.code, uploaded.out) == (0, "Segment vip has 5000 people.\n")
+    assert (uploaded.code, uploaded.out) == (0, "Segment vip has 5,000 people.\n")
     assert [(row["name"], row["members"]) for row in listed.json] == [("vip", 5_000)]
     assert "broadcast expanding: 0 people have their deliveries" in shown.said
     assert "a broadcast to 5,000 people" in explained.said

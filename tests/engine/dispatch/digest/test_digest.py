@@ -18,6 +18,7 @@ from tests.engine.dispatch.digest.comments import (
     titles,
 )
 from tests.engine.stage import PUSH, Stage, StubProvider, an_intent
+from tests.rows import got
 from tests.waiting import found
 from tocsin.domain.timing.quiet_hours import QuietHours, QuietHoursSettings
 from tocsin.engine.accept.answers import Accepted
@@ -52,7 +53,8 @@ async def test_what_comes_within_a_window_becomes_one_message_that_lists_all(
         assert steps(row)[-1].detail == part_of(carrier, "sent as part of")
         assert (row["attempts"], row["held_by"], row["provider"]) == (0, None, "fcm")
     assert await digests(stage) == ["ended"]
-    assert await stage.pool.fetchval("select notification_count from devices") == 1
+    devices = [row["id"] for row in await stage.pool.fetch("select id from devices")]
+    assert await got(stage.pool, *devices) == (1, carrier["settled_at"])
 
 
 async def test_one_alone_is_a_digest_of_one(stage: Stage, provider: StubProvider) -> None:

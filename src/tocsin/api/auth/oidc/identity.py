@@ -19,11 +19,12 @@ LONGEST_NAME = 100
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody who signed in at the issuer and has a role here."""
+    """Somebody who signed in at the issuer and has a role here, by the `role_values` of their claim."""
 
     subject: str
     name: str
     role: Role
+    role_values: list[str]
     claims: Mapping[str, Any]
     id_token: str
 
@@ -39,10 +40,13 @@ def identity_of(claims: Mapping[str, Any], id_token: str, settings: OidcSettings
         raise SignInRefusedError("The ID token has no subject that can be used (sub).")
     name = _shown_name(claim(claims, settings.name_claim), subject)
     values = _values(claims, settings.role_claim)
-    role = next((role for role, wanted in settings.roles.items() if wanted & values), None)
+    role = settings.role_of(values)
     if role is None:
         raise NoRoleError(subject, name)
-    return Identity(subject=subject, name=name, role=role, claims=claims, id_token=id_token)
+    known = sorted(values & frozenset[str]().union(*settings.roles.values()))
+    return Identity(
+        subject=subject, name=name, role=role, role_values=known, claims=claims, id_token=id_token
+    )
 
 
 def oidc_producer(subject: str) -> str:

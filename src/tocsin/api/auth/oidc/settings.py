@@ -1,6 +1,6 @@
 """The settings of signing in with OpenID Connect, readable without the packages that serve it."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -48,6 +48,10 @@ class OidcSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             Role.OPERATOR: frozenset(self.operators),
             Role.VIEWER: frozenset(self.viewers),
         }
+
+    def role_of(self, values: Collection[str]) -> Role | None:
+        """Return the highest role that any value of the claim stands for."""
+        return next((role for role, wanted in self.roles.items() if wanted.intersection(values)), None)
 
     def __repr__(self) -> str:
         """Show whether a secret is set, not its value."""

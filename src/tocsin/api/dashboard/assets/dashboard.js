@@ -4,7 +4,10 @@
 // A refresh that fails says so once and goes on with the next.
 document.addEventListener("htmx:responseError", () => document.body.classList.add("stale"));
 document.addEventListener("htmx:sendError", () => document.body.classList.add("stale"));
-document.addEventListener("htmx:afterOnLoad", () => document.body.classList.remove("stale"));
+// It follows an error as well.
+document.addEventListener("htmx:afterOnLoad", ({ detail }) => {
+  if (detail.successful) document.body.classList.remove("stale");
+});
 
 // A table that is wider than its place can be scrolled by keyboard, too.
 function markScrollable() {

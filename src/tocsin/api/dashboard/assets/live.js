@@ -57,6 +57,13 @@ function follow(part) {
     open();
   }
 
+  // What was polled is shown as what was streamed.
+  part.addEventListener("htmx:beforeSwap", ({ detail }) => {
+    if (detail.target !== part || !detail.shouldSwap) return;
+    detail.shouldSwap = false;
+    show(part, detail.serverResponse);
+  });
+
   // Nobody looks at a hidden tab, and a browser has few connections to a server.
   document.addEventListener("visibilitychange", () => {
     close();

@@ -1,6 +1,6 @@
 """Notifications: searching them, and one of them from its acceptance to its receipts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, get_args
 from urllib.parse import urlencode
@@ -14,12 +14,13 @@ from tocsin.api.http.problems import ProblemError
 from tocsin.api.http.requests import ApiRequest
 from tocsin.api.producer.notifications import find_notification
 from tocsin.api.producer.search import SearchQuery, find_notifications
-from tocsin.catalog.catalog import UnknownTypeError
+from tocsin.catalog.catalog import Catalog, UnknownTypeError
 from tocsin.catalog.preview import Preview, preview
 from tocsin.catalog.templates.jinja import RenderError
 from tocsin.domain.catalog import Channel
 from tocsin.domain.delivery.reasons import Reason
 from tocsin.domain.delivery.states import WAITING, State
+from tocsin.engine.inspect.digests import MOST_COUNTED, ShownDigest, read_digests
 from tocsin.wire.filters import DeliveryFilter
 from tocsin.wire.notifications import Delivery, Notification
 
@@ -69,7 +70,10 @@ async def show(request: ApiRequest, notification_id: str) -> View:
     """Show a notification with the timeline of each of its deliveries."""
     shown = await find_notification(request, notification_id)
     deliveries = [(delivery, list(timeline(delivery))) for delivery in shown.deliveries[:MOST_DELIVERIES]]
-    rendered, fault = _rendered(request, shown)
+    catalog = request.services.explainer.rules.catalog
+    async with request.pool.acquire() as connection:
+        digests = await read_digests(connection, catalog, shown, request.holder.org_id)
+    rendered, fault = _rendered(catalog, shown, digests)
     return View(
         "notifications/show.html",
         {
@@ -78,6 +82,8 @@ async def show(request: ApiRequest, notification_id: str) -> View:
             "left_out": len(shown.deliveries) - len(deliveries),
             "rendered": rendered,
             "render_fault": fault,
+            "digests": digests,
+            "most_members": MOST_COUNTED,
             "longest_payload": LONGEST_PAYLOAD,
         },
     )
@@ -152,17 +158,20 @@ def _ending(delivery: Delivery) -> Event:
     )
 
 
-def _rendered(request: ApiRequest, shown: Notification) -> tuple[list[Preview], str | None]:
+def _rendered(
+    catalog: Catalog, shown: Notification, digests: Mapping[str, ShownDigest]
+) -> tuple[list[Preview], str | None]:
     """Render the message of each channel as the catalog of now has it, or return why that is not possible."""
     if shown.pruned_at is not None:
         return [], "The content was pruned."
-    catalog = request.services.explainer.rules.catalog
     found = catalog.find(shown.type, shown.version)
     if found is None:
         return [], "The catalog does not have this type and version any more."
     used = {delivery.channel for delivery in shown.deliveries}
+    locale = shown.locale or found.default_locale
+    payloads = {channel: digest.payload for channel, digest in digests.items()}
     try:
-        previews = list(preview(catalog, found, shown.payload, shown.locale or found.default_locale))
+        previews = list(preview(catalog, found, shown.payload, locale, digests=payloads))
     except (UnknownTypeError, RenderError) as error:
         return [], str(error)
     return [each for each in previews if each.channel in used or not used], None

@@ -14,7 +14,7 @@ from tocsin.api.http.requests import ApiRequest
 from tocsin.api.services import Services
 from tocsin.domain.ids import LAST
 from tocsin.engine.health.provider_health import providers_health
-from tocsin.engine.inspect.activity import SpanName, activity_series, latency_series
+from tocsin.engine.inspect.activity import CountHistory, SpanName
 from tocsin.engine.inspect.queue import read_queue
 from tocsin.store.health.latency import Measure
 from tocsin.store.health.provider_health import list_alarms
@@ -36,31 +36,36 @@ class NowQuery(msgspec.Struct, frozen=True, kw_only=True):
 @page.get()
 async def show_now(request: ApiRequest, query: NowQuery) -> View:
     """Show the page."""
-    return View("now/index.html", await _state(request.services, query))
+    return View("now/index.html", await _state(request.services, _history(request), query))
 
 
 @page.get("/live")
 async def show_live(request: ApiRequest, query: NowQuery) -> View:
     """Show the part of the page that is refreshed."""
-    return await _live(request.services, query)
+    return await _live(request.services, _history(request), query)
 
 
 @page.get("/stream")
 async def stream(request: ApiRequest, query: NowQuery) -> EventStreamResponse:
     """Stream the part of the page that is refreshed."""
-    services = request.services
-    return open_stream(request, (page.path, query), lambda: _live(services, query))
+    services, history = request.services, _history(request)
+    return open_stream(request, (page.path, query), lambda: _live(services, history, query))
 
 
-async def _live(services: Services, query: NowQuery) -> View:
-    return View("now/live.html", {**await _state(services, query), "is_refresh": True})
+def _history(request: ApiRequest) -> CountHistory:
+    history: CountHistory = request.app.state.dashboard_counts
+    return history
 
 
-async def _state(services: Services, query: NowQuery) -> dict[str, Any]:
+async def _live(services: Services, history: CountHistory, query: NowQuery) -> View:
+    return View("now/live.html", {**await _state(services, history, query), "is_refresh": True})
+
+
+async def _state(services: Services, history: CountHistory, query: NowQuery) -> dict[str, Any]:
     in_use, now = services.providers, services.clock()
     async with services.pool.acquire() as connection:
-        series = await activity_series(connection, query.span, now)
-        latency = await latency_series(connection, query.span, query.measure, now)
+        series = await history.activity_series(connection, query.span, now)
+        latency = await history.latency_series(connection, query.span, query.measure, now)
         return {
             "spans": SPANS,
             "measures": MEASURES,

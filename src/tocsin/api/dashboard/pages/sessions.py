@@ -9,7 +9,7 @@ from tocsin.api.auth.roles import Right
 from tocsin.api.dashboard.access import required_session
 from tocsin.api.dashboard.page import Page
 from tocsin.api.dashboard.responses import Redirect, View
-from tocsin.api.dashboard.sessions import Session, audit_subject, owner_holder
+from tocsin.api.dashboard.sessions import Session, audit_subject, current_owner, owner_holder
 from tocsin.api.http.problems import NOT_FOUND, ProblemError
 from tocsin.api.http.requests import ApiRequest
 from tocsin.store import audit, dashboard_sessions
@@ -38,8 +38,9 @@ async def list_sessions(request: ApiRequest) -> View:
     session = required_session(request)
     of_all = _may_end_all(session)
     rows = await dashboard_sessions.list_live(request.pool, None if of_all else session.owner, LISTED)
+    owners = [(row, current_owner(row, request.services.oidc)) for row in rows]
     context = {
-        "rows": [(row, owner_holder(row)) for row in rows],
+        "rows": [(row, owner_holder(owner)) for row, owner in owners if owner is not None],
         "own": session.id_hash,
         "of_all": of_all,
         "most": LISTED,

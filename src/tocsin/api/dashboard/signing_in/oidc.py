@@ -102,6 +102,8 @@ def _owner(request: ApiRequest, identity: Identity) -> SessionOwner:
         subject=identity.subject,
         name=identity.name,
         role=identity.role,
+        role_claim=_required_oidc(request).settings.role_claim,
+        role_values=identity.role_values,
         org_id=checked_organisation(identity.claims, (identity.role,), request.services.auth),
     )
 

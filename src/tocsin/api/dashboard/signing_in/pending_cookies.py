@@ -12,7 +12,7 @@ from typing import NamedTuple
 from litestar.datastructures import Cookie
 
 from tocsin.api.auth.oidc.pending import PendingSignIn
-from tocsin.api.dashboard.sessions import PATH, make_cookie
+from tocsin.api.dashboard.sessions import PATH, cookie_name, make_cookie
 from tocsin.api.dashboard.signing_in.form import LONGEST_NEXT, own_path, public_origin
 from tocsin.api.http.requests import ApiRequest
 
@@ -81,13 +81,14 @@ def id_token_cookie(request: ApiRequest, token: str, seconds: int) -> Cookie:
 
 def kept_id_token(request: ApiRequest) -> str | None:
     """Return the ID token of the cookie, if the browser has sent it."""
-    value = request.cookies.get(ID_TOKEN, "")
+    value = request.cookies.get(cookie_name(request, ID_TOKEN), "")
     return value if 0 < len(value) <= _LONGEST_ID_TOKEN and value.isascii() else None
 
 
 def _prefix(request: ApiRequest) -> str:
     # With this prefix browsers let no other host of the domain set the cookie.
-    return "__Host-tocsin_oidc_" if is_public_https(request) else "tocsin_oidc_"
+    name = "__Host-tocsin_oidc" if is_public_https(request) else "tocsin_oidc"
+    return f"{cookie_name(request, name)}_"
 
 
 def _cookie(request: ApiRequest, state: str, value: str, seconds: int) -> Cookie:

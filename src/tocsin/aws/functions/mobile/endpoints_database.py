@@ -10,8 +10,8 @@ import asyncpg
 
 from tocsin.aws.functions.parameters import Secret
 from tocsin.aws.functions.results import RetryLaterError
-from tocsin.store.people import sns_endpoints
-from tocsin.store.people.sns_endpoints import EndpointRow
+from tocsin.store.people.endpoints import sns as sns_endpoints
+from tocsin.store.people.endpoints.sns import EndpointRow
 from tocsin.store.pool import DATABASE_FAULTS, Connection
 from tocsin.wire.person.endpoints import Endpoint, PersonEndpoints
 

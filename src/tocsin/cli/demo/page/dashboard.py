@@ -26,7 +26,7 @@ class SignInError(TocsinError):
 
 
 class DashboardLink(msgspec.Struct, frozen=True):
-    """Where a page of the dashboard is, and the session that may see it."""
+    """Where a page of the dashboard is, and the name and value of the cookie that may see it."""
 
     location: str
     session: str
@@ -34,7 +34,7 @@ class DashboardLink(msgspec.Struct, frozen=True):
     @property
     def cookie(self) -> str:
         """The cookie of the session; browsers send it to every port of the host that set it."""
-        return f"{SESSION}={self.session}; Path={PATH}; HttpOnly; SameSite=Strict"
+        return f"{self.session}; Path={PATH}; HttpOnly; SameSite=Strict"
 
 
 class DashboardSessions:
@@ -57,7 +57,7 @@ class DashboardSessions:
         await self._client.close()
 
     async def _is_live(self) -> bool:
-        answer = await self._request("GET", PATH, {SESSION: self._session})
+        answer = await self._request("GET", PATH, self._session)
         return answer.status == _SEE_OTHER and SIGN_IN not in (answer.get_header("location") or "")
 
     async def _sign_in(self) -> str:
@@ -67,7 +67,7 @@ class DashboardSessions:
         if form.status != _OK or not visitor or token is None:
             raise SignInError("The dashboard shows no form to sign in.")
         fields = {CSRF_FIELD: unescape(token[1]), "key": self._access.operator_key}
-        answer = await self._request("POST", SIGN_IN, {VISITOR: visitor}, fields)
+        answer = await self._request("POST", SIGN_IN, visitor, fields)
         session = _cookie(answer, SESSION)
         if answer.status != _SEE_OTHER or not session:
             raise SignInError("The dashboard did not accept the demo's key.")
@@ -77,13 +77,12 @@ class DashboardSessions:
         self,
         method: str,
         path: str,
-        cookies: dict[str, str] | None = None,
+        cookie: str = "",
         form: dict[str, str] | None = None,
     ) -> Response:
         building = self._client.request(method, self._access.base_url + path)
-        if cookies:
-            given = "; ".join(f"{name}={value}" for name, value in cookies.items())
-            building = building.header("cookie", given, is_sensitive=True)
+        if cookie:
+            building = building.header("cookie", cookie, is_sensitive=True)
         if form is not None:
             building = building.form(form)
         try:
@@ -102,7 +101,9 @@ def _client_builder() -> ClientBuilder:
 
 
 def _cookie(answer: Response, name: str) -> str:
+    """Return the name and value of a cookie that the dashboard sets; its name ends with a suffix."""
     found = SimpleCookie()
     for line in answer.get_header_all("set-cookie"):
         found.load(line)
-    return found[name].value if name in found else ""
+    pairs = (f"{full}={each.value}" for full, each in found.items() if full.startswith(f"{name}_"))
+    return next(pairs, "")

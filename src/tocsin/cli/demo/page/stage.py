@@ -1,8 +1,10 @@
 """What the buttons and switches of the demo's page do, each through the API or the sandbox."""
 
 import asyncio
+import secrets
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Literal, TypeAlias, assert_never, get_args
 from uuid import UUID
 
@@ -12,9 +14,10 @@ from tocsin.catalog.catalog import Catalog
 from tocsin.catalog.preview import example_payload
 from tocsin.cli.demo.page.calls import DemoCalls
 from tocsin.cli.demo.people import NIGHT, PEOPLE, DemoPerson, Installation, install, zone_at
-from tocsin.client.intents import Intent, new_key
-from tocsin.domain.catalog import NotificationType
+from tocsin.client.intents import Intent
+from tocsin.domain.catalog import Channel, NotificationType
 from tocsin.domain.delivery.states import WAITING
+from tocsin.domain.people.preferences import categories
 from tocsin.engine.clock import utc_now
 from tocsin.sandbox import Latency, Outage, Sandbox
 from tocsin.sandbox.phones import Received
@@ -45,7 +48,8 @@ class Stage:
         self.calls = calls
         self.people = {person.user_id: person for person in PEOPLE}
         self.installed: dict[str, Installation] = {}
-        self.examples = {name: _example(catalog, found) for name, found in sorted(catalog.types.items())}
+        self.examples = examples_of(catalog)
+        self._refusable = refusable(catalog, self.examples.values())
         self.sent: deque[UUID] = deque(maxlen=_MOST_REMEMBERED)
         self.cleared_at = utc_now()
 
@@ -63,7 +67,7 @@ class Stage:
         """Send a notification, the example of its type unless a payload is given."""
         given = self.examples[type_name].payload if payload is None else payload
         taken = await self.calls.producer.send(
-            type_name, users=users, payload=given, idempotency_key=key or f"demo-{new_key()}"
+            type_name, users=users, payload=given, idempotency_key=key or f"demo-{secrets.token_hex(8)}"
         )
         self.remember(taken.notification_id)
         return taken
@@ -169,11 +173,20 @@ class Stage:
             await self.calls.app(person.user_id).unregister_device(token=before.token)
 
     def _choices(self, *, wanted: bool | None) -> Mapping[str, Mapping[str, bool | None]]:
-        choices: dict[str, dict[str, bool | None]] = {}
-        for example in self.examples.values():
-            of_category = choices.setdefault(example.type.category, {})
-            of_category |= dict.fromkeys(example.type.channels, wanted)
-        return choices
+        return {category: dict.fromkeys(channels, wanted) for category, channels in self._refusable.items()}
+
+
+def refusable(catalog: Catalog, examples: Iterable[Example]) -> Mapping[str, AbstractSet[Channel]]:
+    """Return the channels of every category of a catalog, and of those that payloads of examples choose."""
+    found = {each.category: set(each.channels) for each in categories(catalog.types.values())}
+    for example in examples:
+        found.setdefault(example.type.category, set()).update(example.type.channels)
+    return found
+
+
+def examples_of(catalog: Catalog) -> Mapping[str, Example]:
+    """Return an example of each type of a catalog, by its name."""
+    return {name: _example(catalog, found) for name, found in sorted(catalog.types.items())}
 
 
 def _example(catalog: Catalog, found: NotificationType) -> Example:

@@ -18,8 +18,8 @@ from tests.edges.api.dashboard.oidc.sign_ins import (
     sign_in,
     spent,
 )
-from tests.edges.api.dashboard.visits import SIGN_IN, Visit
-from tests.edges.edge import SECRET, Edge
+from tests.edges.api.dashboard.visits import SESSION_COOKIE, SIGN_IN, Visit
+from tests.edges.edge import COOKIE_SUFFIX, SECRET, Edge
 from tocsin.api.auth import jwks
 from tocsin.api.auth.roles import Role
 from tocsin.api.settings import AuthSettings
@@ -71,7 +71,7 @@ async def test_somebody_without_a_role_is_refused_and_recorded(
 
     assert page.status_code == 403
     assert "You are signed in as ada, who has no role here." in page.text
-    assert "tocsin_session" not in edge.http.cookies
+    assert SESSION_COOKIE not in edge.http.cookies
     assert await actions(edge) == [("session.refuse", "oidc:u-1", "oidc:u-1 (signed in as ada)")]
     assert not await is_signed_in(edge)
 
@@ -96,7 +96,7 @@ async def test_a_session_ends_after_its_hours(pool: Pool, issuer: Issuer) -> Non
 
 async def test_sessions_end_when_the_issuer_is_not_the_one_of_the_settings(pool: Pool, edge: Edge) -> None:
     await sign_in(edge)
-    cookie = {"Cookie": f"tocsin_session={edge.http.cookies['tocsin_session']}"}
+    cookie = {"Cookie": f"{SESSION_COOKIE}={edge.http.cookies[SESSION_COOKIE]}"}
     assert (await edge.http.get(NOW, headers=cookie)).status_code == 200
 
     async with edge_of(pool, "https://another.example.com") as other:
@@ -259,7 +259,7 @@ async def test_cookies_of_https_are_bound_to_the_host(pool: Pool, issuer: Issuer
     [set_cookie] = answer.headers.get_list("set-cookie")
     [(name, cookie)] = SimpleCookie(set_cookie).items()
 
-    assert name.startswith("__Host-tocsin_oidc_")
+    assert name.startswith(f"__Host-tocsin_oidc_{COOKIE_SUFFIX}_")
     assert (cookie["path"], cookie["samesite"], cookie["max-age"]) == ("/", "lax", "600")
     assert (cookie["secure"], cookie["httponly"], cookie["domain"]) == (True, True, "")
 
@@ -286,7 +286,7 @@ async def test_signing_out_leads_to_the_issuer(edge: Edge, issuer: Issuer) -> No
     assert location.startswith(f"{issuer.url}/end-session?client_id=tocsin&post_logout_redirect_uri=")
     assert "id_token_hint=eyJ" in location
     assert not await is_signed_in(edge)
-    assert not {"tocsin_session", "tocsin_id_token"} & set(edge.http.cookies)
+    assert not {SESSION_COOKIE, f"tocsin_id_token_{COOKIE_SUFFIX}"} & set(edge.http.cookies)
 
 
 async def test_signing_out_stays_here_if_the_issuer_has_no_address_for_it(edge: Edge, issuer: Issuer) -> None:

@@ -6,7 +6,7 @@ import httpx
 import msgspec
 import pytest
 
-from tests.edges.api.dashboard.visits import SIGN_IN, Visit, signed_in
+from tests.edges.api.dashboard.visits import SESSION_COOKIE, SIGN_IN, VISITOR_COOKIE, Visit, signed_in
 from tests.edges.edge import Edge, running, services
 from tocsin.api.auth.roles import Role
 from tocsin.api.settings import DashboardSettings
@@ -23,13 +23,13 @@ async def test_a_session_opens_with_a_key_and_ends_when_signing_out(edge: Edge) 
     visit = await signed_in(edge, Role.VIEWER)
     assert (await visit.get("/dashboard")).headers["location"] == NOW
     assert "Sign out" in await visit.shown(NOW)
-    cookie = edge.http.cookies["tocsin_session"]
+    cookie = edge.http.cookies[SESSION_COOKIE]
 
     answer = await visit.post("/dashboard/sign-out")
 
     assert (answer.status_code, answer.headers["location"]) == (303, SIGN_IN)
-    assert "tocsin_session" not in edge.http.cookies
-    stolen = await edge.http.get(NOW, headers={"Cookie": f"tocsin_session={cookie}"})
+    assert SESSION_COOKIE not in edge.http.cookies
+    stolen = await edge.http.get(NOW, headers={"Cookie": f"{SESSION_COOKIE}={cookie}"})
     assert stolen.status_code == 303
 
 
@@ -40,12 +40,12 @@ async def test_every_session_of_a_key_can_be_ended_at_once(edge: Edge) -> None:
     for _ in range(2):
         edge.http.cookies.clear()
         await visit.sign_in(key)
-        cookies.append(edge.http.cookies["tocsin_session"])
+        cookies.append(edge.http.cookies[SESSION_COOKIE])
 
     await visit.post("/dashboard/sign-out-everywhere")
 
     for cookie in cookies:
-        answer = await edge.http.get(NOW, headers={"Cookie": f"tocsin_session={cookie}"})
+        answer = await edge.http.get(NOW, headers={"Cookie": f"{SESSION_COOKIE}={cookie}"})
         assert answer.status_code == 303
     actions = await edge.pool.fetch("select action, actor, details::text from audit order by id")
     assert [row["action"] for row in actions] == ["session.open", "session.open", "session.close_all"]
@@ -87,7 +87,7 @@ async def test_a_session_ends_after_its_hours_and_is_deleted_by_the_next(pool: P
 async def test_the_database_does_not_know_the_id_of_a_session(edge: Edge) -> None:
     await signed_in(edge, Role.VIEWER)
 
-    cookie = edge.http.cookies["tocsin_session"]
+    cookie = edge.http.cookies[SESSION_COOKIE]
     [stored] = await edge.pool.fetch("select id_hash from dashboard_sessions")
 
     assert len(stored["id_hash"]) == 32
@@ -99,16 +99,16 @@ async def test_the_cookie_is_kept_from_scripts_and_other_sites(edge: Edge, schem
     edge.http.headers["X-Forwarded-Proto"] = scheme
     visit = Visit(edge.http)
     form = await edge.http.get(SIGN_IN)
-    visitor = SimpleCookie(form.headers["set-cookie"])["tocsin_visitor"].value
+    visitor = SimpleCookie(form.headers["set-cookie"])[VISITOR_COOKIE].value
     token = form.text.partition('name="csrf_token" value="')[2][:64]
 
     answer = await visit.http.post(
         SIGN_IN,
         data={"csrf_token": token, "key": await secret(edge)},
-        headers={"Cookie": f"tocsin_visitor={visitor}"},
+        headers={"Cookie": f"{VISITOR_COOKIE}={visitor}"},
     )
 
-    [cookie] = [each for each in answer.headers.get_list("set-cookie") if each.startswith("tocsin_session=")]
+    [cookie] = [each for each in answer.headers.get_list("set-cookie") if each.startswith(SESSION_COOKIE)]
     assert {"HttpOnly", "Path=/dashboard", "SameSite=strict", "Max-Age=43200"} <= set(cookie.split("; "))
     assert ("Secure" in cookie.split("; ")) == (scheme == "https")
 

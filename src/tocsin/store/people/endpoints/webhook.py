@@ -10,6 +10,7 @@ from tocsin.domain.ids import new_device_id
 from tocsin.domain.people.devices import RetiredReason, token_hash
 from tocsin.store import audit
 from tocsin.store.people.devices import FIND_ID, LOCK_OWNER
+from tocsin.store.people.sent_counts import Counted, add_sent
 from tocsin.store.pool import Connection, Pool
 from tocsin.store.rows import fetch_all, fetch_one
 from tocsin.store.secrets.sealing import NO_KEYS, DataKeys
@@ -25,8 +26,6 @@ class EndpointRow(msgspec.Struct, frozen=True, kw_only=True):
     id: UUID
     user_id: str
     url: str
-    notification_count: int
-    last_sent_at: datetime | None
     registered_at: datetime
     retired_at: datetime | None
     retired_reason: str | None
@@ -34,6 +33,19 @@ class EndpointRow(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         """Show the id and the owner, not the URL, which may contain a password of the receiver."""
         return f"EndpointRow({self.id}, user_id={self.user_id!r})"
+
+
+class CountedEndpoint(Counted, frozen=True, kw_only=True):
+    """A webhook endpoint without its secret, and how much was sent to it."""
+
+    url: str
+    registered_at: datetime
+    retired_at: datetime | None
+    retired_reason: str | None
+
+    def __repr__(self) -> str:
+        """Show the id and the owner, not the URL, which may contain a password of the receiver."""
+        return f"CountedEndpoint({self.id}, user_id={self.user_id!r})"
 
 
 class TooManyEndpoints(msgspec.Struct, frozen=True):
@@ -46,7 +58,10 @@ class AlreadyActive(msgspec.Struct, frozen=True):
     id: UUID
 
 
-_COLUMNS = ", ".join(EndpointRow.__struct_fields__).replace("url", "token as url")
+def _columns(row_type: type[EndpointRow | CountedEndpoint]) -> str:
+    """Return the columns of a struct for a query."""
+    return ", ".join("token as url" if name == "url" else name for name in row_type.__struct_fields__)
+
 
 # A retired endpoint is not counted: adding it again reactivates its row.
 ACTIVE = """
@@ -58,7 +73,7 @@ for update
 """
 
 ADD = """
-insert into devices as device (
+insert into devices (
     id, user_id, provider, platform, token, token_hash, secret, registered_at, last_seen_at
 )
 values ($1, $2, 'webhook', 'server', $3, $4, $5, $6, $6)
@@ -69,7 +84,7 @@ set secret = excluded.secret,
     retired_at = null,
     retired_reason = null
 returning {columns}
-""".replace("{columns}", _COLUMNS)
+""".replace("{columns}", _columns(EndpointRow))
 
 # In the order of the index devices_of_user, so that no more is read than is listed.
 OF_USER = """
@@ -78,7 +93,7 @@ from devices
 where user_id = $1 and provider = 'webhook'
 order by retired_at desc nulls first, last_seen_at desc, id desc
 limit $2
-""".replace("{columns}", _COLUMNS)
+""".replace("{columns}", _columns(CountedEndpoint))
 
 ACTIVE_OF_USER = OF_USER.replace("where", "where retired_at is null and")
 
@@ -87,7 +102,7 @@ update devices
 set retired_at = coalesce(retired_at, $3), retired_reason = coalesce(retired_reason, $4)
 where user_id = $1 and id = $2 and provider = 'webhook'
 returning {columns}
-""".replace("{columns}", _COLUMNS)
+""".replace("{columns}", _columns(CountedEndpoint))
 
 PRESENT = """
 select secret
@@ -101,7 +116,7 @@ update devices
 set secret = $2
 where id = $1
 returning {columns}
-""".replace("{columns}", _COLUMNS)
+""".replace("{columns}", _columns(EndpointRow))
 
 
 def endpoint_hash(user_id: str, url: str) -> bytes:
@@ -130,18 +145,23 @@ async def add(
     return EndpointRow(**added)
 
 
-async def of_user(connection: Connection, user_id: str, *, include_retired: bool) -> list[EndpointRow]:
+async def of_user(
+    connection: Connection | Pool, user_id: str, *, include_retired: bool
+) -> list[CountedEndpoint]:
     """List a person's endpoints, active ones first, then newest first."""
     statement = OF_USER if include_retired else ACTIVE_OF_USER
-    return await fetch_all(connection, EndpointRow, statement, user_id, LONGEST_LIST)
+    return await add_sent(
+        connection, await fetch_all(connection, CountedEndpoint, statement, user_id, LONGEST_LIST)
+    )
 
 
 async def retire(
-    connection: Connection, user_id: str, endpoint_id: UUID, now: datetime
-) -> EndpointRow | None:
+    connection: Connection | Pool, user_id: str, endpoint_id: UUID, now: datetime
+) -> CountedEndpoint | None:
     """Retire an endpoint; one that is already retired is not changed."""
     reason = RetiredReason.UNREGISTERED
-    return await fetch_one(connection, EndpointRow, RETIRE, user_id, endpoint_id, now, reason)
+    rows = await fetch_all(connection, CountedEndpoint, RETIRE, user_id, endpoint_id, now, reason)
+    return next(iter(await add_sent(connection, rows)), None)
 
 
 async def change_secret(

@@ -10,7 +10,7 @@ from tocsin.domain.delivery.reasons import Reason
 from tocsin.domain.delivery.states import State
 from tools.docs.pages.glossary import TERMS, glossary_page, outcomes
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DESIGN_TERMS = (
     "attempt",
     "catalog",

@@ -17,7 +17,7 @@ from tocsin.settings.build import NOT_SETTINGS
 from tocsin.settings.load import load_settings
 from tools.docs import __main__ as docs
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "bench").glob("*.md")])
 PAGE_NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 

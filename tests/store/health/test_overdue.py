@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from tests.rows import NEVER, NOW, add_delivery
-from tocsin.store.deliveries.overdue import Overdue, find_overdue
+from tocsin.store.health.overdue import Overdue, find_overdue
 from tocsin.store.pool import Pool
 
 SECOND = timedelta(seconds=1)
