@@ -7,18 +7,16 @@ from collections.abc import AsyncIterator
 
 import asyncpg
 
-from bench.broker import drained
 from bench.contract import Arena, Batch
 from bench.process import Conversation, conversing
 from bench.programs.open_loop import Load
+from bench.settled import all_settled
 from bench.tocsin_server import SCHEMA, Server, tocsin_server
 from tocsin.store.pool import connection_settings
 
 WORKERS, CONCURRENCY = 2, 300
 COLLECT_SECONDS = 0.01
 """What a producer of many messages collects into one request; it counts as latency."""
-
-WAITING = "select exists (select from deliveries where state in ('scheduled', 'pending', 'retrying'))"
 
 
 class PacedServer:
@@ -45,7 +43,7 @@ class PacedServer:
         self._serial += 1
         began = time.perf_counter()
         await self._flood.ask(Batch(serial=self._serial, count=count))
-        await drained(self._left)
+        await all_settled(self.books)
         return count / (time.perf_counter() - began)
 
     async def send(self, rate: float, seconds: float, *, collect_seconds: float) -> str:
@@ -61,11 +59,8 @@ class PacedServer:
         )
         self._sent += round(rate * seconds)
         await self._paced.ask(load)
-        await drained(self._left)
+        await all_settled(self.books)
         return f"{self._serial}-%"
-
-    async def _left(self) -> int:
-        return int(await self.books.fetchval(WAITING))
 
 
 @contextlib.asynccontextmanager

@@ -48,7 +48,7 @@ class BullMq:
     def __init__(self, name: str, title: str, workers: int, *, append_only: bool = False) -> None:
         self.name = name
         self.title = title
-        self.settings: Sequence[str] = tuple(f"{workers} workers of {jobs}" for jobs in (100, 200, 300))
+        self.settings: Sequence[str] = tuple(f"{workers} workers of {jobs}" for jobs in (200, 300, 600))
         self._append_only = append_only
 
     def absent(self) -> str | None:

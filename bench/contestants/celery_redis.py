@@ -68,10 +68,10 @@ class CeleryRedis:
 PREFORK = CeleryRedis(
     "celery",
     "Celery prefork, firebase-admin",
-    tuple(f"1 worker of {CORES * processes} prefork" for processes in (8, 16)),
+    tuple(f"1 worker of {CORES * processes} prefork" for processes in (16, 24)),
 )
 THREADS = CeleryRedis(
     "celery-threads",
     "Celery threads, firebase-admin",
-    tuple(f"{CORES} workers of {threads} threads" for threads in (16, 32)),
+    tuple(f"{CORES} workers of {threads} threads" for threads in (32, 64)),
 )

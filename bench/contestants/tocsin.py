@@ -6,15 +6,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 import asyncpg
 
-from bench.broker import drained
 from bench.contract import Arena, Batch, Engine
-from bench.process import Conversation, ProgramFailedError, conversing
+from bench.process import Conversation, conversing
+from bench.settled import all_settled, check_sent
 from bench.tocsin_server import SCHEMA, Server, tocsin_server
 from tocsin.store.pool import connection_settings
-
-# The due index answers the first in microseconds; the second is asked once, at the end.
-WAITING = "select exists (select from deliveries where state in ('scheduled', 'pending', 'retrying'))"
-UNSENT = "select count(*) from deliveries where state <> 'sent'"
 
 
 class _Running:
@@ -25,14 +21,7 @@ class _Running:
 
     async def deliver(self, batch: Batch) -> None:
         await self._producer.ask(batch)
-        await drained(self._left)
-        if unsent := await self._books.fetchval(UNSENT):
-            raise ProgramFailedError(
-                f"Tocsin counts {unsent} deliveries that were settled without being sent"
-            )
-
-    async def _left(self) -> int:
-        return int(await self._books.fetchval(WAITING))
+        await all_settled(self._books)
 
 
 class Tocsin:
@@ -63,12 +52,13 @@ class Tocsin:
 
 @contextlib.asynccontextmanager
 async def running_engine(arena: Arena, server: Server) -> AsyncIterator[Engine]:
-    """Run a producer beside a server."""
+    """Run a producer beside a server; in the end, check that every delivery was sent."""
     argv = [sys.executable, "-m", "bench.programs.tocsin_producer"]
     environment = {"BENCH_API": server.api_url, "BENCH_KEY": server.key}
     async with conversing(argv, environment, arena.workdir / "tocsin_producer.log") as producer:
         books = await asyncpg.connect(server.database_url, server_settings=connection_settings(SCHEMA))
         try:
             yield _Running(server, producer, books)
+            await check_sent(books)
         finally:
             await books.close()

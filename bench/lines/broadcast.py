@@ -13,7 +13,6 @@ import asyncpg
 import msgspec
 from pyreqwest.client import ClientBuilder
 
-from bench.broker import drained
 from bench.contract import Arena, Reading
 from bench.controls import Controls
 from bench.goals import BESIDE_BROADCAST_P99_MS, NONE, PROCESS_MEGABYTES
@@ -21,6 +20,7 @@ from bench.meter import Peak, peak_memory
 from bench.process import Conversation, ProgramFailedError, conversing
 from bench.programs.open_loop import Load
 from bench.progress import tell
+from bench.settled import all_settled, check_sent, is_waiting_of
 from bench.tocsin_server import SCHEMA, Server, tocsin_server
 from tocsin.api.auth.api_keys import create_key
 from tocsin.api.auth.roles import Role
@@ -55,8 +55,6 @@ from (
     where notifications.producer = 'another' and scheduled.at < $1
 ) as each
 """
-LEFT = "select count(*) from deliveries where notification_id = $1 and state <> 'sent'"
-WAITING = "select exists (select from deliveries where state in ('scheduled', 'pending', 'retrying'))"
 PROGRESS = "select state, expanded, total from broadcasts where notification_id = $1"
 REACHED = """
 select count(*) as deliveries, count(distinct user_id) as people
@@ -77,7 +75,7 @@ class Broadcast:
         arena = msgspec.structs.replace(arena, numbers=self._people)
         async with _opened(arena) as (server, books, others):
             await books.execute(ADD_PEOPLE)
-            await books.execute("analyze")
+            await books.execute("analyze users")
             before = await Controls(arena.control_url).stats("fcm")
             async with peak_memory((server.api_pid,)) as api, _peaks(server.worker_pids) as workers:
                 began = time.perf_counter()
@@ -89,7 +87,8 @@ class Broadcast:
                     ended = round(1e6 * time.time())
                 finally:
                     await _stopped(sending)
-            await drained(lambda: books.fetchval(WAITING))
+            await all_settled(books)
+            await check_sent(books, notification_id)
             latencies = await books.fetchrow(LATENCY, ended)
             reached = await books.fetchrow(REACHED, notification_id)
             stats = await Controls(arena.control_url).stats("fcm")
@@ -185,7 +184,7 @@ async def _sent(books: asyncpg.Connection, notification_id: UUID, began: float) 
     while True:
         row = await books.fetchrow(PROGRESS, notification_id)
         now = time.perf_counter()
-        if row["state"] == "finished" and not await books.fetchval(LEFT, notification_id):
+        if row["state"] == "finished" and not await is_waiting_of(books, notification_id):
             return time.perf_counter() - began
         if now - told > TELL_EVERY:
             told = now

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import asyncpg
 
-from bench.broker import drained
 from bench.contract import Arena, Batch, Reading
 from bench.goals import API_CPU_MICROS, POSTGRES_CPU_MICROS, WORKERS_CPU_MICROS
 from bench.meter import cpu_seconds
 from bench.process import Conversation, conversing
+from bench.settled import all_settled, check_sent
 from bench.tocsin_server import SCHEMA, Server, tocsin_server
 from tocsin.store.pool import connection_settings
 
@@ -23,7 +23,6 @@ SECONDS = 10.0
 STEP_SECONDS = 0.02
 STEPS = 10_000
 GOALS = {"API": API_CPU_MICROS, "workers": WORKERS_CPU_MICROS, "Postgres": POSTGRES_CPU_MICROS}
-WAITING = "select count(*) from deliveries where state <> 'sent'"
 LATENCY = """
 select percentile_cont(array[0.5, 0.99]) within group (
     order by extract(epoch from deliveries.settled_at - notifications.accepted_at)
@@ -46,16 +45,12 @@ class Parts:
                 books = await asyncpg.connect(
                     server.database_url, server_settings=connection_settings(SCHEMA)
                 )
-
-                async def left() -> int:
-                    return int(await books.fetchval(WAITING))
-
                 count = min(MESSAGES, arena.numbers)
                 await producer.ask(Batch(serial=0, count=min(WARM_UP, arena.numbers)))
-                await drained(left)
+                await all_settled(books)
                 before, began = _spent(server), time.perf_counter()
                 await producer.ask(Batch(serial=1, count=count))
-                await drained(left)
+                await all_settled(books)
                 rate = count / (time.perf_counter() - began)
                 costs = {name: 1e6 * (_spent(server)[name] - spent) / count for name, spent in before.items()}
                 readings = [
@@ -69,13 +64,14 @@ class Parts:
                 ]
                 for serial, load in enumerate(LOADS, 2):
                     await _send(producer, serial * STEPS, load * rate)
-                    await drained(left)
+                    await all_settled(books)
                     median, slowest = await books.fetchval(LATENCY, f"{serial}____-%")
                     name = f"accepted to sent at {100 * load:.0f} % of it"
                     readings += [
                         Reading(f"{name}, median", 1e3 * median, "ms"),
                         Reading(f"{name}, p99", 1e3 * slowest, "ms"),
                     ]
+                await check_sent(books)
                 await books.close()
         return readings
 

@@ -5,6 +5,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 
+import asyncpg
 import msgspec
 
 from bench.contract import Arena, Chart, Curve, Goal, Reading
@@ -12,6 +13,8 @@ from bench.meter import memory_bytes
 from bench.paced_server import COLLECT_SECONDS, CONCURRENCY, WORKERS, PacedServer, paced_server
 from bench.process import ProgramFailedError
 from bench.progress import tell
+from bench.tocsin_server import SCHEMA, Server
+from tocsin.store.pool import connection_settings
 
 WARM_UP = 5_000
 MESSAGES = 20_000
@@ -101,17 +104,20 @@ class Steady:
 
 async def _slices(bench: PacedServer, rate: float, seconds: float) -> list[Slice]:
     length = seconds / SLICES
+    # Of its own: whoever sends looks by the other one whether all is settled.
+    books = await asyncpg.connect(bench.server.database_url, server_settings=connection_settings(SCHEMA))
     began = time.time()
     sending = asyncio.create_task(bench.send(rate, seconds, collect_seconds=COLLECT_SECONDS))
     samples = []
     try:
         for number in range(1, SLICES + 1):
             await asyncio.sleep(max(0.0, began + number * length - time.time()))
-            samples.append(await _sample(bench))
+            samples.append(await _sample(bench.server, books))
             tell(f"steady     {number} of {SLICES}: {samples[-1]}")
         keys = await sending
     finally:
         sending.cancel()
+        await books.close()
     found = await bench.books.fetch(LATENCY, keys, round(1e6 * began), round(1e6 * length), SLICES)
     if unsent := sum(each["unsent"] for each in found):
         raise ProgramFailedError(f"{unsent} messages of the schedule were not sent")
@@ -121,13 +127,12 @@ async def _slices(bench: PacedServer, rate: float, seconds: float) -> list[Slice
     ]
 
 
-async def _sample(bench: PacedServer) -> Sample:
-    server = bench.server
+async def _sample(server: Server, books: asyncpg.Connection) -> Sample:
     # Off the event loop: reading many maps takes milliseconds.
     api, *workers = [
         await asyncio.to_thread(memory_bytes, (pid,)) for pid in (server.api_pid, *server.worker_pids)
     ]
-    return Sample(api, max(workers), *await bench.books.fetchrow(TABLES))
+    return Sample(api, max(workers), *await books.fetchrow(TABLES))
 
 
 def _readings(rate: float, seconds: float, slices: Sequence[Slice]) -> list[Reading]:

@@ -12,10 +12,10 @@ import uvloop
 
 from bench.contract import Arena
 from bench.programs.messages import messages
-from tocsin.compose.duties import tune_gc
 from tocsin.domain.delivery.message import Message, Provider
 from tocsin.domain.delivery.outcome import Sent
 from tocsin.engine.clock import utc_now
+from tocsin.gc_tuning import tune_gc
 from tocsin.providers.apns.provider import ApnsProvider
 from tocsin.providers.apns.settings import ApnsSettings
 from tocsin.providers.expo.provider import ExpoProvider

@@ -9,7 +9,6 @@ import psutil
 from bench.contract import Arena, Goal, Reading
 from bench.tocsin_server import SCHEMA, database
 from tocsin.catalog.load import load_catalog, shipped_catalog
-from tocsin.domain.decide import Go
 from tocsin.domain.ids import new_lease_id
 from tocsin.domain.limits import LimitsSettings
 from tocsin.domain.timing.quiet_hours import QuietHours, QuietHoursSettings
@@ -110,7 +109,7 @@ async def _cost(pool: Pool, limits: LimitsSettings) -> float:
         after = Position(claimed[-1].due_at, claimed[-1].id)
         began = time.process_time() + _busy([backend, *others])
         attempts = [Attempt.of(each, lease, now) for each in claimed]
-        admitted = [each for each in attempts if isinstance(rules.decide_attempt(each, now), Go)]
+        admitted = [each for each in attempts if rules.decide_attempt(each, now) is None]
         # As a lane does: what has one device and no limit needs no write.
         limited = [each for each in admitted if each.limited]
         fanned_out = await fan_out.place(limited, lease, now) if limited else None

@@ -18,6 +18,7 @@ from bench.goals import NONE
 from bench.meter import cpu_seconds
 from bench.process import ROOT, conversing, running
 from bench.progress import tell
+from bench.settled import is_waiting
 from bench.tocsin_server import SCHEMA, database
 from tocsin.store.pool import connection_settings
 from tocsin.wire.streams.intents import DEFAULT_STREAM
@@ -32,8 +33,6 @@ GALAXY = ROOT / "examples" / "galaxy"
 SAMPLE_SECONDS = 0.5
 READY_SECONDS = 30.0
 
-# The due index answers the first in microseconds.
-WAITING = "select exists (select from deliveries where state in ('scheduled', 'pending', 'retrying'))"
 COUNTS = "select count(*) filter (where state = 'sent') as sent, count(*) as all from deliveries"
 OFFSET = "select entry_id from stream_offsets where name = 'galaxy'"
 LAG = re.compile(rb"^tocsin_stream_lag_seconds\{[^}]*\} (\S+)$", re.MULTILINE)
@@ -134,7 +133,7 @@ class _Run:
     async def _left(self) -> bool:
         async with self._lock:
             is_behind = await self._oldest_age() is not None
-            return is_behind or bool(await self._books.fetchval(WAITING))
+            return is_behind or await is_waiting(self._books)
 
     async def _oldest_age(self) -> float | None:
         """Return how long ago the oldest entry that was not accepted yet was appended."""
