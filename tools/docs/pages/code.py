@@ -42,15 +42,18 @@ ACCEPTOR, PLANNER = "engine/accept/acceptor.py", "engine/accept/planner.py"
 
 SEND = (
     Call(f"{LANE}:Lane.run", "claims and dispatches until stopped"),
-    Call(f"{LANE}:Lane._claim", "checks the toggle and the circuit breaker of the provider, and the room"),
+    Call(f"{LANE}:Lane._serve", "checks the toggle and the circuit breaker of the provider, and the room"),
     Call(f"{LANE}:Lane._room", "returns how many more messages can be in flight"),
     Call(f"{LANE}:Claimer.claim", "continues in the due index where the last claim ended"),
     Call("store/deliveries/claim.py:claim", "takes the lease on due rows of the lane and reads what decides"),
     Call("store/deliveries/claim.py:read_profile", "builds the recipient's profile with their devices"),
     Call(f"{LANE}:Lane._dispatch", "takes the attempts through the steps below"),
     Call(f"{LANE}:Lane._decide", "settles what may not be sent; the rest goes on"),
-    Call("engine/dispatch/rules.py:DeliveryRules.decide_attempt", "collects the facts and applies the rules"),
-    Call("catalog/catalog.py:Catalog.resolve", "upgrades an old payload to the newest version of its type"),
+    Call(
+        "engine/dispatch/rules.py:DeliveryRules.decide_attempt",
+        "collects the facts and applies the rules, once for those of a claim that are alike to them",
+    ),
+    Call("catalog/catalog.py:Catalog.upgrade", "upgrades an old payload to the newest version of its type"),
     Call("domain/decide.py:decide", "applies every rule; the first that objects decides"),
     Call("domain/decide.py:zone_of", "chooses the person's time zone"),
     Call("domain/decide.py:destinations", "lists the devices that can be reached"),
@@ -65,7 +68,10 @@ SEND = (
     Call("providers/http/http2_provider.py:Http2Provider.send_each", "sends its requests at once"),
     Call("providers/fcm/provider.py:FcmProvider._post", "starts the request of one message"),
     Call("providers/fcm/render.py:render", "builds the JSON of FCM"),
-    Call("providers/http/h2/client.py:Http2Client.post", "returns the future of the answer"),
+    Call(
+        "providers/http/h2/client.py:Http2Client.post",
+        "returns the request, which its batch collects once it is answered",
+    ),
     Call("providers/fcm/provider.py:FcmProvider._read", "classifies it"),
     Call(f"{SENDER}:Sender._settle_answered", "settles what was answered together"),
     Call(f"{SENDER}:Sender._settle", "turns each outcome into a settlement"),
