@@ -4,7 +4,9 @@ import asyncio
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -67,7 +69,8 @@ class CatalogWatch:
         self._is_asked = False
         self._fault: str | None = None
         self._asked = asyncio.Event()
-        self._unreported = True
+        # When it began to be read, until that is reported; it was loaded before this watch began.
+        self._read_at: float | None = time.monotonic()
         self._suspected: dict[str, str] = {}
 
     async def run(self) -> None:
@@ -105,7 +108,7 @@ class CatalogWatch:
         return await self._report()
 
     async def _reload(self) -> None:
-        self._unreported = True
+        self._read_at = time.monotonic()
         try:
             loaded = await asyncio.to_thread(load_catalog, self._folder, self._catalog.defaults)
             if self._check is not None:
@@ -151,9 +154,9 @@ class CatalogWatch:
             catalog=self._catalog.fingerprint,
             catalog_fault=self._fault,
         )
-        read = self._unreported
-        asked = await processes.report(self._pool, process, read=read)
-        self._unreported = False
+        read_ago = None if self._read_at is None else timedelta(seconds=time.monotonic() - self._read_at)
+        asked = await processes.report(self._pool, process, read_ago=read_ago)
+        self._read_at = None
         await self._alert(problems(await processes.alive(self._pool)))
         if asked:
             self._file_times, self._is_asked = None, True

@@ -44,7 +44,7 @@ values ($1, $2, $3, $4, $5, $6)
 on conflict (id) do update
 set catalog = excluded.catalog,
     catalog_fault = excluded.catalog_fault,
-    catalog_read_at = case when $7 then now() else processes.catalog_read_at end,
+    catalog_read_at = coalesce(now() - $7::interval, processes.catalog_read_at),
     seen_at = now()
 returning coalesce(reload_asked_at > catalog_read_at, false)
 """
@@ -63,10 +63,17 @@ update processes set reload_asked_at = now() where seen_at > now() - $1::interva
 FORGET = "delete from processes where id = $1"
 
 
-async def report(connection: Connection | Pool, process: ProcessReport, *, read: bool) -> bool:
-    """Write a report; `read` if the catalog was read since the last one. Return whether to read it again."""
+async def report(
+    connection: Connection | Pool, process: ProcessReport, *, read_ago: timedelta | None
+) -> bool:
+    """Write a report; return whether the catalog is to be read again.
+
+    `read_ago` is how long ago it began to be read, if that was since the last report: what was asked for
+    meanwhile may have come too late for it.
+    """
     identity = (process.id, process.kind, process.host, process.pid)
-    return bool(await connection.fetchval(REPORT, *identity, process.catalog, process.catalog_fault, read))
+    state = (process.catalog, process.catalog_fault, read_ago)
+    return bool(await connection.fetchval(REPORT, *identity, *state))
 
 
 async def alive(connection: Connection | Pool) -> list[ProcessRow]:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+from datetime import timedelta
 from typing import Any
 
 import asyncpg
@@ -29,7 +30,9 @@ def settings_of(url: str, size: int) -> Settings:
 
 
 async def add_process(pool: Pool, kind: str, host: str, pid: int) -> None:
-    await report(pool, ProcessReport(id=uuid7(), kind=kind, host=host, pid=pid, catalog="x"), read=True)
+    await report(
+        pool, ProcessReport(id=uuid7(), kind=kind, host=host, pid=pid, catalog="x"), read_ago=timedelta()
+    )
 
 
 async def warnings(settings: Settings, url: str, *starting: str) -> list[dict[str, object]]:

@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -125,7 +126,7 @@ async def test_the_same_is_answered_over_http(remote: OverHttp, pool: Pool) -> N
         await provider_health.raise_alarms(connection, {ALARM: 1}, utc_now())
         await add_delivery(connection)
     process = ProcessReport(id=uuid7(), kind="worker", host="a", pid=7, catalog="aaa")
-    await processes.report(pool, process, read=True)
+    await processes.report(pool, process, read_ago=timedelta())
 
     for command in (
         ["show", sent.json["notification_id"]],
@@ -197,9 +198,9 @@ async def test_changes_over_http_are_those_of_the_key(remote: OverHttp, pool: Po
 async def test_a_reload_waits_for_every_process_over_http_too(remote: OverHttp, pool: Pool) -> None:
     nobody = await remote("catalog", "reload")
     process = ProcessReport(id=uuid7(), kind="worker", host="a", pid=7, catalog="aaa")
-    await processes.report(pool, process, read=True)
+    await processes.report(pool, process, read_ago=timedelta())
     late = await remote("catalog", "reload", "--wait", "0")
-    asked = await processes.report(pool, process, read=True)
+    asked = await processes.report(pool, process, read_ago=timedelta())
     read = await remote("catalog", "status")
 
     assert (nobody.code, "No process runs" in nobody.said) == (1, True)

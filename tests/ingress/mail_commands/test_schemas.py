@@ -1,6 +1,7 @@
 """A server and a mailer share no schema, whichever of them was there first."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
@@ -17,7 +18,7 @@ MAILER_OFFSET = "insert into stream_offsets (name, stream) values ('mailer', 'ma
 
 async def test_the_schema_of_a_server_is_refused(post: Post) -> None:
     server = ProcessReport(id=uuid7(), kind="worker", host="h", pid=1, catalog="c")
-    await processes.report(post.pool, server, read=True)
+    await processes.report(post.pool, server, read_ago=timedelta())
     with pytest.raises(SettingsError, match="a worker; the mailer needs its own: set TOCSIN_SCHEMA=mailer"):
         async with post.running():
             pass
@@ -30,7 +31,7 @@ async def test_the_schema_of_a_server_is_refused(post: Post) -> None:
 
 async def test_no_process_of_a_server_starts_in_the_schema_of_a_mailer(post: Post) -> None:
     mailer = ProcessReport(id=uuid7(), kind="mailer", host="h", pid=1, catalog="c")
-    await processes.report(post.pool, mailer, read=True)
+    await processes.report(post.pool, mailer, read_ago=timedelta())
     post.environment["TOCSIN_STREAMS__GALAXY__BATCH"] = "100"
 
     for ran in await asyncio.gather(*map(post.tocsin, ("serve", "worker", "relay"))):

@@ -1,5 +1,7 @@
 """The operator sees which process uses which catalog and can have them read again, over HTTP too."""
 
+import time
+from datetime import timedelta
 from typing import Any
 
 from tests.edges.edge import Edge
@@ -13,7 +15,7 @@ PATH = "/v1/admin/catalog"
 
 async def seen(edge: Edge, kind: str, catalog: str, fault: str | None = None) -> ProcessReport:
     report = ProcessReport(id=uuid7(), kind=kind, host="a", pid=7, catalog=catalog, catalog_fault=fault)
-    await processes.report(edge.pool, report, read=True)
+    await processes.report(edge.pool, report, read_ago=timedelta())
     return report
 
 
@@ -45,7 +47,7 @@ async def test_a_process_that_was_not_seen_for_long_has_ended(edge: Edge) -> Non
     report = await seen(edge, "api", "aaa")
     await edge.pool.execute("update processes set seen_at = now() - interval '1 minute'")
     assert (await status(edge))["processes"] == []
-    await processes.report(edge.pool, report, read=False)
+    await processes.report(edge.pool, report, read_ago=None)
     assert len((await status(edge))["processes"]) == 1
 
 
@@ -59,5 +61,14 @@ async def test_a_reload_is_asked_for_by_an_operator_alone(edge: Edge) -> None:
     assert refused.status_code == 403
     assert nobody.json() == {"asked_at": None}
     assert asked.json()["asked_at"] is not None
-    assert await processes.report(edge.pool, report, read=False)
-    assert not await processes.report(edge.pool, report, read=True)
+    assert await processes.report(edge.pool, report, read_ago=None)
+    assert not await processes.report(edge.pool, report, read_ago=timedelta())
+
+
+async def test_a_reload_that_is_asked_for_while_files_are_read_is_not_lost(edge: Edge) -> None:
+    report = await seen(edge, "api", "aaa")
+    began = time.monotonic()
+    await edge.http.post(f"{PATH}/reload", headers=await edge.key(Role.OPERATOR))
+    read_ago = timedelta(seconds=time.monotonic() - began)
+
+    assert await processes.report(edge.pool, report, read_ago=read_ago)
