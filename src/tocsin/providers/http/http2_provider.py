@@ -161,8 +161,7 @@ class _Sending:
         """Cancel what has no outcome yet."""
         for task in self._renewals:
             task.cancel()
-        # Those that wait for a stream first, or each would be sent on the one that another frees.
-        for request in reversed(self._requests.values()):
+        for request in self._requests.values():
             request.cancel()
 
     def _post(self, places: Iterable[int], credentials: str) -> None:

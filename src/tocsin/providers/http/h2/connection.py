@@ -353,7 +353,8 @@ class Connection(asyncio.Protocol):
             del self._reset[next(iter(self._reset))]
         if exchange := self.streams.get(stream_id):
             self._forget(exchange)
-            self._freed()
+            # Not at once: what waits for the stream may be cancelled in this turn of the loop as well.
+            self._loop.call_soon(self._freed)
 
     def _slow_down(self, limit: int) -> None:
         """Use fewer streams for a while; each tick allows twice as many again."""

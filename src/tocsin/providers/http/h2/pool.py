@@ -55,7 +55,7 @@ class Pool:
         self._heads = ResponseHeads()
         self._connections: list[Connection] = []
         self._opening: dict[asyncio.Task[None], float] = {}
-        # Not a deque: a batch that is cancelled takes its requests out one by one, the newest first.
+        # Not a deque: a batch that is cancelled takes its requests out one by one.
         self._waiting: OrderedDict[Exchange, None] = OrderedDict()
         self._current: Connection | None = None
         self._streams_each = STREAMS_PER_CONNECTION
