@@ -27,7 +27,7 @@ class _Running:
 class Tocsin:
     name = "tocsin"
     title = "Tocsin"
-    settings: Sequence[str] = ("1 worker of 800", "1 worker of 2000", "2 workers of 1000")
+    settings: Sequence[str] = ("1 worker of 2000", "1 worker of 4000", "2 workers of 1000")
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         self._environment = environment
