@@ -1,6 +1,7 @@
 """What others chose cannot control the terminal of whoever reads it."""
 
 import pytest
+from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
@@ -21,6 +22,18 @@ def test_lines_tables_trees_and_errors_control_no_terminal(capsys: pytest.Captur
     printed = "".join(capsys.readouterr())
     assert printed.count("a\ufffd[31m") == 6
     assert not set(printed) & set("\x1b\x07\u009b\u202e\u2066")
+
+
+@pytest.mark.parametrize("width", [1, 3, 4, 7, 8, 12])
+def test_an_entry_is_whole_in_a_terminal_of_any_width(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    console = Console(width=width, force_terminal=True, color_system=None)
+    monkeypatch.setattr(output, "console", console)
+
+    output.print_entry("scheduled push:user:ada")
+
+    assert "".join(capsys.readouterr().out.split()) == "scheduledpush:user:ada"
 
 
 def test_texts_of_every_language_are_printed_as_they_are() -> None:

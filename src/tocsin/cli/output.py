@@ -47,10 +47,11 @@ def print_entry(line: Text | str, *, hang: int = 4) -> None:
     """Print a line of a list: broken between words at the width of a terminal, and whole where it is piped.
 
     The lines that follow are indented by `hang`. Ids stay in one piece unless they are longer than a line.
+    A terminal that leaves no room beside them breaks the lines itself.
     """
     text = Text(line) if isinstance(line, str) else line
     text.plain = printable(text.plain)
-    if not console.is_terminal:
+    if not console.is_terminal or console.width < 2 * hang:
         console.print(text, soft_wrap=True)
         return
     first, *others = text.wrap(console, console.width - hang, overflow="fold")
