@@ -153,6 +153,9 @@ def test_nobody_listening_is_said_in_plain_words(user_id: str) -> None:
     ("make", "said"),
     [
         (lambda: Tocsin("localhost:8470", "key"), "base_url"),
+        (lambda: Tocsin("http://127.0.0.1:99999", "key"), "base_url"),
+        (lambda: Tocsin("http://[::1", "key"), "base_url"),
+        (lambda: Tocsin("http://a b", "key"), "base_url"),
         (lambda: Tocsin("http://user:pw@host", "key"), "bare address"),
         (lambda: Tocsin("http://127.0.0.1:8470", ""), "empty"),
         (lambda: Tocsin("http://127.0.0.1:8470", "key\n"), "line break"),

@@ -236,6 +236,7 @@ async def test_a_server_needs_a_key_and_is_reached(remote: OverHttp) -> None:
     before = await remote.bare("--server", remote.url, "--key", remote.key, *SEND)
     away = await remote.bare("toggle", "list", "--server", "http://127.0.0.1:1", "--key", "k")
     bare = await remote.bare("toggle", "list", "--server", "me:s3cret@127.0.0.1:1", "--key", "k")
+    port = await remote.bare("toggle", "list", "--server", "http://127.0.0.1:99999")
 
     assert (keyless.code, "TOCSIN_KEY" in keyless.said) == (2, True)
     assert (wrong.code, "Tocsin does not know who is asking" in wrong.said) == (2, True)
@@ -244,6 +245,7 @@ async def test_a_server_needs_a_key_and_is_reached(remote: OverHttp) -> None:
     assert (away.code, "http://127.0.0.1:1 is unavailable" in away.said) == (2, True)
     assert (bare.code, "--server (TOCSIN_SERVER) must be an http or https address" in bare.said) == (2, True)
     assert "s3cret" not in bare.said
+    assert (port.code, "http://127.0.0.1:8470, not 'http://127.0.0.1:99999'" in port.said) == (2, True)
     assert "Traceback" not in keyless.err + wrong.err + away.err + bare.err
 
 
