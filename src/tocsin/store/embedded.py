@@ -187,10 +187,12 @@ def _byte_order() -> Iterator[None]:
     Every look-up by a user id or an idempotency key compares texts, and by the rules of a language that takes
     several times as long. `initdb` reads the locale from the environment; case still follows the machine's.
     """
-    names = ("LC_ALL", "LC_COLLATE", "LC_CTYPE")
+    others = ("LC_CTYPE", "LC_MESSAGES", "LC_MONETARY", "LC_NUMERIC", "LC_TIME")
+    names = ("LC_ALL", "LC_COLLATE", *others)
     before = {name: os.environ[name] for name in names if name in os.environ}
-    if (overriding := os.environ.pop("LC_ALL", None)) is not None:
-        os.environ["LC_CTYPE"] = overriding
+    if overriding := os.environ.pop("LC_ALL", ""):
+        # Without it they would follow LANG, which may name a locale that the machine does not have.
+        os.environ.update(dict.fromkeys(others, overriding))
     os.environ["LC_COLLATE"] = "C"
     try:
         yield
