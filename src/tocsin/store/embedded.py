@@ -113,7 +113,7 @@ class EmbeddedPostgres:
             _reap(server)
             with self._locked(), use:
                 if _lock_if_free(use) and _is_running(self._folder):
-                    server.stop()
+                    self._stop()
 
     def stop_abandoned(self) -> bool:
         """Stop the server if it runs and no process uses it any more; return whether it did."""
@@ -122,15 +122,7 @@ class EmbeddedPostgres:
         with self._locked(), users_file(self.data_dir).open("a") as use:
             if not (_lock_if_free(use) and _is_running(self._folder)):
                 return False
-            try:
-                server = self._open()
-                self._run(server)
-                server.stop()
-            except _SERVER_FAULTS as error:
-                # It may have been stopped by somebody else meanwhile.
-                raise DatabaseError(
-                    f"The embedded Postgres in {self._folder} did not stop: {_one_line(error)}."
-                ) from error
+            self._stop()
             return True
 
     def is_left_behind(self) -> bool:
@@ -166,6 +158,18 @@ class EmbeddedPostgres:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(RETRY_SECONDS)
+
+    def _stop(self) -> None:
+        """Stop the server that runs now: another process may have restarted the one that this one started."""
+        try:
+            server = self._open()
+            self._run(server)
+            server.stop()
+        except _SERVER_FAULTS as error:
+            # It may have been stopped by somebody else meanwhile.
+            raise DatabaseError(
+                f"The embedded Postgres in {self._folder} did not stop: {_one_line(error)}."
+            ) from error
 
     def _write_configuration(self) -> None:
         included = self._folder / "tocsin.conf"

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
+from tests.acceptance.postgres import kill_postgres, mortal_folder, postmaster
 from tests.databases import open_folder
 from tocsin.store.embedded import EmbeddedPostgres
 
@@ -35,3 +36,19 @@ async def test_a_new_server_is_set_up_to_be_fast(embedded: asyncpg.Connection) -
     assert tuple(locale) == ("C", "C.UTF-8")
     assert (os.environ["LC_ALL"], os.environ["LC_COLLATE"]) == ("C.UTF-8", "C.UTF-8")
     assert not {"LC_CTYPE", "LC_TIME"} & os.environ.keys()
+
+
+def test_the_last_process_stops_a_server_that_another_one_restarted() -> None:
+    with mortal_folder() as folder:
+        first, last = EmbeddedPostgres(folder), EmbeddedPostgres(folder)
+        first.start()
+        last.start()
+        kill_postgres(folder)
+
+        assert first.ensure_running()
+        assert not last.ensure_running()
+        first.stop()
+        assert postmaster(folder) is not None
+        last.stop()
+
+        assert postmaster(folder) is None
