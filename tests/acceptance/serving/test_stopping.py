@@ -183,6 +183,20 @@ async def test_a_demo_killed_with_its_tree_is_cleared_by_the_next_one(tmp_path: 
         assert list(folder.glob("tocsin-demo-*")) == []
 
 
+async def test_a_demo_removes_no_folder_and_no_file_of_others(tmp_path: Path) -> None:
+    with mortal_folder() as folder:
+        environment = {"TMPDIR": str(folder), "TOCSIN_HTTP__PORT": str(free_port())}
+        kept, output = folder / "tocsin-demo-kept", folder / "tocsin-demo-output.log"
+        output.touch()
+        async with processes_in(tmp_path) as processes:
+            for options in (["--data-dir", str(kept)], []):
+                demo = await processes.start("demo", "--once", *options, environment=environment)
+                assert await demo.end(within=60) == 0, demo.log
+
+        assert (kept / "postgres" / "PG_VERSION").exists()
+        assert sorted(folder.glob("tocsin-demo-*")) == [kept, output]
+
+
 @pytest.mark.parametrize("command", ["serve", "demo"])
 async def test_children_of_a_killed_parent_stop_its_database(tmp_path: Path, command: str) -> None:
     with mortal_folder() as folder:

@@ -12,6 +12,8 @@ import typer
 from tocsin.domain.errors import DatabaseError
 
 PREFIX = "tocsin-demo-"
+_MARK = "temporary"
+"""A file in each temporary folder: one that `--data-dir` names may have such a name, and is kept."""
 
 
 def demo(
@@ -38,6 +40,8 @@ def demo(
             folder = data_dir or Path(exits.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX)))
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o755)
+            if data_dir is None:
+                (folder / _MARK).touch()
             await run_demo(settings, folder, exits, stop, once=once)
 
     run_until_stopped(main, owner=True)
@@ -48,9 +52,9 @@ def _clear_abandoned() -> None:
     from tocsin.store.embedded import EmbeddedPostgres
 
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        # Another demo may remove it at the same time.
-        with suppress(PermissionError, FileNotFoundError, DatabaseError):
-            if folder.stat().st_uid != os.geteuid():
+        # It may be of another user, or another demo may remove it at the same time.
+        with suppress(OSError, DatabaseError):
+            if folder.stat().st_uid != os.geteuid() or not (folder / _MARK).exists():
                 continue
             postgres = EmbeddedPostgres(folder)
             if postgres.stop_abandoned() or postgres.is_left_behind():
