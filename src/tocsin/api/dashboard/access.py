@@ -31,12 +31,14 @@ class PageAccess(msgspec.Struct, frozen=True, kw_only=True):
     """Who may call a route of the dashboard.
 
     Without a right, everybody who has signed in; one that is not `within_organisation` is closed to whoever
-    is bound to an organisation. A `public` one needs no session.
+    is bound to an organisation. A `public` one needs no session. One that `ends_sessions` is open to whoever
+    may use nothing else any more.
     """
 
     right: Right | None = None
     within_organisation: bool = True
     public: bool = False
+    ends_sessions: bool = False
 
     def permits(self, holder: Holder) -> bool:
         """Return whether a holder may call it."""
@@ -72,8 +74,9 @@ async def check_access(given: Request[Any, Any, Any]) -> None:
     if request.method != "GET":
         await _check_csrf(request, VISITOR if access.public else SESSION)
     if session is not None:
-        check_holder(session.holder, request.services.auth)
-        _check_rights(access, session.holder)
+        if not access.ends_sessions:
+            check_holder(session.holder, request.services.auth)
+            _check_rights(access, session.holder)
         request.scope["user"] = session.holder
 
 

@@ -18,6 +18,7 @@ from tocsin.api.http.requests import ApiRequest
 
 _PUBLIC = PageAccess(public=True)
 _SIGNED_IN = PageAccess()
+_LEAVING = PageAccess(ends_sessions=True)
 
 
 async def show_first_page(request: ApiRequest) -> Redirect:
@@ -45,8 +46,8 @@ def dashboard_router(*, with_oidc: bool, at_root: bool) -> Router:
             route(HttpMethod.POST, SIGN_IN, _PUBLIC, sign_in),
             *(by_oidc if with_oidc else ()),
             *([route(HttpMethod.GET, "/", _PUBLIC, show_dashboard)] if at_root else ()),
-            route(HttpMethod.POST, f"{PATH}/sign-out", _SIGNED_IN, sign_out),
-            route(HttpMethod.POST, f"{PATH}/sign-out-everywhere", _SIGNED_IN, sign_out_everywhere),
+            route(HttpMethod.POST, f"{PATH}/sign-out", _LEAVING, sign_out),
+            route(HttpMethod.POST, f"{PATH}/sign-out-everywhere", _LEAVING, sign_out_everywhere),
             route(HttpMethod.GET, f"{PATH}/assets/{{name}}", _PUBLIC, serve_asset),
             *(handler for page in PAGES for handler in page.handlers),
         ],

@@ -9,9 +9,10 @@ import pytest
 
 from tests.edges.api.dashboard.oidc.issuer import Issuer
 from tests.edges.api.dashboard.oidc.sign_ins import NOW, edge_of, sign_in
-from tests.edges.api.dashboard.visits import signed_in
-from tests.edges.edge import Edge
+from tests.edges.api.dashboard.visits import Visit, signed_in
+from tests.edges.edge import SECRET, Edge
 from tocsin.api.auth.roles import Role
+from tocsin.api.settings import AuthSettings
 from tocsin.store.pool import Pool
 
 
@@ -91,3 +92,24 @@ async def test_the_list_shows_the_role_of_the_settings_and_no_session_that_they_
     async with edge_of(pool, issuer.url, operators=["others"], viewers=[]) as edge:
         shown = await (await signed_in(edge, Role.ADMIN)).shown("/dashboard/sessions")
         assert "the session of ada" not in shown
+
+
+@pytest.mark.parametrize("way", ["sign-out", "sign-out-everywhere"])
+async def test_somebody_who_may_use_nothing_any_more_can_sign_out_and_in_again(
+    pool: Pool, issuer: Issuer, way: str
+) -> None:
+    """Admins need no organisation here, and viewers do: the role of the settings is not enough any more."""
+    issuer.claims["groups"] = ["staff"]
+    auth = AuthSettings(jwt_secret=SECRET, org_scoping=True, unscoped_roles=[Role.ADMIN])
+    async with edge_of(pool, issuer.url, parts={"auth": auth}, admins=["staff"]) as edge:
+        await sign_in(edge)
+        cookies = edge.http.cookies
+
+    async with restarted(pool, issuer, cookies, parts={"auth": auth}) as edge:
+        refused = await edge.http.get(NOW)
+        assert (refused.status_code, "Sign in again." in refused.text) == (403, True)
+
+        left = await Visit(edge.http).post(f"/dashboard/{way}", await Visit(edge.http).csrf_token(NOW))
+
+        assert left.status_code in {200, 303}
+        assert (await edge.http.get(NOW)).status_code == 303
