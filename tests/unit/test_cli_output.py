@@ -1,5 +1,6 @@
 """What others chose cannot control the terminal of whoever reads it."""
 
+import msgspec
 import pytest
 from rich.console import Console
 from rich.text import Text
@@ -34,6 +35,16 @@ def test_an_entry_is_whole_in_a_terminal_of_any_width(
     output.print_entry("scheduled push:user:ada")
 
     assert "".join(capsys.readouterr().out.split()) == "scheduledpush:user:ada"
+
+
+def test_json_controls_no_terminal_and_keeps_its_value(capsys: pytest.CaptureFixture[str]) -> None:
+    output.print_json({"user": HOSTILE})
+    output.print_json_line({"user": HOSTILE})
+
+    printed = capsys.readouterr().out
+    assert not set(printed) & set("\x1b\x07\u009b\u202e\u2066")
+    *indented, line = printed.splitlines()
+    assert [msgspec.json.decode("".join(indented)), msgspec.json.decode(line)] == [{"user": HOSTILE}] * 2
 
 
 def test_texts_of_every_language_are_printed_as_they_are() -> None:

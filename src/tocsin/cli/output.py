@@ -32,9 +32,19 @@ def printable(text: str) -> str:
     return _CONTROL.sub("\ufffd", text)
 
 
+def escape_json(text: bytes) -> str:
+    """Escape the characters of a JSON text that control a terminal; its value stays the same."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text.decode())
+
+
 def print_json(value: Any) -> None:
     """Print a value as JSON, indented."""
-    typer.echo(msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode())
+    typer.echo(escape_json(msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2)))
+
+
+def print_json_line(value: Any) -> None:
+    """Print a value as a line of JSON."""
+    typer.echo(escape_json(msgspec.json.encode(value, enc_hook=str)))
 
 
 def print_lines(*lines: str) -> None:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from tocsin.cli.access import database_time, over_http, with_pool
 from tocsin.cli.inspect.queue import lane_cells
-from tocsin.cli.output import AsJson, console, moment
+from tocsin.cli.output import AsJson, console, moment, print_json_line
 
 if TYPE_CHECKING:
     from tocsin.cli.remote import Remote
@@ -42,7 +42,7 @@ def top(
 ) -> None:
     """Show lanes, rates, outcomes and alarms live; with --json, each look is a line."""
     if as_json:
-        _run(interval, count, lambda frame: typer.echo(msgspec.json.encode(frame, enc_hook=str)))
+        _run(interval, count, print_json_line)
     elif not console.is_terminal:
         _run(interval, count, lambda frame: console.print(render(frame)))
     else:

@@ -13,7 +13,16 @@ from tocsin.cli.access import at_database_time, default_timezone, over_http
 from tocsin.cli.filters import read_filter
 from tocsin.cli.notifications.timeline import COLOURS
 from tocsin.cli.options import with_options_of
-from tocsin.cli.output import AsJson, errors, moment, plural, print_entry, print_json, print_lines
+from tocsin.cli.output import (
+    AsJson,
+    errors,
+    moment,
+    plural,
+    print_entry,
+    print_json,
+    print_json_line,
+    print_lines,
+)
 from tocsin.wire.filters import DeliveryFilter
 from tocsin.wire.search import MOST_COUNTED, FoundDelivery, FoundNotification, SearchPage
 
@@ -102,7 +111,7 @@ def _follow(given: DeliveryFilter, limit: int, interval: float, as_json: bool) -
     while True:
         for item in reversed(fresh):
             if as_json:
-                typer.echo(msgspec.json.encode(item, enc_hook=str))
+                print_json_line(item)
             else:
                 print_found(item)
         time.sleep(interval)

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from tocsin.cli.access import By, operator, over_http, with_connection, with_pool
 from tocsin.cli.filters import read_filter
 from tocsin.cli.options import with_options_of
-from tocsin.cli.output import AsJson, errors, fail, moment, plural, print_result, print_rows
+from tocsin.cli.output import AsJson, errors, escape_json, fail, moment, plural, print_result, print_rows
 from tocsin.domain.errors import FaultsError
 from tocsin.wire.dead_letters import (
     DEFAULT_RATE,
@@ -265,7 +265,7 @@ def _export_stored(given: DeadLetterFilter, file: TextIO) -> int:
 
 
 def _write(found: DeadLetterPage, file: TextIO) -> int:
-    file.writelines(msgspec.json.encode(row).decode() + "\n" for row in found.dead_letters)
+    file.writelines(escape_json(msgspec.json.encode(row)) + "\n" for row in found.dead_letters)
     return len(found.dead_letters)
 
 

@@ -7,7 +7,7 @@ import msgspec
 import typer
 
 from tocsin.cli.access import By, checked, operator, over_http, with_pool
-from tocsin.cli.output import AsJson, confirm, plural, print_lines, print_result
+from tocsin.cli.output import AsJson, confirm, escape_json, plural, print_lines, print_result
 from tocsin.domain.intent import UserId
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def export(
         document = with_pool(work)
     text = msgspec.json.format(document, indent=2)
     if output is None:
-        typer.echo(text.decode())
+        typer.echo(escape_json(text))
         return
     # What is in it concerns one person and whoever may read this file.
     output.touch(mode=0o600)
