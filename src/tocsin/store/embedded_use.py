@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 VARIABLE = "_TOCSIN_EMBEDDED_IN"
-"""Tells a process of the tree the data directory of the database that its parent runs."""
+"""Holds the data directory of the database that the parent of a process runs."""
 
 
 def users_file(data_dir: Path) -> Path:
