@@ -7,7 +7,7 @@ import msgspec
 import typer
 
 from tocsin.cli.access import By, checked, operator, over_http, with_pool
-from tocsin.cli.output import AsJson, confirm, escape_json, plural, print_lines, print_result
+from tocsin.cli.output import AsJson, confirm, escape_json, fail, plural, print_lines, print_result
 from tocsin.domain.intent import UserId
 
 if TYPE_CHECKING:
@@ -77,9 +77,12 @@ def export(
     if output is None:
         typer.echo(escape_json(text))
         return
-    # What is in it concerns one person and whoever may read this file.
-    output.touch(mode=0o600)
-    output.write_bytes(text + b"\n")
+    try:
+        # What is in it concerns one person and whoever may read this file.
+        output.touch(mode=0o600)
+        output.write_bytes(text + b"\n")
+    except OSError as error:
+        fail(f"{output} cannot be written: {error.strerror}.", code=2)
     print_lines(f"Wrote {output}.")
 
 
