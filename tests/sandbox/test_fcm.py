@@ -221,7 +221,13 @@ async def test_a_bad_condition_gets_the_bare_error(caller: Caller) -> None:
     assert (reply.status, "details" in reply.error) == (400, False)
 
 
-@pytest.mark.parametrize("body", [b"", b"not json", b"[1]", b'{"message": {"token": "t"}', b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"", b"not json", b"[1]", b'{"message": {"token": "t"}', b"\xff\xfe"),
+        b'{"message":{"apns":{"payload":' + b'{"a":' * 2_000 + b"1" + b"}" * 2_003,
+    ],
+)
 async def test_a_body_that_is_no_json_object_is_refused(caller: Caller, body: bytes) -> None:
     reply = await caller.send_raw(body)
 

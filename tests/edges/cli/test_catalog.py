@@ -120,7 +120,8 @@ def test_a_preview_is_in_one_language_or_all_with_a_payload_of_your_own(tmp_path
     assert "payload.invoice_number" in wrong.said
     assert "has no channel 'sms'" in tocsin(tmp_path, "preview", "invoice_due", "--channel", "sms").said
     assert "'nope' is not in the catalog" in tocsin(tmp_path, "preview", "nope").said
-    assert "must be a JSON object" in tocsin(tmp_path, "preview", "message", "--payload", "[").said
+    for text in ("[", '{"a":' * 2_000 + "1" + "}" * 2_000):
+        assert "must be a JSON object" in tocsin(tmp_path, "preview", "message", "--payload", text).said
 
 
 def test_a_preview_shows_the_attributes_of_a_user(tmp_path: Path) -> None:

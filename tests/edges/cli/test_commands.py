@@ -117,6 +117,16 @@ async def test_what_cannot_be_sent_is_explained(tocsin: Tocsin, arguments: list[
     assert "Traceback" not in ran.err
 
 
+async def test_json_that_is_nested_too_deep_is_no_traceback(tocsin: Tocsin) -> None:
+    nested = '{"a":' * 2_000 + "1" + "}" * 2_000
+
+    payload = await tocsin("explain", "new_customer", "--user", "ada", "--payload", nested)
+    attribute = await tocsin("explain", "new_customer", "--attribute", f"plan={nested}", "--payload", PAYLOAD)
+
+    assert (payload.code, "--payload: is not a JSON object" in payload.said) == (2, True)
+    assert (attribute.code, "audience.attributes" in attribute.said) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("kind", "text"),
     [("topic", "news"), ("condition", "'news' in topics && !('sports' in topics)")],

@@ -81,7 +81,7 @@ def preview(
 def _object(option: str, text: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeEncodeError):
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         fail(f'{option} must be a JSON object, such as \'{{"name": "42"}}\'.', code=2)
 
 

@@ -124,7 +124,7 @@ def _read_attributes(given: Sequence[str]) -> dict[str, Any]:
             continue
         try:
             attributes[name] = msgspec.json.decode(value)
-        except (msgspec.DecodeError, UnicodeEncodeError):
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
             attributes[name] = value
     if faults:
         raise FaultsError("The intent is invalid:", faults)
@@ -134,6 +134,6 @@ def _read_attributes(given: Sequence[str]) -> dict[str, Any]:
 def _read_payload(text: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         fault = Fault(field="--payload", code="invalid", message=f"is not a JSON object: {error}")
         raise FaultsError("The intent is invalid:", [fault]) from error

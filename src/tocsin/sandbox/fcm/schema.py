@@ -137,7 +137,7 @@ def read_request(body: bytes) -> Any:
     """
     try:
         request = _decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _read_any(body)
     if request.message is not None and _named_targets(request.message)[1:]:
         return _read_any(body)
@@ -147,7 +147,7 @@ def read_request(body: bytes) -> Any:
 def _read_any(body: bytes) -> Any:
     try:
         content = _decode_any(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         content = None
     if not isinstance(content, dict):
         raise RefusedRequestError(errors.unparsable(body))
