@@ -26,6 +26,8 @@ Result = TypeVar("Result")
 
 By = Annotated[str | None, typer.Option(help="Who does it; the system's user unless given.")]
 Reason = Annotated[str, typer.Option(help="Why; the next person will want to know.")]
+_NOT_CONNECTED = (ConnectionRefusedError, ConnectionResetError, FileNotFoundError, TimeoutError)
+"""What is raised where no server listens any more, or its socket is gone."""
 
 
 def over_http() -> "Remote | None":
@@ -47,10 +49,17 @@ def with_pool(work: Callable[["Settings", "Pool"], Awaitable[Result]]) -> Result
     import uvloop
 
     from tocsin.compose.database import checked_pool
+    from tocsin.store.pool import AWAY, unreachable
 
     async def body() -> Result:
         async with checked_pool(found.settings, found.url) as pool:
-            return await work(found.settings, pool)
+            try:
+                return await work(found.settings, pool)
+            except AWAY as error:
+                # Others may be of a file that the work writes, or of a pipe that nobody reads any more.
+                if isinstance(error, OSError) and not isinstance(error, _NOT_CONNECTED):
+                    raise
+                raise unreachable(error) from error
 
     return uvloop.run(body())
 
