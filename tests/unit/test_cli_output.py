@@ -1,5 +1,7 @@
 """What others chose cannot control the terminal of whoever reads it."""
 
+from datetime import UTC, datetime
+
 import msgspec
 import pytest
 from rich.console import Console
@@ -7,7 +9,11 @@ from rich.text import Text
 from rich.tree import Tree
 
 from tocsin.cli import output
+from tocsin.cli.inspect.top import Frame, render
+from tocsin.engine.health.provider_health import Waiting
+from tocsin.engine.inspect.queue import LaneQueue, Queue
 
+NOW = datetime(2030, 1, 31, tzinfo=UTC)
 HOSTILE = "a\x1b[31m\u009b2J\u202eb\u2066c\x07"
 
 
@@ -22,6 +28,28 @@ def test_lines_tables_trees_and_errors_control_no_terminal(capsys: pytest.Captur
 
     printed = "".join(capsys.readouterr())
     assert printed.count("a\ufffd[31m") == 6
+    assert not set(printed) & set("\x1b\x07\u009b\u202e\u2066")
+
+
+def test_what_a_lane_waits_for_controls_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """The reason of a circuit breaker has words of a provider."""
+    none = Waiting(count=0, or_more=False)
+    lane = LaneQueue(
+        lane="webhook",
+        due=none,
+        oldest_due_at=None,
+        oldest_age_seconds=None,
+        scheduled=none,
+        held=none,
+        sent_per_second=0.0,
+        attempts_per_second=0.0,
+        blocked_by=HOSTILE,
+    )
+
+    output.console.print(render(Frame(Queue(NOW, [lane]), [])))
+
+    printed = capsys.readouterr().out
+    assert "a\ufffd[31m" in printed
     assert not set(printed) & set("\x1b\x07\u009b\u202e\u2066")
 
 

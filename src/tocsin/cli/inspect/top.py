@@ -13,7 +13,7 @@ from rich.text import Text
 
 from tocsin.cli.access import database_time, over_http, with_pool
 from tocsin.cli.inspect.queue import lane_cells
-from tocsin.cli.output import AsJson, console, moment, print_json_line
+from tocsin.cli.output import AsJson, console, moment, print_json_line, printable
 
 if TYPE_CHECKING:
     from tocsin.cli.remote import Remote
@@ -133,5 +133,5 @@ def _table(lines: Iterable[Mapping[str, object]]) -> RenderableType:
         if number == 0:
             for heading in line:
                 table.add_column(heading, overflow="fold")
-        table.add_row(*(Text(str(cell or "-")) for cell in line.values()))
+        table.add_row(*(Text(printable(str(cell or "-"))) for cell in line.values()))
     return table if table.columns else Text("No provider is set up, and nothing waits.")
