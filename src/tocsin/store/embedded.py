@@ -83,8 +83,14 @@ class EmbeddedPostgres:
 
     def running_url(self) -> str | None:
         """Return the address of the server if one runs in the data directory; start nothing."""
-        if not _is_running(self._folder):
-            return None
+        try:
+            if not _is_running(self._folder):
+                return None
+        except PermissionError as error:
+            raise DatabaseError(
+                f"The embedded Postgres in {self._folder} belongs to another user. Run this as that user, or "
+                "talk to the server over HTTP by --server URL --key KEY (TOCSIN_SERVER, TOCSIN_KEY)."
+            ) from error
         # The file is shorter while the server starts.
         with suppress(AssertionError, FileNotFoundError):
             if (found := PostmasterInfo.read_from_pgdata(self._folder)) and found.status == "ready":

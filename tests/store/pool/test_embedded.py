@@ -1,13 +1,16 @@
 """The embedded server's settings."""
 
+import errno
 import os
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import asyncpg
 import pytest
 
 from tests.acceptance.postgres import kill_postgres, mortal_folder, postmaster
 from tests.databases import open_folder
+from tocsin.domain.errors import DatabaseError
 from tocsin.store.embedded import EmbeddedPostgres
 
 
@@ -36,6 +39,20 @@ async def test_a_new_server_is_set_up_to_be_fast(embedded: asyncpg.Connection) -
     assert tuple(locale) == ("C", "C.UTF-8")
     assert (os.environ["LC_ALL"], os.environ["LC_COLLATE"]) == ("C.UTF-8", "C.UTF-8")
     assert not {"LC_CTYPE", "LC_TIME"} & os.environ.keys()
+
+
+def test_a_server_of_another_user_is_an_error_that_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder may be entered by its own user alone; tests may run as root, who may enter every folder."""
+
+    def refuse(path: Path) -> str:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+
+    with pytest.raises(DatabaseError, match="belongs to another user"):
+        EmbeddedPostgres(tmp_path).running_url()
 
 
 def test_the_last_process_stops_a_server_that_another_one_restarted() -> None:
