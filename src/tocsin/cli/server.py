@@ -49,7 +49,13 @@ class Instance(msgspec.Struct, frozen=True):
         from tocsin.settings.build import PREFIX
         from tocsin.settings.load import load_settings
 
-        os.chdir(self.folder)
+        try:
+            os.chdir(self.folder)
+        except OSError as error:
+            raise NoServerError(
+                f"The server's folder, {self.folder}, cannot be entered ({error.strerror}), and its settings "
+                "are there. Start the server in another folder, or give --key KEY with --server URL."
+            ) from error
         for name in [name for name in os.environ if name.startswith(PREFIX)]:
             del os.environ[name]
         os.environ.update(self.environment)

@@ -1,6 +1,7 @@
-"""A database that goes away while a command works on it is an error, and no traceback."""
+"""A database or server that goes away while a command works on it is an error, and no traceback."""
 
 import errno
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -8,7 +9,7 @@ import pytest
 
 from tocsin.cli import access
 from tocsin.cli.access import with_pool
-from tocsin.cli.server import Database
+from tocsin.cli.server import Database, Instance, NoServerError
 from tocsin.domain.errors import DatabaseUnavailableError
 from tocsin.settings.load import load_settings
 
@@ -50,3 +51,10 @@ def test_a_fault_of_what_is_written_is_not_one_of_the_database(number: int) -> N
         with_pool(failing(OSError(number, "written")))
 
     assert raised.value.errno == number
+
+
+def test_a_server_whose_folder_is_gone_is_named(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+
+    with pytest.raises(NoServerError, match="cannot be entered"):
+        Instance(1, gone, {}).settings()
