@@ -91,6 +91,11 @@ class EmbeddedPostgres:
                 f"The embedded Postgres in {self._folder} belongs to another user. Run this as that user, or "
                 "talk to the server over HTTP by --server URL --key KEY (TOCSIN_SERVER, TOCSIN_KEY)."
             ) from error
+        except OSError as error:
+            raise DatabaseError(
+                f"{self.data_dir} is no folder that can be read ({error.strerror}). Set another one by "
+                "TOCSIN_DATA_DIR or a server of your own by TOCSIN_DATABASE_URL."
+            ) from error
         # The file is shorter while the server starts.
         with suppress(AssertionError, FileNotFoundError):
             if (found := PostmasterInfo.read_from_pgdata(self._folder)) and found.status == "ready":

@@ -55,6 +55,14 @@ def test_a_server_of_another_user_is_an_error_that_says_so(
         EmbeddedPostgres(tmp_path).running_url()
 
 
+def test_a_file_in_place_of_the_folder_is_an_error_that_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+
+    with pytest.raises(DatabaseError, match="no folder that can be read"):
+        EmbeddedPostgres(file).running_url()
+
+
 def test_the_last_process_stops_a_server_that_another_one_restarted() -> None:
     with mortal_folder() as folder:
         first, last = EmbeddedPostgres(folder), EmbeddedPostgres(folder)
