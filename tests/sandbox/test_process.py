@@ -68,6 +68,15 @@ async def test_a_port_in_use_is_named(listener: str) -> None:
                 pass
 
 
+async def test_a_folder_that_keeps_no_keys_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+
+    with pytest.raises(SandboxStartError, match=f"cannot keep its keys in {file}: .*choose another folder"):
+        async with Sandbox(SandboxSettings(folder=file)):
+            pass
+
+
 async def test_two_sandboxes_cannot_share_a_port() -> None:
     async with Sandbox() as first:
         port = int(first.http_url.rpartition(":")[2])

@@ -1,8 +1,10 @@
+from pathlib import Path
+
 from tocsin.domain.errors import TocsinError
 
 
 class SandboxStartError(TocsinError):
-    """The sandbox cannot listen on its address."""
+    """The sandbox cannot listen on its address or use its folder."""
 
 
 class SandboxNotInstalledError(TocsinError, ImportError):
@@ -22,3 +24,9 @@ def cannot_listen(host: str, port: int, error: OSError) -> SandboxStartError:
     return SandboxStartError(
         f"the sandbox cannot listen on {host}:{port}: {reason}; choose another port, or 0 for a free one"
     )
+
+
+def cannot_write(folder: Path, error: OSError) -> SandboxStartError:
+    """Build the error for a folder that keys cannot be kept in."""
+    reason = error.strerror or str(error)
+    return SandboxStartError(f"the sandbox cannot keep its keys in {folder}: {reason}; choose another folder")

@@ -13,6 +13,7 @@ from tocsin.sandbox.app import Application
 from tocsin.sandbox.certificates import prepare_certificates, write_private
 from tocsin.sandbox.control import Control
 from tocsin.sandbox.counters import Stats
+from tocsin.sandbox.errors import cannot_write
 from tocsin.sandbox.expo.service import Expo
 from tocsin.sandbox.faults.injector import FaultInjector
 from tocsin.sandbox.fcm.accounts import ServiceAccount
@@ -93,7 +94,10 @@ class Sandbox:
 
     async def _open(self, folder: Path, exits: contextlib.AsyncExitStack) -> None:
         # Keys take tens of milliseconds of computing, which belongs on a thread.
-        certificates = await asyncio.to_thread(prepare_certificates, folder)
+        try:
+            certificates = await asyncio.to_thread(prepare_certificates, folder)
+        except OSError as error:
+            raise cannot_write(folder, error) from error
         self.ca_file = certificates.ca
         context = SandboxContext(self.settings, folder, self.phones)
         self.fcm = await asyncio.to_thread(Fcm, context)

@@ -323,6 +323,23 @@ async def test_wrong_settings_stop_every_command_and_are_named(tocsin: Tocsin, c
     assert "Traceback" not in ran.err
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["demo", "--once", "--data-dir", "tocsin.toml"], "tocsin.toml cannot be used"),
+        (["sandbox", "--folder", "tocsin.toml"], "cannot keep its keys in"),
+        (["sandbox", "--http-port", "65536"], "Invalid value for '--http-port'"),
+    ],
+    ids=["demo", "sandbox", "port"],
+)
+def test_a_folder_or_port_that_cannot_be_used_is_named(command: list[str], said: str, tmp_path: Path) -> None:
+    (tmp_path / "tocsin.toml").touch()
+
+    ran = run(command, {}, tmp_path)
+
+    assert (ran.code in {1, 2}, said in ran.said) == (True, True), ran.err
+
+
 async def test_credentials_that_are_none_stop_the_worker(tocsin: Tocsin) -> None:
     ran = await tocsin("worker")
 

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from tocsin.cli.output import fail
 from tocsin.domain.errors import DatabaseError
 
 PREFIX = "tocsin-demo-"
@@ -38,8 +39,11 @@ def demo(
         await asyncio.to_thread(_clear_abandoned)
         async with AsyncExitStack() as exits:
             folder = data_dir or Path(exits.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX)))
-            folder.mkdir(parents=True, exist_ok=True)
-            folder.chmod(0o755)
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                folder.chmod(0o755)
+            except OSError as error:
+                fail(f"The folder {folder} cannot be used: {error.strerror}. Give another one by --data-dir.")
             if data_dir is None:
                 (folder / _MARK).touch()
             await run_demo(settings, folder, exits, stop, once=once)

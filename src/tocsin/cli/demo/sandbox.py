@@ -12,12 +12,18 @@ from tocsin.cli.output import AsJson, console, print_json
 
 def sandbox(
     host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
-    http_port: Annotated[int, typer.Option(help="Plain HTTP; 0 takes a free port.")] = 8481,
-    https_port: Annotated[int, typer.Option(help="HTTP/2 over TLS; 0 takes a free port.")] = 8482,
+    http_port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Plain HTTP; 0 takes a free port.")
+    ] = 8481,
+    https_port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="HTTP/2 over TLS; 0 takes a free port.")
+    ] = 8482,
     folder: Annotated[Path, typer.Option(help="Keeps the certificate and the keys.")] = Path(
         ".tocsin/sandbox"
     ),
-    smtp_port: Annotated[int, typer.Option(help="Mail with STARTTLS; 0 takes a free port.")] = 8425,
+    smtp_port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Mail with STARTTLS; 0 takes a free port.")
+    ] = 8425,
     latency_ms: Annotated[float, typer.Option(min=0, help="How long every answer takes.")] = 0.0,
     receipts_after: Annotated[
         float, typer.Option(min=0, help="Seconds until Expo has the receipt of a message.")
