@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import stat
 import subprocess
 import threading
@@ -50,12 +51,14 @@ class EmbeddedPostgres:
     however the process ends. Whoever can lock the file exclusively is the last user and stops the server,
     even one that was left behind by a process that was killed: the children of that process do, if they
     were not killed with it. `postgres.lock` serialises starts and stops.
-    Both files are in the data directory, so that users of one machine do not share a lock.
+    Both files are in the data directory, so that users of one machine do not share a lock. While a new
+    cluster is made there is `postgres.unfinished`, which a starter that is killed leaves behind.
     """
 
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
         self._folder = data_dir / "postgres"
+        self._unfinished = data_dir / "postgres.unfinished"
         self._server: PostgresServer | None = None
         self._use: TextIO | None = None
         self._changing = threading.Lock()
@@ -66,8 +69,10 @@ class EmbeddedPostgres:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             with self._changing, self._locked():
+                if self._unfinished.exists():
+                    self._discard()
                 server = self._open()
-                with _byte_order():
+                with self._initialising(), _byte_order():
                     server.ensure_pgdata_inited()
                 self._write_configuration()
                 self._run(server)
@@ -149,6 +154,35 @@ class EmbeddedPostgres:
         with (self._folder.parent / "postgres.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+    @contextmanager
+    def _initialising(self) -> Iterator[None]:
+        """Mark a new cluster as unfinished until `initdb` is done: Postgres cannot start on a part of one."""
+        if (self._folder / "PG_VERSION").exists():
+            yield
+            return
+        self._unfinished.touch()
+        try:
+            yield
+        except BaseException:
+            self._discard()
+            raise
+        self._unfinished.unlink()
+
+    def _discard(self) -> None:
+        """Remove a cluster that is unfinished, and what still works on it after its starter was killed."""
+        left = [each for each in psutil.process_iter(["name", "cmdline"]) if self._works_on_it(each)]
+        for process in left:
+            with suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(left, timeout=RETRY_SECONDS)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir(exist_ok=True)
+        self._unfinished.unlink()
+
+    def _works_on_it(self, process: psutil.Process) -> bool:
+        is_own = process.info["name"] in {"initdb", "postgres"}
+        return is_own and str(self._folder.resolve()) in (process.info["cmdline"] or ())
 
     def _open(self) -> PostgresServer:
         server = get_server(self._folder, start=False)

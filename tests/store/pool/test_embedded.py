@@ -2,6 +2,10 @@
 
 import errno
 import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -77,3 +81,33 @@ def test_the_last_process_stops_a_server_that_another_one_restarted() -> None:
         last.stop()
 
         assert postmaster(folder) is None
+
+
+@pytest.mark.parametrize("moment", ["base", "PG_VERSION"])
+def test_a_first_start_that_was_killed_with_its_tree_is_done_again(moment: str) -> None:
+    starting = "import sys; from pathlib import Path; from tocsin.store.embedded import EmbeddedPostgres"
+    with mortal_folder() as folder:
+        with subprocess.Popen(
+            [sys.executable, "-c", f"{starting}; EmbeddedPostgres(Path(sys.argv[1])).start()", str(folder)],
+            start_new_session=True,
+        ) as killed:
+            until_exists(folder / "postgres" / moment)
+            os.killpg(killed.pid, signal.SIGKILL)
+        server = EmbeddedPostgres(folder)
+
+        server.start()
+
+        assert postmaster(folder) is not None
+        server.stop()
+        assert sorted(path.name for path in folder.iterdir()) == [
+            "postgres",
+            "postgres.lock",
+            "postgres.users",
+        ]
+
+
+def until_exists(path: Path) -> None:
+    """Look for a file again and again, for it is there for a moment only."""
+    deadline = time.monotonic() + 20
+    while not path.exists():
+        assert time.monotonic() < deadline
