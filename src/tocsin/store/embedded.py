@@ -157,8 +157,11 @@ class EmbeddedPostgres:
 
     @contextmanager
     def _initialising(self) -> Iterator[None]:
-        """Mark a new cluster as unfinished until `initdb` is done: Postgres cannot start on a part of one."""
-        if (self._folder / "PG_VERSION").exists():
+        """Mark a new cluster as unfinished until `initdb` is done: Postgres cannot start on a part of one.
+
+        Only in an empty folder: `initdb` refuses any other, and what is there may be somebody's data.
+        """
+        if any(self._folder.iterdir()):
             yield
             return
         self._unfinished.touch()

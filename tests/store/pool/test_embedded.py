@@ -106,6 +106,18 @@ def test_a_first_start_that_was_killed_with_its_tree_is_done_again(moment: str) 
         ]
 
 
+def test_what_is_in_a_folder_without_a_cluster_is_kept() -> None:
+    with mortal_folder() as folder:
+        kept = folder / "postgres" / "base" / "1"
+        kept.parent.mkdir(parents=True)
+        kept.write_text("rows of a cluster whose PG_VERSION was lost")
+
+        with pytest.raises(DatabaseError, match="did not start"):
+            EmbeddedPostgres(folder).start()
+
+        assert kept.read_text()
+
+
 def until_exists(path: Path) -> None:
     """Look for a file again and again, for it is there for a moment only."""
     deadline = time.monotonic() + 20
