@@ -55,7 +55,11 @@ PINNED = {
     "prune deliveries": Pinned(
         settled.PRUNE_DELIVERIES,
         (OLD, CUTOFF, WAIT, BATCH),
-        {"notifications": {"notifications_pkey"}, "deliveries": {BY_NOTIFICATION, "deliveries_pkey"}},
+        {
+            "notifications": {"notifications_pkey"},
+            "deliveries": {BY_NOTIFICATION, "deliveries_pkey"},
+            "devices": {"devices_pkey"},
+        },
     ),
     "delete notifications": Pinned(
         settled.DELETE_NOTIFICATIONS,
@@ -75,7 +79,11 @@ PINNED = {
     "prune carriers": Pinned(
         settled.PRUNE_CARRIERS,
         ([OLD_DIGEST], CUTOFF, WAIT, BATCH),
-        {"digests": {"digests_pkey"}, "deliveries": {CARRYING, "deliveries_pkey"}},
+        {
+            "digests": {"digests_pkey"},
+            "deliveries": {CARRYING, "deliveries_pkey"},
+            "devices": {"devices_pkey"},
+        },
     ),
     "delete digests": Pinned(
         settled.DELETE_DIGESTS,

@@ -167,6 +167,7 @@ set user_id = excluded.user_id,
     notification_count = case when device.user_id = excluded.user_id
         then device.notification_count else 0 end,
     last_sent_at = case when device.user_id = excluded.user_id then device.last_sent_at end,
+    pruned_sent_at = case when device.user_id = excluded.user_id then device.pruned_sent_at end,
     registered_at = case when device.user_id = excluded.user_id
         then device.registered_at else excluded.registered_at end,
     last_seen_at = greatest(device.last_seen_at, excluded.last_seen_at),

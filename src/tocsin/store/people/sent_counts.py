@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 
 from tocsin.store.pool import Connection, Pool
-from tocsin.store.rows import fetch_all, transpose
+from tocsin.store.rows import fetch_all
 
 MOST_COUNTED = 10_000
 """How many of a person's newest deliveries are looked through."""
@@ -18,7 +18,8 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
     """The columns of `devices` that count what was sent to one, without the deliveries that are stored.
 
     What a device had got until its `last_sent_at` is in its `notification_count`: older versions counted
-    there with each message, and devices that become one bring their counts.
+    there with each message, and devices that become one bring their counts. So is what was pruned since, the
+    last of it sent at `pruned_sent_at`.
     """
 
     id: UUID
@@ -39,20 +40,24 @@ with got as materialized (
         from deliveries
         where user_id = $1
         order by notification_id desc
-        limit $4
+        limit $3
     ) as newest
     where state in ('sent', 'delivered')
     group by device_id
 )
-select given.id, sent.count, sent.last_at
-from unnest($2::uuid[], $3::timestamptz[]) as given (id, last_sent_at)
-join got on got.device_id = given.id
-cross join lateral (
+select
+    devices.id,
+    devices.notification_count + coalesce(sent.count, 0) as count,
+    greatest(devices.last_sent_at, devices.pruned_sent_at, sent.last_at) as last_at
+from devices
+left join got on got.device_id = devices.id
+left join lateral (
     select count(*) as count, max(settled_at) as last_at
     from unnest(got.times) as counted (settled_at)
-    where settled_at > coalesce(given.last_sent_at, '-infinity')
-) as sent
-where sent.count > 0
+    where settled_at > coalesce(devices.last_sent_at, '-infinity')
+) as sent on true
+-- Not "=", by which the planner could read all devices of the person for each.
+where devices.id = any($2::uuid[]) and devices.user_id is not distinct from $1
 """
 
 OF_DEVICES = """
@@ -63,19 +68,19 @@ where id = any($1::uuid[])
 
 
 async def add_sent(connection: Connection | Pool, rows: Sequence[CountedRow]) -> list[CountedRow]:
-    """Return rows of one person's devices with what was sent to each since its `last_sent_at`.
+    """Return rows of one person's devices with all that was sent to each.
 
     It may read 10,000 deliveries: call it when no lock is held.
     """
     if not rows:
         return []
-    columns = transpose(rows, ("id", "last_sent_at"))
-    found = await connection.fetch(SENT, rows[0].user_id, *columns, MOST_COUNTED)
+    found = await connection.fetch(SENT, rows[0].user_id, [row.id for row in rows], MOST_COUNTED)
+    # One that is not found went to another person, or was erased, since the rows were read.
     sent = {row["id"]: (row["count"], row["last_at"]) for row in found}
     return [
-        msgspec.structs.replace(row, notification_count=row.notification_count + count, last_sent_at=last_at)
+        msgspec.structs.replace(row, notification_count=count, last_sent_at=last_at)
         for row in rows
-        for count, last_at in [sent.get(row.id, (0, row.last_sent_at))]
+        for count, last_at in [sent.get(row.id, (row.notification_count, row.last_sent_at))]
     ]
 
 

@@ -128,7 +128,7 @@ order by page.id
 
 # No foreign key keeps a notification that has deliveries. Whoever adds one to it holds the lock of another
 # that waits, or of a broadcast that is expanding: what was replayed meanwhile is not deleted, and neither is
-# its notification.
+# its notification. Devices keep their counts, and are updated in the order of their ids, to avoid deadlocks.
 _PRUNE = """
 with locked as materialized (
     select id
@@ -153,7 +153,25 @@ old as materialized (
 pruned as (
     delete from deliveries
     where id = any(array(select id from old)) and state <> all($3::text[])
-    returning id
+    returning id, device_id, user_id, state, settled_at
+),
+counted as (
+    update devices
+    set notification_count = devices.notification_count + (
+            select count(*)
+            from unnest(sent.times) as counted (settled_at)
+            where counted.settled_at > coalesce(devices.last_sent_at, '-infinity')
+        ),
+        pruned_sent_at = greatest(devices.pruned_sent_at, sent.last_at)
+    from (
+        select device_id, user_id, array_agg(settled_at) as times, max(settled_at) as last_at
+        from pruned
+        where state in ('sent', 'delivered')
+        group by device_id, user_id
+        order by device_id
+    ) as sent
+    -- Not "=", by which the planner could read all devices of the person for each.
+    where devices.id = sent.device_id and devices.user_id is not distinct from sent.user_id
 )
 select array(select id from locked) as locked, (select count(*) from pruned) as deliveries
 """
