@@ -141,6 +141,8 @@ async def test_a_message_without_an_id_is_given_one(apple: Apple) -> None:
         ({"payload": b""}, (400, "PayloadEmpty")),
         ({"payload": b"{}"}, (400, "PayloadEmpty")),
         ({"payload": b"[1"}, (400, "PayloadEmpty")),
+        ({"payload": b'{"a":"\xff"}'}, (400, "PayloadEmpty")),
+        ({"payload": b'{"a":' + b"[" * 2_000 + b"]" * 2_000 + b"}"}, (400, "PayloadEmpty")),
         ({"payload": {"aps": "x" * 4_086}}, (200, "OK")),
         ({"payload": {"aps": "x" * 4_087}}, (413, "PayloadTooLarge")),
         (

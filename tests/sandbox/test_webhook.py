@@ -55,7 +55,7 @@ async def test_what_lacks_a_header_is_refused(sandbox: Sandbox, caller: Caller, 
     assert sandbox.phones.count == 0
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff"])
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff", b'{"a":' * 2_000 + b"1" + b"}" * 2_000])
 async def test_what_is_no_json_object_is_refused(caller: Caller, body: bytes) -> None:
     assert (await post(caller, body=body)).status == 400
 

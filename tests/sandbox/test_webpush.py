@@ -159,6 +159,17 @@ async def test_what_the_browser_cannot_read_is_refused(
     assert words in reply.body.decode()
 
 
+@pytest.mark.parametrize("plaintext", [b"hello", b'"\xff"', b"[" * 1_900 + b"]" * 1_900])
+async def test_what_is_no_json_is_read_as_text(caller: Caller, sandbox: Sandbox, plaintext: bytes) -> None:
+    subscription = read_subscription(msgspec.json.encode(sandbox.subscription("firefox")).decode())
+    body = encrypt(plaintext, read_point(subscription.p256dh), subscription.auth)
+
+    assert (await push(caller, sandbox, "firefox", body=body)).status == 201
+
+    (received,) = sandbox.phones.messages(after=0, limit=10)
+    assert received.message["content"] == plaintext.decode(errors="replace")
+
+
 @pytest.mark.parametrize("encoding", [None, "aes128gcm"])
 async def test_a_message_without_a_body_is_legal(
     caller: Caller, sandbox: Sandbox, encoding: str | None

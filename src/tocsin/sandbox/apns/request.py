@@ -57,5 +57,5 @@ def parse_payload(request: ReceivedRequest) -> dict[str, Any] | str:
         return "PayloadTooLarge"
     try:
         return _decode(request.body) or "PayloadEmpty"
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return "PayloadEmpty"

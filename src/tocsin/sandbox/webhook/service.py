@@ -47,7 +47,7 @@ class WebhookStandIn(SinglePushStandIn):
         event: dict[str, Any] = {}
         try:
             event = msgspec.json.decode(request.body, type=dict[str, Any])
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             missing = missing or "a JSON object"
         if missing:
             text = f"{missing} is missing".encode()

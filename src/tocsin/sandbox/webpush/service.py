@@ -90,5 +90,5 @@ def _decrypted(browser: Browser, body: bytes) -> Any:
         raise RefusedRequestError(Response("UNREADABLE", 400, text.encode(), [TEXT])) from None
     try:
         return msgspec.json.decode(plaintext)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return plaintext.decode(errors="replace")
