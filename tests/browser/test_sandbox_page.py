@@ -124,6 +124,8 @@ async def test_a_mail_is_shown_with_its_styles_and_can_run_and_fetch_nothing(
         mail = dialog.frame_locator("iframe")
         await expect(mail.locator("body")).to_have_css("background-color", "rgb(1, 2, 3)")
         await expect(mail.locator("#words")).to_have_text("Hello")
+        # Until the browser has given up the image, it may move a link away from under the pointer.
+        await expect(mail.locator("img")).to_have_js_property("complete", value=True)
         await mail.get_by_role("link", name="Leave", exact=True).click()
         await visit.complained("allow-popups")
         await expect(mail.locator("#words")).to_have_text("Hello")
