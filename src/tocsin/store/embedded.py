@@ -40,6 +40,9 @@ track_io_timing = off
 
 _SERVER_FAULTS = (OSError, AssertionError, RuntimeError, subprocess.SubprocessError)
 
+_OF_USED_CLUSTERS = ("tocsin.conf", "postmaster.opts", "backup_label")
+"""Files that `initdb` does not make: a cluster that was set up, has run or was restored has one of them."""
+
 LONGEST_RECOVERY = 300.0
 RETRY_SECONDS = 0.5
 
@@ -70,7 +73,7 @@ class EmbeddedPostgres:
             self._folder.mkdir(parents=True, exist_ok=True)
             with self._changing, self._locked():
                 if self._unfinished.exists():
-                    self._discard()
+                    self._discard_unused()
                 server = self._open()
                 with self._initialising(), _byte_order():
                     server.ensure_pgdata_inited()
@@ -171,6 +174,13 @@ class EmbeddedPostgres:
             self._discard()
             raise
         self._unfinished.unlink()
+
+    def _discard_unused(self) -> None:
+        """Remove what a starter that was killed left, unless somebody put a cluster in its place since."""
+        if any((self._folder / name).exists() for name in _OF_USED_CLUSTERS):
+            self._unfinished.unlink()
+        else:
+            self._discard()
 
     def _discard(self) -> None:
         """Remove a cluster that is unfinished, and what still works on it after its starter was killed."""

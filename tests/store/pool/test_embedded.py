@@ -118,6 +118,26 @@ def test_what_is_in_a_folder_without_a_cluster_is_kept() -> None:
         assert kept.read_text()
 
 
+async def test_a_cluster_that_was_put_where_a_first_start_was_killed_is_kept() -> None:
+    """By an operator who restored one, or by an earlier version, which does not know the mark."""
+    with mortal_folder() as folder:
+        server = EmbeddedPostgres(folder)
+        connection = await asyncpg.connect(server.start())
+        await connection.execute("create table kept as select 1 as number")
+        await connection.close()
+        server.stop()
+        (folder / "postgres.unfinished").touch()
+
+        connection = await asyncpg.connect(server.start())
+        try:
+            assert await connection.fetchval("select number from kept") == 1
+        finally:
+            await connection.close()
+            server.stop()
+
+        assert not (folder / "postgres.unfinished").exists()
+
+
 def until_exists(path: Path) -> None:
     """Look for a file again and again, for it is there for a moment only."""
     deadline = time.monotonic() + 20
