@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from collections.abc import Iterator
 
 import msgspec
 import uvloop
@@ -14,7 +15,7 @@ INTENTS_A_REQUEST = 500
 REQUESTS_AT_ONCE = 3
 
 
-async def _post(client: Client, batch: Batch, first: int, limit: asyncio.Semaphore) -> None:
+def _body(batch: Batch, first: int) -> bytes:
     numbers = range(first, min(first + INTENTS_A_REQUEST, batch.count))
     intents = [
         {
@@ -25,18 +26,22 @@ async def _post(client: Client, batch: Batch, first: int, limit: asyncio.Semapho
         }
         for number in numbers
     ]
-    body = msgspec.json.encode({"notifications": intents})
-    async with limit:
+    return msgspec.json.encode({"notifications": intents})
+
+
+async def _post_some(client: Client, batch: Batch, starts: Iterator[int]) -> None:
+    """Post requests one after another; each is made when it is its turn, not all before the first is sent."""
+    for first in starts:
         response = (
             await client.post("/v1/notifications/batch")
             .bearer_auth(os.environ["BENCH_KEY"])
             .header("content-type", "application/json")
-            .body_bytes(body)
+            .body_bytes(_body(batch, first))
             .build()
             .send()
         )
         answer = await response.json()
-    assert all(result["status"] == "accepted" for result in answer["results"]), answer
+        assert all(result["status"] == "accepted" for result in answer["results"]), answer
 
 
 async def main() -> None:
@@ -44,14 +49,14 @@ async def main() -> None:
     await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
     )
-    limit = asyncio.Semaphore(REQUESTS_AT_ONCE)
     async with ClientBuilder().base_url(os.environ["BENCH_API"]).error_for_status(True).build() as client:
         print("ok", flush=True)
         while line := await reader.readline():
             batch = msgspec.json.decode(line, type=Batch)
             async with asyncio.TaskGroup() as group:
-                for first in range(0, batch.count, INTENTS_A_REQUEST):
-                    group.create_task(_post(client, batch, first, limit))
+                starts = iter(range(0, batch.count, INTENTS_A_REQUEST))
+                for _ in range(REQUESTS_AT_ONCE):
+                    group.create_task(_post_some(client, batch, starts))
             print("ok", flush=True)
 
 
