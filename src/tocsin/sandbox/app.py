@@ -18,9 +18,9 @@ _NOT_FOUND = Response(
     404,
     b"<!DOCTYPE html><html lang=en><title>Error 404 (Not Found)!!1</title>"
     b"<p>The requested URL was not found on this server.</html>",
-    [("content-type", "text/html; charset=UTF-8")],
+    (("content-type", "text/html; charset=UTF-8"),),
 )
-FAILED = Response("failed", 500, b"Internal server error", [TEXT])
+FAILED = Response("failed", 500, b"Internal server error", (TEXT,))
 
 
 class Application(msgspec.Struct, frozen=True):

@@ -20,7 +20,7 @@ from tocsin.sandbox.webpush.browsers import Subscription
 
 PREFIX = "/_sandbox/"
 _LARGEST_PAGE = 1_000
-_DONE = Response("ok", 204, b"", [])
+_DONE = Response("ok", 204, b"", ())
 _CROSS_ORIGIN = problem(
     403, "foreign_origin", "A browser may change the sandbox only from the sandbox's own page."
 )
@@ -97,7 +97,7 @@ class Control(msgspec.Struct, kw_only=True):
             case "stats", "":
                 return json_response(self._stand_in(query).counters.stats())
             case "ca.pem", "":
-                return Response("ok", 200, self.ca_pem, [("content-type", "application/x-pem-file")])
+                return Response("ok", 200, self.ca_pem, (("content-type", "application/x-pem-file"),))
             case "service_accounts", project_id:
                 return json_response(self.fcm.accounts.account(project_id, f"{origin}/token"))
         return None

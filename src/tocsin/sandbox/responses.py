@@ -8,7 +8,7 @@ JSON = ("content-type", "application/json; charset=UTF-8")
 TEXT = ("content-type", "text/plain; charset=utf-8")
 _PROBLEM = ("content-type", "application/problem+json")
 
-Headers = list[tuple[str, str]]
+Headers = tuple[tuple[str, str], ...]
 
 
 class Response(msgspec.Struct, frozen=True):
@@ -17,13 +17,13 @@ class Response(msgspec.Struct, frozen=True):
     code: str
     status: int
     body: bytes
-    headers: Headers = msgspec.field(default_factory=lambda: [JSON])
+    headers: Headers = (JSON,)
 
     def with_retry_after(self, seconds: int | None) -> "Response":
         """Return the response with a Retry-After header, if `seconds` is given."""
         if seconds is None:
             return self
-        return msgspec.structs.replace(self, headers=[*self.headers, ("retry-after", str(seconds))])
+        return msgspec.structs.replace(self, headers=(*self.headers, ("retry-after", str(seconds))))
 
 
 class RefusedRequestError(Exception):
@@ -42,4 +42,4 @@ def json_response(content: Any, *, status: int = 200, code: str = "ok") -> Respo
 def problem(status: int, code: str, detail: str) -> Response:
     """Build a problem response (RFC 9457)."""
     body = {"type": "about:blank", "title": code.replace("_", " "), "status": status}
-    return Response(code, status, msgspec.json.encode({**body, "code": code, "detail": detail}), [_PROBLEM])
+    return Response(code, status, msgspec.json.encode({**body, "code": code, "detail": detail}), (_PROBLEM,))

@@ -55,7 +55,7 @@ class Apns(SinglePushStandIn):
         if status == _GONE:
             since = self.clock() if self.gone_since is None else self.gone_since
             body["timestamp"] = int(since * 1_000)
-        return Response(code, status, msgspec.json.encode(body), [JSON, ("apns-id", _apns_id(request))])
+        return Response(code, status, msgspec.json.encode(body), (JSON, ("apns-id", _apns_id(request))))
 
     def _parse(self, request: ReceivedRequest) -> Push:
         if not request.path.startswith(_DEVICE):
@@ -83,7 +83,7 @@ class Apns(SinglePushStandIn):
         )
 
     def _success(self, push: Push, request: ReceivedRequest) -> Response:  # noqa: ARG002 - the id says it all
-        return Response("OK", 200, b"", [("apns-id", push.message_id)])
+        return Response("OK", 200, b"", (("apns-id", push.message_id),))
 
 
 def _apns_id(request: ReceivedRequest) -> str:

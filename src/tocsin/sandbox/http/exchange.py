@@ -13,8 +13,8 @@ from tocsin.sandbox.responses import TEXT, Response
 from tocsin.sandbox.stand_in import ReceivedRequest
 
 _log = structlog.get_logger()
-TOO_LARGE = Response("too_large", HTTPStatus.REQUEST_ENTITY_TOO_LARGE, b"The body is too large.\n", [TEXT])
-CUT, CUT_LENGTH = Response("cut", HTTPStatus.OK, b"{", []), 64
+TOO_LARGE = Response("too_large", HTTPStatus.REQUEST_ENTITY_TOO_LARGE, b"The body is too large.\n", (TEXT,))
+CUT, CUT_LENGTH = Response("cut", HTTPStatus.OK, b"{", ()), 64
 """The beginning of an answer that is broken off, and the length that it announces."""
 
 

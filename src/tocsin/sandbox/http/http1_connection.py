@@ -8,7 +8,6 @@ from tocsin.sandbox.http.bodies import BodyTooLargeError
 from tocsin.sandbox.http.chunks import ChunkedBody, SizedBody
 from tocsin.sandbox.http.exchange import CUT, CUT_LENGTH, TOO_LARGE, Exchange
 from tocsin.sandbox.http.request_heads import BadHeadError, RequestHead, TextHead
-from tocsin.sandbox.http.response_heads import encode_text
 from tocsin.sandbox.http.service import Service, server_address
 from tocsin.sandbox.responses import TEXT, Response
 
@@ -100,7 +99,7 @@ class Http1Connection(asyncio.Protocol):
     def respond(self, response: Response, body: bytes) -> None:
         """Send an answer, and go on with the next request."""
         keeps_alive = not self._leaving and self._head is not None and self._head.keeps_alive
-        text = encode_text(response, self.service.dates.now(), keeps_alive=keeps_alive)
+        text = self.service.response_heads.text(response, keeps_alive=keeps_alive)
         if self._transport is not None:
             self._transport.write(text + body)
         self._exchange = self._head = None
@@ -113,7 +112,7 @@ class Http1Connection(asyncio.Protocol):
 
     def cut(self) -> None:
         """Send less than announced, and close the connection."""
-        text = encode_text(CUT, self.service.dates.now(), CUT_LENGTH, keeps_alive=True)
+        text = self.service.response_heads.text(CUT, CUT_LENGTH, keeps_alive=True)
         if self._transport is not None:
             self._transport.write(text + CUT.body)
         self._close()
@@ -126,7 +125,7 @@ class Http1Connection(asyncio.Protocol):
             if not self._writing_paused and (self._body is not None or self._read_head()):
                 self._read_body()
         except BadHeadError as error:
-            self._refuse(Response("bad_request", error.status, f"{error}\n".encode(), [TEXT]))
+            self._refuse(Response("bad_request", error.status, f"{error}\n".encode(), (TEXT,)))
         except BodyTooLargeError:
             self._refuse(TOO_LARGE)
         self._throttle()

@@ -27,7 +27,6 @@ from tocsin.http2.writer import FrameWriter
 from tocsin.sandbox.http.exchange import CUT, CUT_LENGTH
 from tocsin.sandbox.http.http2_stream import Stream
 from tocsin.sandbox.http.request_heads import HeadDecoder
-from tocsin.sandbox.http.response_heads import encode_block
 from tocsin.sandbox.http.service import Service, server_address
 from tocsin.sandbox.responses import Response
 
@@ -132,7 +131,7 @@ class Http2Connection(asyncio.Protocol):
     def respond(self, stream: Stream, response: Response) -> None:
         """Send an answer, or as much of it as the windows allow."""
         stream_id = stream.stream_id
-        block = self._before_block + encode_block(response, self.service.dates.now())
+        block = self._before_block + self.service.response_heads.block(response)
         self._before_block = b""
         body = stream.body_of(response)
         sending, length = self._send_window, len(body)
@@ -148,7 +147,7 @@ class Http2Connection(asyncio.Protocol):
 
     def cut(self, stream: Stream) -> None:
         """Send less than announced, and reset the stream."""
-        block = self._before_block + encode_block(CUT, self.service.dates.now(), CUT_LENGTH)
+        block = self._before_block + self.service.response_heads.block(CUT, CUT_LENGTH)
         self._before_block = b""
         self._writer.add(*header_frames(stream.stream_id, block, end_stream=False))
         if min(stream.window, self._send_window.size) >= len(CUT.body):

@@ -2,15 +2,14 @@
 
 import asyncio
 import math
-import time
 from collections.abc import Mapping
-from email.utils import formatdate
 from typing import Protocol
 
 from tocsin.http2.frames import LAST_STREAM_ID
 from tocsin.sandbox.app import Application
 from tocsin.sandbox.http.bodies import BodyMemory
 from tocsin.sandbox.http.request_heads import RequestHeads
+from tocsin.sandbox.http.response_heads import ResponseHeads
 from tocsin.sandbox.responses import Response
 
 _TICKS_A_SECOND = 1_000
@@ -67,20 +66,6 @@ class Delays:
                 exchange.respond(response)
 
 
-class Dates:
-    """The `date` of answers, which changes once a second."""
-
-    def __init__(self) -> None:
-        self._second = 0
-
-    def now(self) -> str:
-        """Return the date of this moment in the form of HTTP."""
-        second = int(time.time())
-        if second != self._second:
-            self._second, self._date = second, formatdate(second, usegmt=True)
-        return self._date
-
-
 class Service:
     """Serves the connections of one listener."""
 
@@ -90,7 +75,7 @@ class Service:
         """How many requests may be under way at once on a connection of HTTP/2."""
         self.heads = RequestHeads(scheme, application.stand_in_for)
         self.delays = Delays()
-        self.dates = Dates()
+        self.response_heads = ResponseHeads()
         self.memory = BodyMemory()
         self.connections: set[Connection] = set()
         self.idle = asyncio.Event()

@@ -24,7 +24,7 @@ _HEADERS = (
     ("cache-control", "no-cache"),
 )
 _FILES = {
-    file.name: Response("ok", 200, file.read_bytes(), [("content-type", content_type), *_HEADERS])
+    file.name: Response("ok", 200, file.read_bytes(), (("content-type", content_type), *_HEADERS))
     for file in files(__name__).iterdir()
     if (content_type := _CONTENT_TYPES.get(file.name.rpartition(".")[2]))
 }

@@ -24,13 +24,13 @@ _MAIL_POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
 _DOCTYPE = re.compile(r"\s*<!doctype[^>]*>", re.IGNORECASE)
-_MAIL_HEADERS = [
+_MAIL_HEADERS = (
     ("content-type", "text/html; charset=UTF-8"),
     ("content-security-policy", _MAIL_POLICY),
     ("x-content-type-options", "nosniff"),
     ("referrer-policy", "no-referrer"),
     ("cache-control", "no-store"),
-]
+)
 
 
 class PageFeed(msgspec.Struct, frozen=True):

@@ -39,7 +39,7 @@ def error(code: str, target: str = "", message: str | None = None) -> Response:
         f'<ErrorResponse xmlns="{NAMESPACE}"><Error><Type>{sender}</Type><Code>{code}</Code>'
         f"<Message>{escape(message)}</Message></Error><RequestId>{uuid.uuid4()}</RequestId></ErrorResponse>"
     )
-    return Response(code, status, body.encode(), [XML])
+    return Response(code, status, body.encode(), (XML,))
 
 
 def refuse(code: str, message: str) -> RefusedRequestError:
@@ -53,4 +53,4 @@ def result(action: str, content: str = "") -> Response:
         f'<{action}Response xmlns="{NAMESPACE}"><{action}Result>{content}</{action}Result>'
         f"<ResponseMetadata><RequestId>{uuid.uuid4()}</RequestId></ResponseMetadata></{action}Response>"
     )
-    return Response("OK", 200, body.encode(), [XML])
+    return Response("OK", 200, body.encode(), (XML,))

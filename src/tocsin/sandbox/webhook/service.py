@@ -38,7 +38,7 @@ class WebhookStandIn(SinglePushStandIn):
         """Build the response of a code; its text quotes the URL, as careless receivers do."""
         url = request.origin + request.path
         status = HTTPStatus(int(code.removeprefix("HTTP_")))
-        headers = [TEXT, ("location", f"{url}/elsewhere")] if status in _REDIRECTS else [TEXT]
+        headers = (TEXT, ("location", f"{url}/elsewhere")) if status in _REDIRECTS else (TEXT,)
         return Response(code, status, f"{status.phrase}: {url}".encode(), headers)
 
     def _parse(self, request: ReceivedRequest) -> Push:
@@ -51,7 +51,7 @@ class WebhookStandIn(SinglePushStandIn):
             missing = missing or "a JSON object"
         if missing:
             text = f"{missing} is missing".encode()
-            raise RefusedRequestError(Response("HTTP_400", HTTPStatus.BAD_REQUEST, text, [TEXT]))
+            raise RefusedRequestError(Response("HTTP_400", HTTPStatus.BAD_REQUEST, text, (TEXT,)))
         return Push(
             target=request.path.removeprefix(PREFIX),
             message_id=str(headers["webhook-id"]),
@@ -60,4 +60,4 @@ class WebhookStandIn(SinglePushStandIn):
         )
 
     def _success(self, push: Push, request: ReceivedRequest) -> Response:  # noqa: ARG002 - nothing more to say
-        return Response("OK", HTTPStatus.NO_CONTENT, b"", [])
+        return Response("OK", HTTPStatus.NO_CONTENT, b"", ())

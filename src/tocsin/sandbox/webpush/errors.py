@@ -27,7 +27,7 @@ _TEXTS: Mapping[str, tuple[int, str]] = {
 def refused(code: str, text: str | None = None) -> RefusedRequestError:
     """Build the refusal of a code, with a text of its own or the usual one."""
     status, usual = _TEXTS[code]
-    return RefusedRequestError(Response(code, status, f"{text or usual}\n".encode(), [TEXT]))
+    return RefusedRequestError(Response(code, status, f"{text or usual}\n".encode(), (TEXT,)))
 
 
 REFUSALS: Mapping[str, Response] = {
@@ -39,6 +39,6 @@ REFUSALS: Mapping[str, Response] = {
         401,
         b'{"code":401,"errno":109,"error":"Unauthorized","message":"VAPID public key mismatch"}',
     ),
-    "REDIRECT": Response("REDIRECT", 307, b"", [("location", "https://127.0.0.1:1/elsewhere")]),
+    "REDIRECT": Response("REDIRECT", 307, b"", (("location", "https://127.0.0.1:1/elsewhere"),)),
 }
 """Every refusal that can be scripted."""

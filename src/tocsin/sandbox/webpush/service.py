@@ -73,7 +73,7 @@ class WebPush(SinglePushStandIn):
 
     def _success(self, push: Push, request: ReceivedRequest) -> Response:
         location = ("location", f"{request.origin}{PREFIX}messages/{push.message_id}")
-        return Response("CREATED", 201, b"", [location, ("ttl", str(push.message["headers"]["ttl"]))])
+        return Response("CREATED", 201, b"", (location, ("ttl", str(push.message["headers"]["ttl"]))))
 
 
 def _decrypted(browser: Browser, body: bytes) -> Any:
@@ -87,7 +87,7 @@ def _decrypted(browser: Browser, body: bytes) -> Any:
         plaintext = browser.decrypt(body)
     except DecryptionError as error:
         text = f"The browser cannot read it: {error}.\n"
-        raise RefusedRequestError(Response("UNREADABLE", 400, text.encode(), [TEXT])) from None
+        raise RefusedRequestError(Response("UNREADABLE", 400, text.encode(), (TEXT,))) from None
     try:
         return msgspec.json.decode(plaintext)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
