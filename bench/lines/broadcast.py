@@ -1,4 +1,4 @@
-"""One intent to very many people, while another producer's messages go on."""
+"""One intent to very many people, while another producer's messages and those of another type go on."""
 
 import asyncio
 import contextlib
@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
+from typing import Literal, NamedTuple
 from uuid import UUID
 
 import asyncpg
@@ -30,6 +31,7 @@ WORKERS, CONCURRENCY = 2, 300
 OTHERS_A_SECOND = 10.0
 OTHERS_SECONDS = 5.0
 """The other producer's messages are scheduled for so long at a time, until the broadcast is over."""
+PRODUCER = "bench"
 POLL_SECONDS = 0.5
 TELL_EVERY = 10.0
 
@@ -52,7 +54,7 @@ from (
     cross join lateral (
         select split_part(notifications.idempotency_key, '-', 3)::bigint as at
     ) as scheduled
-    where notifications.producer = 'another' and scheduled.at < $1
+    where notifications.producer = $1 and notifications.type = $2 and scheduled.at < $3
 ) as each
 """
 PROGRESS = "select state, expanded, total from broadcasts where notification_id = $1"
@@ -63,6 +65,20 @@ where notification_id = $1
 """
 
 
+class Beside(NamedTuple):
+    """Messages that are sent while a broadcast is under way."""
+
+    title: str
+    producer: str
+    type: Literal["new_customer", "message"]
+
+
+BESIDE = (
+    Beside("another producer's messages", "another", "new_customer"),
+    Beside("messages of another type", PRODUCER, "message"),
+)
+
+
 class Broadcast:
     name = "broadcast"
     title = "One intent to many people"
@@ -71,7 +87,7 @@ class Broadcast:
         self._people = people
 
     async def measure(self, arena: Arena) -> Sequence[Reading]:
-        """Broadcast to everyone; another producer sends a few messages a second meanwhile."""
+        """Broadcast to everyone; a few other messages a second are sent meanwhile."""
         arena = msgspec.structs.replace(arena, numbers=self._people)
         async with _opened(arena) as (server, books, others):
             await books.execute(ADD_PEOPLE)
@@ -81,7 +97,10 @@ class Broadcast:
                 began = time.perf_counter()
                 notification_id = await _send(server)
                 accepted = time.perf_counter() - began
-                sending = asyncio.create_task(_others(others, self._people))
+                sending = [
+                    asyncio.create_task(_others(conversation, beside, self._people))
+                    for conversation, beside in zip(others, BESIDE, strict=True)
+                ]
                 try:
                     seconds = await _sent(books, notification_id, began)
                     ended = round(1e6 * time.time())
@@ -89,12 +108,9 @@ class Broadcast:
                     await _stopped(sending)
             await all_settled(books)
             await check_sent(books, notification_id)
-            latencies = await books.fetchrow(LATENCY, ended)
+            latencies = [reading for beside in BESIDE for reading in await _latencies(books, beside, ended)]
             reached = await books.fetchrow(REACHED, notification_id)
             stats = await Controls(arena.control_url).stats("fcm")
-        if latencies["unsent"]:
-            raise ProgramFailedError(f"{latencies['unsent']} messages of the other producer were not sent")
-        median, p99, slowest = latencies["millis"]
         megabytes = [each.bytes / 1e6 for each in workers]
         return [
             Reading(
@@ -104,11 +120,7 @@ class Broadcast:
             Reading("accepting it", 1e3 * accepted, "ms"),
             Reading("memory of a worker", max(megabytes), "MB", PROCESS_MEGABYTES, note="the highest"),
             Reading("memory of the API", api.bytes / 1e6, "MB", PROCESS_MEGABYTES, note="the highest"),
-            Reading("another producer's messages, median", median, "ms"),
-            Reading(
-                "another producer's messages, p99", p99, "ms", BESIDE_BROADCAST_P99_MS,
-                note=f"{latencies['messages']:,} at {OTHERS_A_SECOND:.0f}/s; the slowest {slowest:,.0f} ms",
-            ),
+            *latencies,
             Reading("left out", self._people - reached["people"], "people", NONE),
             Reading("expanded twice", reached["deliveries"] - reached["people"], "people", NONE),
             Reading("sent twice", stats.duplicates - before.duplicates, "messages", NONE),
@@ -116,21 +128,28 @@ class Broadcast:
 
 
 @contextlib.asynccontextmanager
-async def _opened(arena: Arena) -> AsyncIterator[tuple[Server, asyncpg.Connection, Conversation]]:
+async def _opened(arena: Arena) -> AsyncIterator[tuple[Server, asyncpg.Connection, list[Conversation]]]:
     async with contextlib.AsyncExitStack() as stack:
         server = await stack.enter_async_context(
             tocsin_server(arena, workers=WORKERS, concurrency=CONCURRENCY)
         )
         books = await asyncpg.connect(server.database_url, server_settings=connection_settings(SCHEMA))
         stack.push_async_callback(books.close)
-        key = (await create_key(books, "another", Role.PRODUCER, datetime.now(UTC))).secret
-        others = await stack.enter_async_context(
-            conversing(
-                [sys.executable, "-m", "bench.programs.open_loop"],
-                {"BENCH_API": server.api_url, "BENCH_KEY": key},
-                arena.workdir / "open_loop.log",
+        keys = {PRODUCER: server.key}
+        others = []
+        for beside in BESIDE:
+            if beside.producer not in keys:
+                created = await create_key(books, beside.producer, Role.PRODUCER, datetime.now(UTC))
+                keys[beside.producer] = created.secret
+            others.append(
+                await stack.enter_async_context(
+                    conversing(
+                        [sys.executable, "-m", "bench.programs.open_loop"],
+                        {"BENCH_API": server.api_url, "BENCH_KEY": keys[beside.producer]},
+                        arena.workdir / f"open_loop_{beside.producer}.log",
+                    )
+                )
             )
-        )
         yield server, books, others
 
 
@@ -155,8 +174,21 @@ async def _send(server: Server) -> UUID:
     return UUID(answer["notification_id"])
 
 
-async def _others(others: Conversation, people: int) -> None:
-    """Send another producer's messages until stopped, and then what is scheduled already."""
+async def _latencies(books: asyncpg.Connection, beside: Beside, ended: int) -> list[Reading]:
+    """Return how long messages took that were scheduled before the broadcast ended."""
+    row = await books.fetchrow(LATENCY, beside.producer, beside.type, ended)
+    if row["unsent"]:
+        raise ProgramFailedError(f"{row['unsent']} were not sent: {beside.title}")
+    median, p99, slowest = row["millis"]
+    note = f"{row['messages']:,} at {OTHERS_A_SECOND:.0f}/s; the slowest {slowest:,.0f} ms"
+    return [
+        Reading(f"{beside.title}, median", median, "ms"),
+        Reading(f"{beside.title}, p99", p99, "ms", BESIDE_BROADCAST_P99_MS, note=note),
+    ]
+
+
+async def _others(others: Conversation, beside: Beside, people: int) -> None:
+    """Send messages beside the broadcast until stopped, and then what is scheduled already."""
     for serial in itertools.count():
         load = Load(
             serial=serial,
@@ -165,6 +197,7 @@ async def _others(others: Conversation, people: int) -> None:
             collect_seconds=0.0,
             first=serial * 1_000,
             users=people,
+            type=beside.type,
         )
         try:
             await asyncio.shield(ask := asyncio.ensure_future(others.ask(load)))
@@ -173,9 +206,10 @@ async def _others(others: Conversation, people: int) -> None:
             return
 
 
-async def _stopped(sending: asyncio.Task[None]) -> None:
-    sending.cancel()
-    await sending
+async def _stopped(sending: Sequence[asyncio.Task[None]]) -> None:
+    for each in sending:
+        each.cancel()
+    await asyncio.gather(*sending)
 
 
 async def _sent(books: asyncpg.Connection, notification_id: UUID, began: float) -> float:

@@ -10,6 +10,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 
 import msgspec
 import uvloop
@@ -31,11 +32,12 @@ class Load(msgspec.Struct, frozen=True):
     collect_seconds: float
     first: int
     users: int
+    type: Literal["new_customer", "message"] = "new_customer"
 
 
 def arrivals(load: Load) -> Iterator[float]:
     """Schedule messages by chance, in seconds from the start; the same in every run."""
-    chance, at = random.Random(load.serial), 0.0
+    chance, at = random.Random(f"{load.serial} {load.type}"), 0.0
     while (at := at + chance.expovariate(load.rate)) < load.seconds:
         yield at
 
@@ -56,13 +58,22 @@ def intents(load: Load, first: int, scheduled: Sequence[float]) -> list[dict[str
     """Write one intent for each time."""
     return [
         {
-            "type": "new_customer",
+            "type": load.type,
             "audience": {"users": [f"user-{number % load.users}"]},
-            "payload": {"customer_name": f"Customer {number}"},
+            "payload": payload(load, number),
             "idempotency_key": f"{load.serial}-{number}-{round(1e6 * at)}",
         }
         for number, at in enumerate(scheduled, first)
     ]
+
+
+def payload(load: Load, number: int) -> dict[str, str]:
+    """Return the payload of message `number`."""
+    match load.type:
+        case "new_customer":
+            return {"customer_name": f"Customer {number}"}
+        case "message":
+            return {"title": f"Order {number}", "body": "It is on its way."}
 
 
 async def _post(client: Client, made: Sequence[dict[str, object]]) -> None:
