@@ -8,7 +8,13 @@ from collections.abc import Sequence
 import asyncpg
 
 from bench.contract import Arena, Batch, Reading
-from bench.goals import API_CPU_MICROS, POSTGRES_CPU_MICROS, WORKERS_CPU_MICROS
+from bench.goals import (
+    API_CPU_MICROS,
+    CPU_MICROS,
+    POSTGRES_CPU_MICROS,
+    PRODUCER_CPU_MICROS,
+    WORKERS_CPU_MICROS,
+)
 from bench.meter import cpu_seconds
 from bench.process import Conversation, conversing
 from bench.settled import all_settled, check_sent
@@ -22,7 +28,12 @@ LOADS = (0.05, 0.7)
 SECONDS = 10.0
 STEP_SECONDS = 0.02
 STEPS = 10_000
-GOALS = {"API": API_CPU_MICROS, "workers": WORKERS_CPU_MICROS, "Postgres": POSTGRES_CPU_MICROS}
+GOALS = {
+    "producer": PRODUCER_CPU_MICROS,
+    "API": API_CPU_MICROS,
+    "workers": WORKERS_CPU_MICROS,
+    "Postgres": POSTGRES_CPU_MICROS,
+}
 LATENCY = """
 select percentile_cont(array[0.5, 0.99]) within group (
     order by extract(epoch from deliveries.settled_at - notifications.accepted_at)
@@ -48,11 +59,12 @@ class Parts:
                 count = min(MESSAGES, arena.numbers)
                 await producer.ask(Batch(serial=0, count=min(WARM_UP, arena.numbers)))
                 await all_settled(books)
-                before, began = _spent(server), time.perf_counter()
+                before, began = _spent(server, producer), time.perf_counter()
                 await producer.ask(Batch(serial=1, count=count))
                 await all_settled(books)
                 rate = count / (time.perf_counter() - began)
-                costs = {name: 1e6 * (_spent(server)[name] - spent) / count for name, spent in before.items()}
+                after = _spent(server, producer)
+                costs = {name: 1e6 * (after[name] - spent) / count for name, spent in before.items()}
                 readings = [
                     Reading(
                         "messages at the highest rate", rate, "/s", note=f"{WORKERS} workers of {CONCURRENCY}"
@@ -61,6 +73,7 @@ class Parts:
                         Reading(f"CPU a message: {name}", cost, "µs", GOALS[name])
                         for name, cost in costs.items()
                     ),
+                    Reading("CPU a message: all of them", sum(costs.values()), "µs", CPU_MICROS),
                 ]
                 for serial, load in enumerate(LOADS, 2):
                     await _send(producer, serial * STEPS, load * rate)
@@ -84,6 +97,11 @@ async def _send(producer: Conversation, serial: int, rate: float) -> None:
         await asyncio.sleep(max(0.0, began + (step + 1) * STEP_SECONDS - time.perf_counter()))
 
 
-def _spent(server: Server) -> dict[str, float]:
-    parts = {"API": (server.api_pid,), "workers": server.worker_pids, "Postgres": (server.postmaster_pid,)}
+def _spent(server: Server, producer: Conversation) -> dict[str, float]:
+    parts = {
+        "producer": (producer.pid,),
+        "API": (server.api_pid,),
+        "workers": server.worker_pids,
+        "Postgres": (server.postmaster_pid,),
+    }
     return {name: cpu_seconds(pids) for name, pids in parts.items()}
