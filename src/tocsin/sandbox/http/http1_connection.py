@@ -23,12 +23,14 @@ _END = b"\r\n\r\n"
 
 
 class _TextExchange(Exchange):
+    __slots__ = ("_connection",)
+
     def __init__(self, connection: "Http1Connection", head: RequestHead) -> None:
         super().__init__(connection.service, head, "1.1")
         self._connection = connection
 
-    def _send(self, response: Response) -> None:
-        self._connection.respond(response, self.body_of(response))
+    def _send(self, response: Response, body: bytes) -> None:
+        self._connection.respond(response, body)
 
     def _cut(self) -> None:
         self._connection.cut()

@@ -128,15 +128,14 @@ class Http2Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def respond(self, stream: Stream, response: Response) -> None:
+    def respond(self, stream: Stream, response: Response, body: bytes) -> None:
         """Send an answer, or as much of it as the windows allow."""
         stream_id = stream.stream_id
         block = self._before_block + self.service.response_heads.block(response)
         self._before_block = b""
-        body = stream.body_of(response)
         sending, length = self._send_window, len(body)
-        room = min(stream.window, sending.size, DEFAULT_FRAME_SIZE)
-        if 0 < length <= room and len(block) <= DEFAULT_FRAME_SIZE and not sending.blocked:
+        fits = len(block) <= DEFAULT_FRAME_SIZE and 0 < length <= DEFAULT_FRAME_SIZE
+        if fits and length <= stream.window and length <= sending.size and not sending.blocked:
             sending.size -= length
             self._writer.add_message(stream_id, block, body)
         else:
@@ -164,7 +163,8 @@ class Http2Connection(asyncio.Protocol):
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a stream that only a server can begin")
         self._last_id = stream_id
         head = self._heads.decode(block)
-        if self._leaving or not self._has_room():
+        unwritten = self._unwritten if self._flushes == self._writer.flushes else 0
+        if self._leaving or len(self._streams) + unwritten >= self.service.streams:
             self._reset_stream(stream_id, ErrorCode.REFUSED_STREAM)
             return
         stream = self._streams[stream_id] = Stream(self, stream_id, head, self._peer.initial_window_size)
@@ -183,7 +183,9 @@ class Http2Connection(asyncio.Protocol):
             raise StreamFault(ErrorCode.STREAM_CLOSED, "DATA after the end of the request")
         if not content and not end_stream:
             self.on_ignored()
-        if update := take_stream(stream, length, end_stream=end_stream):
+        # After the end nothing more comes, so that what fits needs no counting.
+        is_counted = not end_stream or length > stream.receive_window
+        if is_counted and (update := take_stream(stream, length, end_stream=end_stream)):
             self._writer.add(update)
         if stream.is_over:
             # Answered before the whole request came.
@@ -273,11 +275,6 @@ class Http2Connection(asyncio.Protocol):
         else:
             stream.take(b"", end_stream=True)
 
-    def _has_room(self) -> bool:
-        if self._writer.flushes != self._flushes:
-            self._flushes, self._unwritten = self._writer.flushes, 0
-        return len(self._streams) + self._unwritten < self.service.streams
-
     def _check_closed(self, stream_id: int, name: str) -> None:
         """Ignore a frame for a stream that was reset here; any other closed stream had ended."""
         self._check_begun(stream_id, name)
@@ -291,8 +288,9 @@ class Http2Connection(asyncio.Protocol):
 
     def _close(self, stream: Stream) -> None:
         """Close a stream whose answer is complete; the rest of its request, if any, is of no use."""
-        self._has_room()
-        self._unwritten += 1
+        flushes = self._writer.flushes
+        self._unwritten = self._unwritten + 1 if self._flushes == flushes else 1
+        self._flushes = flushes
         del self._streams[stream.stream_id]
         if not stream.is_received:
             self._reset_stream(stream.stream_id, ErrorCode.NO_ERROR)

@@ -17,7 +17,7 @@ class Carrier(Protocol):
     service: Service
     server: str
 
-    def respond(self, stream: "Stream", response: Response) -> None:
+    def respond(self, stream: "Stream", response: Response, body: bytes) -> None:
         """Send an answer."""
 
     def cut(self, stream: "Stream") -> None:
@@ -25,20 +25,20 @@ class Carrier(Protocol):
 
 
 class Stream(Exchange):
-    """A request on a stream of its own; the defaults below are those of most requests."""
+    """A request on a stream of its own."""
 
-    receive_window = DEFAULT_WINDOW
-    unsent = b""
-    is_received = False
-    """Whether the whole request came."""
-    received = 0
-    parts: PartialBody | None = None
+    __slots__ = ("_connection", "is_received", "receive_window", "received", "stream_id", "unsent", "window")
 
     def __init__(self, connection: Carrier, stream_id: int, head: RequestHead, window: int) -> None:
         super().__init__(connection.service, head, "2")
         self._connection = connection
         self.stream_id = stream_id
         self.window = window
+        self.receive_window = DEFAULT_WINDOW
+        self.unsent = b""
+        self.is_received = False
+        """Whether the whole request came."""
+        self.received = 0
 
     def take(self, content: bytes, *, end_stream: bool) -> None:
         """Take content of the body; handle the request if that was all."""
@@ -61,14 +61,8 @@ class Stream(Exchange):
             self.is_received = True
             self.handle(self.parts.release(), self._connection.server)
 
-    def end(self) -> None:
-        """Count the request as answered or given up, and free the memory of its body."""
-        super().end()
-        if self.parts is not None:
-            self.parts.release()
-
-    def _send(self, response: Response) -> None:
-        self._connection.respond(self, response)
+    def _send(self, response: Response, body: bytes) -> None:
+        self._connection.respond(self, response, body)
 
     def _cut(self) -> None:
         self._connection.cut(self)

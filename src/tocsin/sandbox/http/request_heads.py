@@ -6,6 +6,8 @@ from http import HTTPMethod, HTTPStatus
 from typing import NamedTuple, TypeVar
 from urllib.parse import unquote
 
+import msgspec
+
 from tocsin.http2.errors import StreamFault
 from tocsin.http2.fields import malformed, read_content_length, read_headers, read_value
 from tocsin.http2.header_tables import DynamicTable
@@ -26,7 +28,7 @@ Head = TypeVar("Head")
 FindStandIn = Callable[[str, str], HttpStandIn | None]
 
 
-class RequestHead(NamedTuple):
+class RequestHead(msgspec.Struct, frozen=True):
     """The head of a request, and the stand-in that it is for, if any.
 
     `path` is decoded, `query` is not. Names of headers are in lower case, and values of one name are joined.
@@ -64,16 +66,9 @@ class RequestHeads:
     def __init__(self, scheme: str, find_stand_in: FindStandIn) -> None:
         self._scheme = scheme
         self._find_stand_in = find_stand_in
-        self._blocks: dict[bytes, RequestHead] = {}
+        self.blocks: dict[bytes, RequestHead] = {}
+        """The heads of blocks that need no dynamic table: they mean the same on every connection."""
         self._texts: dict[bytes, TextHead] = {}
-
-    def decode(self, block: bytes) -> RequestHead:
-        """Decode a header block that needs no dynamic table."""
-        head = self._blocks.get(block)
-        if head is None:
-            head = self.read(decode_block(block))
-            _remember(self._blocks, block, head)
-        return head
 
     def read(self, fields: Fields) -> RequestHead:
         """Check the fields of a request; raise StreamFault if they break a rule (RFC 9113, section 8.3.1)."""
@@ -149,30 +144,38 @@ class HeadDecoder:
         self._heads = heads
         self._table = DynamicTable()
         self._known: dict[bytes, RequestHead] = {}
-        self._known_at = 0
 
     def decode(self, block: bytes) -> RequestHead:
         """Return the head of a request; raise ConnectionFault or StreamFault for one that breaks a rule."""
-        table = self._table
-        if table.is_off and not resizes_table(block):
-            return self._heads.decode(block)
-        if table.changes != self._known_at:
-            self._known.clear()
-            self._known_at = table.changes
         head = self._known.get(block)
-        if head is None:
-            head = self._heads.read(decode_block(block, table))
-            if table.changes == self._known_at:
-                _remember(self._known, block, head)
-        return head
+        return self._read(block) if head is None else head
 
     def read_trailers(self, block: bytes) -> None:
         """Check the fields after a body."""
-        read_headers(decode_block(block, self._table))
+        read_headers(self._decode(block))
 
     def skip(self, block: bytes) -> None:
         """Decode a block that nobody is interested in, for it may change the table."""
-        decode_block(block, self._table)
+        self._decode(block)
+
+    def _read(self, block: bytes) -> RequestHead:
+        table = self._table
+        before = table.changes
+        needs_table = not table.is_off or resizes_table(block)
+        head = self._heads.read(self._decode(block) if needs_table else decode_block(block))
+        if table.changes == before:
+            _remember(self._known, block, head)
+        return head
+
+    def _decode(self, block: bytes) -> Fields:
+        """Decode a block; once the table changed, those that were known may mean something else."""
+        table = self._table
+        before = table.changes
+        try:
+            return decode_block(block, table)
+        finally:
+            if table.changes != before:
+                self._known = self._heads.blocks if table.is_off else {}
 
 
 def _split(lines: Iterable[bytes]) -> tuple[dict[str, str], Fields]:

@@ -63,6 +63,7 @@ class Delays:
         waiting: Mapping[Delayed, Response] = self._waiting.pop(due)
         for exchange, response in waiting.items():
             if not exchange.is_over:
+                exchange.due = None
                 exchange.respond(response)
 
 
