@@ -52,6 +52,8 @@ class Phones:
 
     def __init__(self, settings: SandboxSettings) -> None:
         self._settings = settings
+        self.keeps_messages = settings.record == "messages"
+        """Whether what arrives is stored, and not only counted."""
         self._phones: dict[str, VirtualPhone] = {}
         self._unregistered: set[str] = set()
         self._log: deque[Received] = deque(maxlen=settings.messages_kept)
@@ -60,11 +62,6 @@ class Phones:
 
     def __len__(self) -> int:
         return len(self._phones)
-
-    @property
-    def keeps_messages(self) -> bool:
-        """Whether what arrives is stored, and not only counted."""
-        return self._settings.record == "messages"
 
     def register(self, token: str) -> VirtualPhone:
         """Register a token, also one that was unregistered."""

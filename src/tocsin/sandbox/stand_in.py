@@ -109,6 +109,9 @@ class SinglePushStandIn(HttpStandIn):
         push = self._parse(request)
         fault = self.faults.next_fault(push.target)
         match fault:
+            # Most messages meet no fault.
+            case Pass():
+                return self._deliver(push, request)
             case Refuse():
                 return self._error(fault.code, request).with_retry_after(fault.retry_after)
             case Hang() | Cut():
@@ -116,8 +119,6 @@ class SinglePushStandIn(HttpStandIn):
                     with contextlib.suppress(RefusedRequestError):
                         self._deliver(push, request)
                 return fault
-            case Pass():
-                return self._deliver(push, request)
 
     def _deliver(self, push: Push, request: ReceivedRequest) -> Response:
         if push.target_kind in DEVICE_TARGETS:
@@ -126,8 +127,12 @@ class SinglePushStandIn(HttpStandIn):
             wait = self.faults.take_device_quota(push.target)
             if wait is not None:
                 self._refuse(self.device_quota_code, request, wait)
-        self._receive(push)
+        self._arrive(push)
         return self._success(push, request)
+
+    def _arrive(self, push: Push) -> None:
+        """Take a message at its target; raise RefusedRequestError if the target cannot read it."""
+        self._receive(push)
 
     @abstractmethod
     def _parse(self, request: ReceivedRequest) -> Push:

@@ -42,15 +42,13 @@ class _Scripted(NamedTuple):
 class _QuotaWindow:
     """Counts the messages that a quota let through in the current window; refused ones are not counted."""
 
-    def __init__(self, quota: Quota | None) -> None:
+    def __init__(self, quota: Quota) -> None:
         self.quota = quota
         self._ends = 0.0
         self._counts: Counter[str] = Counter()
 
     def take(self, key: str, now: float) -> int | None:
         """Count one message, or return in how many seconds to retry."""
-        if self.quota is None:
-            return None
         if now >= self._ends:
             self._ends = now + self.quota.per_seconds
             self._counts.clear()
@@ -112,11 +110,11 @@ class FaultInjector:
 
     def project_quota(self, quota: Quota | None) -> None:
         """Limit the messages of each project."""
-        self._project_window = _QuotaWindow(quota)
+        self._project_window = _QuotaWindow(quota) if quota else None
 
     def device_quota(self, quota: Quota | None) -> None:
         """Limit the messages to each device."""
-        self._device_window = _QuotaWindow(quota)
+        self._device_window = _QuotaWindow(quota) if quota else None
 
     def outage(self, outage: Outage | None) -> None:
         """Begin or end an outage."""
@@ -131,23 +129,25 @@ class FaultInjector:
             scripts={target: scripted.remaining() for target, scripted in self._scripts.items()},
             chances=self._chances,
             latency=self._latency,
-            project_quota=self._project_window.quota,
-            device_quota=self._device_window.quota,
+            project_quota=self._project_window.quota if self._project_window else None,
+            device_quota=self._device_window.quota if self._device_window else None,
             outage=self._current_outage(),
         )
 
     def outage_of(self, what: Literal["messages", "tokens"]) -> Outage | None:
         """Return the outage that refuses messages or access tokens now."""
-        outage = self._current_outage()
+        outage = self._outage and self._current_outage()
         return outage if outage and outage.covers in {what, "everything"} else None
 
     def take_project_quota(self, project: str) -> int | None:
         """Count a message of a project, or return in how many seconds to retry."""
-        return self._project_window.take(project, self._clock())
+        window = self._project_window
+        return window.take(project, self._clock()) if window else None
 
     def take_device_quota(self, target: str) -> int | None:
         """Count a message to a device, or return in how many seconds to retry."""
-        return self._device_window.take(target, self._clock())
+        window = self._device_window
+        return window.take(target, self._clock()) if window else None
 
     def next_fault(self, target: str) -> Fault:
         """Return the next scripted step of a target, otherwise a random fault or none."""

@@ -85,10 +85,10 @@ class Fcm(SinglePushStandIn):
         if access.project != project:
             raise RefusedRequestError(errors.permission_denied(project))
 
-    def _receive(self, push: Push) -> None:
+    def _arrive(self, push: Push) -> None:
         """Store a message, unless it was to be validated only."""
         if push.message_id != _VALIDATED_ID:
-            super()._receive(push)
+            self._receive(push)
 
     def _success(self, push: Push, request: ReceivedRequest) -> Response:
         code = "VALIDATED" if push.message_id == _VALIDATED_ID else "OK"

@@ -64,12 +64,12 @@ class WebPush(SinglePushStandIn):
             message={"headers": parse_headers(request), "content": request.body},
         )
 
-    def _receive(self, push: Push) -> None:
+    def _arrive(self, push: Push) -> None:
         """Decrypt a message as its browser does, and store it."""
         content = _decrypted(self._browsers.named(push.target), push.message["content"])
         delivery_id = delivery_id_in(content.get("data")) if isinstance(content, dict) else None
         message = {**push.message, "content": content}
-        super()._receive(msgspec.structs.replace(push, delivery_id=delivery_id, message=message))
+        self._receive(msgspec.structs.replace(push, delivery_id=delivery_id, message=message))
 
     def _success(self, push: Push, request: ReceivedRequest) -> Response:
         location = ("location", f"{request.origin}{PREFIX}messages/{push.message_id}")
