@@ -196,6 +196,11 @@ async def test_the_gateway_names_the_field_that_does_not_fit(
         ({"topic": "no/slash"}, ["message"], "Topic name contains invalid characters."),
         ({"token": "t", "data": {"from": "x"}}, ["message.data"], "Invalid data payload key: from"),
         ({"token": "t", "data": {"gcm.x": "x"}}, ["message.data"], "Invalid data payload key: gcm.x"),
+        (
+            {"token": "t", "data": {"a": "x", "google.": "x"}},
+            ["message.data"],
+            "Invalid data payload key: google.",
+        ),
         ({"token": "t", "android": {"ttl": "2419201s"}}, ["message.android.ttl"], "Invalid TTL"),
         ({"token": "t", "android": {"ttl": "-1s"}}, ["message.android.ttl"], "Invalid TTL"),
         (

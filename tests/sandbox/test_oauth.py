@@ -111,9 +111,9 @@ def test_an_access_token_ends_with_its_time(folder: Path) -> None:
     token = msgspec.json.decode(endpoint.grant(form, (account.token_uri,)).body)["access_token"]
 
     now += 59.9
-    assert endpoint.access(token) is not None
+    assert endpoint.access(f"Bearer {token}") is not None
     now += 0.1
-    assert endpoint.access(token) is None
+    assert endpoint.access(f"Bearer {token}") is None
 
 
 def test_a_service_account_does_not_show_its_key(folder: Path) -> None:

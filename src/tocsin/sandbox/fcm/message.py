@@ -29,9 +29,9 @@ class Target(msgspec.Struct, frozen=True):
 def check_message(message: Any, body_bytes: int) -> Target:
     """Return the target of a message; raise RefusedRequestError if FCM would refuse it."""
     target = _target(message)
-    _check_target(target)
     for key in message.data or ():
-        if key in _RESERVED_KEYS or key.startswith(_RESERVED_PREFIXES):
+        # Few keys have a dot, which is found faster than a prefix.
+        if key in _RESERVED_KEYS or ("." in key and key.startswith(_RESERVED_PREFIXES)):
             raise _invalid(f"Invalid data payload key: {key}", "message.data")
     _check_ttl(message)
     limit = _DEVICE_BYTES if target.kind in DEVICE_TARGETS else _TOPIC_BYTES
@@ -43,22 +43,19 @@ def check_message(message: Any, body_bytes: int) -> Target:
 
 def _target(message: Any) -> Target:
     for kind in TARGETS:
-        if (value := getattr(message, kind)) is not None:
-            return Target(kind, value)
-    raise _invalid("Recipient of the message is not set.", "message")
-
-
-def _check_target(target: Target) -> None:
-    match target.kind:
-        case "token" | "fid":
-            if not target.value:
+        value = getattr(message, kind)
+        if value is None:
+            continue
+        if kind in DEVICE_TARGETS:
+            if not value:
                 raise RefusedRequestError(errors.REFUSALS["INVALID_TOKEN"])
-        case "topic":
-            if not _TOPIC.fullmatch(target.value):
+        elif kind == "topic":
+            if not _TOPIC.fullmatch(value):
                 raise _invalid("Topic name contains invalid characters.", "message")
-        case "condition":
-            if not _CONDITION.search(target.value):
-                raise RefusedRequestError(errors.CONDITION_INVALID)
+        elif not _CONDITION.search(value):
+            raise RefusedRequestError(errors.CONDITION_INVALID)
+        return Target(kind, value)
+    raise _invalid("Recipient of the message is not set.", "message")
 
 
 def _check_ttl(message: Any) -> None:

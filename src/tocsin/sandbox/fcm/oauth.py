@@ -18,6 +18,7 @@ _GOOGLE_AUDIENCES = (
     "https://www.googleapis.com/oauth2/v4/token",
     "https://accounts.google.com/o/oauth2/token",
 )
+BEARER = "Bearer "
 _SCOPE_PREFIX = "https://www.googleapis.com/auth/"
 _MESSAGING_SCOPES = frozenset({_SCOPE_PREFIX + "firebase.messaging", _SCOPE_PREFIX + "cloud-platform"})
 _LONGEST_ASSERTION_SECONDS = 3_600
@@ -46,6 +47,7 @@ class TokenEndpoint:
         self._lifetime_seconds = lifetime_seconds
         self._clock = clock
         self._issued: dict[str, Access] = {}
+        """What tokens allow, by the header that they are sent in."""
 
     def grant(self, body: bytes, own_addresses: tuple[str, ...]) -> Response:
         """Answer a token request."""
@@ -71,9 +73,9 @@ class TokenEndpoint:
             return _refused("invalid_grant", "Invalid JWT Signature.")
         return self._issue(claims)
 
-    def access(self, token: str) -> Access | None:
-        """Return what a token allows, if it is still valid."""
-        access = self._issued.get(token)
+    def access(self, authorization: str) -> Access | None:
+        """Return what the token in a header of this value allows, if it is still valid."""
+        access = self._issued.get(authorization)
         return access if access and self._clock() < access.expires_at else None
 
     def revoke_all(self) -> None:
@@ -91,9 +93,9 @@ class TokenEndpoint:
             return _refused("invalid_scope", "Invalid OAuth scope or ID token audience provided.")
         now = self._clock()
         token = "ya29.sandbox-" + secrets.token_urlsafe(32)
-        self._issued = {name: access for name, access in self._issued.items() if access.expires_at > now}
+        self._issued = {header: access for header, access in self._issued.items() if access.expires_at > now}
         may_send = not _MESSAGING_SCOPES.isdisjoint(scopes)
-        self._issued[token] = Access(project, may_send, now + self._lifetime_seconds)
+        self._issued[BEARER + token] = Access(project, may_send, now + self._lifetime_seconds)
         body = {"access_token": token, "expires_in": self._lifetime_seconds, "token_type": "Bearer"}
         return json_response(body, code="token")
 

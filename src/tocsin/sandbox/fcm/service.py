@@ -8,7 +8,7 @@ import msgspec
 from tocsin.sandbox.fcm import errors
 from tocsin.sandbox.fcm.accounts import Accounts
 from tocsin.sandbox.fcm.message import check_message
-from tocsin.sandbox.fcm.oauth import TokenEndpoint
+from tocsin.sandbox.fcm.oauth import BEARER, TokenEndpoint
 from tocsin.sandbox.fcm.schema import read_request
 from tocsin.sandbox.phones import Push
 from tocsin.sandbox.responses import RefusedRequestError, Response, json_response
@@ -16,7 +16,9 @@ from tocsin.sandbox.stand_in import ReceivedRequest, SandboxContext, SinglePushS
 
 _PREFIX = "/v1/projects/"
 _SUFFIX = "/messages:send"
-_BEARER = "Bearer "
+# What of a path names the project, and what the names of its messages begin with.
+_PROJECT = slice(len(_PREFIX), -len(_SUFFIX))
+_MESSAGES = slice(len("/v1/"), -len(":send"))
 _VALIDATED_ID = "fake_message_id"
 _decode = msgspec.json.Decoder().decode
 
@@ -55,8 +57,8 @@ class Fcm(SinglePushStandIn):
         return errors.REFUSALS[code]
 
     def _parse(self, request: ReceivedRequest) -> Push:
-        project = _project(request)
-        self._check_access(project, request.header("authorization"))
+        project = request.path[_PROJECT]
+        self._check_access(project, request.header("authorization") or "")
         wait = self.faults.take_project_quota(project)
         if wait is not None:
             self._refuse("QUOTA_EXCEEDED", request, wait)
@@ -74,11 +76,11 @@ class Fcm(SinglePushStandIn):
             message=_decode(request.body)["message"] if self._phones.keeps_messages else {},
         )
 
-    def _check_access(self, project: str, authorization: str | None) -> None:
-        if not authorization or not authorization.startswith(_BEARER):
-            raise RefusedRequestError(errors.CREDENTIALS_MISSING)
-        access = self.tokens.access(authorization[len(_BEARER) :])
+    def _check_access(self, project: str, authorization: str) -> None:
+        access = self.tokens.access(authorization)
         if access is None:
+            if not authorization.startswith(BEARER):
+                raise RefusedRequestError(errors.CREDENTIALS_MISSING)
             raise RefusedRequestError(errors.REFUSALS["UNAUTHENTICATED"])
         if not access.may_send:
             raise RefusedRequestError(errors.SCOPE_INSUFFICIENT)
@@ -92,9 +94,5 @@ class Fcm(SinglePushStandIn):
 
     def _success(self, push: Push, request: ReceivedRequest) -> Response:
         code = "VALIDATED" if push.message_id == _VALIDATED_ID else "OK"
-        name = f"projects/{_project(request)}/messages/{push.message_id}"
+        name = f"{request.path[_MESSAGES]}/{push.message_id}"
         return Response(code, 200, f'{{\n  "name": "{name}"\n}}\n'.encode())
-
-
-def _project(request: ReceivedRequest) -> str:
-    return request.path[len(_PREFIX) : -len(_SUFFIX)]
