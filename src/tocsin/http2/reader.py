@@ -94,6 +94,7 @@ class FrameReader:
 
     def feed(self, received: bytes) -> None:
         """Read the frames that are complete; raise ConnectionFault if the connection cannot go on."""
+        handler = self._handler
         content = self._rest + received if self._rest else received
         size, at = len(content), 0
         while size - at >= HEAD_BYTES:
@@ -114,13 +115,13 @@ class FrameReader:
             try:
                 # The frames of most messages need no further checks.
                 if kind == _DATA and stream_id and not flags & PADDED:
-                    self._handler.on_data(stream_id, payload, length, end_stream=bool(flags & END_STREAM))
+                    handler.on_data(stream_id, payload, length, end_stream=flags & END_STREAM != 0)
                 elif kind == _HEADERS and stream_id and flags & _FRAMING == END_HEADERS:
-                    self._handler.on_headers(stream_id, payload, end_stream=bool(flags & END_STREAM))
+                    handler.on_headers(stream_id, payload, end_stream=flags & END_STREAM != 0)
                 else:
                     self._read(kind, flags, stream_id, payload)
             except StreamFault as fault:
-                self._handler.on_stream_fault(stream_id, fault)
+                handler.on_stream_fault(stream_id, fault)
         self._rest = content[at:]
 
     def _read(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from tocsin.domain.delivery.message import Limits, Message
 from tocsin.domain.delivery.outcome import Gone, Outcome, Rejected, Sent
+from tocsin.providers.answers import Failure
 from tocsin.providers.apns.answers import classify
 from tocsin.providers.apns.provider_token import ProviderTokens
 from tocsin.providers.apns.render import PAYLOAD_BYTES, message_fields, render, token_fault, type_headers
@@ -85,5 +86,5 @@ class ApnsProvider(Http2Provider):
             proven=self._proven,
         )
 
-    def _is_refused(self, reply: Reply, outcome: Outcome) -> bool:  # noqa: ARG002 - the reason decides
-        return not isinstance(outcome, Sent) and outcome.code == "ExpiredProviderToken"
+    def _is_refused(self, reply: Reply, failure: Failure) -> bool:  # noqa: ARG002 - the reason decides
+        return failure.code == "ExpiredProviderToken"

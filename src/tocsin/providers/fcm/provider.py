@@ -10,7 +10,7 @@ import msgspec
 from tocsin.domain.delivery.message import Limits, Message
 from tocsin.domain.delivery.outcome import Defer, Outcome, Rejected, Retry, Sent
 from tocsin.domain.errors import ProviderSetupError
-from tocsin.providers.answers import ALARM_REST
+from tocsin.providers.answers import ALARM_REST, Failure
 from tocsin.providers.fcm.answers import classify
 from tocsin.providers.fcm.google_auth import AccessTokens, TokenUnavailableError
 from tocsin.providers.fcm.render import LONGEST_TTL, PAYLOAD_BYTES, TOPIC_KINDS, render
@@ -99,5 +99,5 @@ class FcmProvider(Http2Provider):
             body = body.replace(message.target.encode(), b"[token]")
         return classify(reply.status, body, reply.retry_after(now))
 
-    def _is_refused(self, reply: Reply, outcome: Outcome) -> bool:
-        return reply.status == _UNAUTHORIZED and isinstance(outcome, Defer) and outcome.pauses
+    def _is_refused(self, reply: Reply, failure: Failure) -> bool:
+        return reply.status == _UNAUTHORIZED and isinstance(failure, Defer) and failure.pauses

@@ -10,7 +10,8 @@ from datetime import datetime
 import structlog
 
 from tocsin.domain.delivery.message import Message
-from tocsin.domain.delivery.outcome import Outcome, Retry
+from tocsin.domain.delivery.outcome import Outcome, Retry, Sent
+from tocsin.providers.answers import Failure
 from tocsin.providers.http.h2.client import Http2Client
 from tocsin.providers.http.h2.exchange import AnswerGroup, Exchange
 from tocsin.providers.http.h2.header_fields import RequestHead
@@ -86,7 +87,7 @@ class Http2Provider(HttpProvider, ABC):
         try:
             reply = request.result()
             outcome = self._read(message, reply, now)
-            return outcome, self._is_refused(reply, outcome)
+            return outcome, not isinstance(outcome, Sent) and self._is_refused(reply, outcome)
         except asyncio.CancelledError as error:
             # Nobody asked for that: whoever cancels a batch does not read its answers any more.
             return internal_error(self.name, message, error), False
@@ -110,7 +111,7 @@ class Http2Provider(HttpProvider, ABC):
         """Return the outcome that an answer means."""
 
     @abstractmethod
-    def _is_refused(self, reply: Reply, outcome: Outcome) -> bool:
+    def _is_refused(self, reply: Reply, failure: Failure) -> bool:
         """Return whether the credentials were refused, and fresh ones may help."""
 
 

@@ -126,7 +126,7 @@ async def test_small_requests_do_not_wait_for_the_acknowledgement_of_earlier_one
     client = Http2Client(peer.url, HttpProviderSettings(ca_file=certificates.ca_file))
     await post(client, b"hello")
     (connection,) = client._pool._connections
-    transport = connection._writer.transport
+    transport = connection.writer.transport
     assert transport is not None
 
     opened = transport.get_extra_info("socket")

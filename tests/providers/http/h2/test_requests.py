@@ -75,10 +75,10 @@ async def test_the_client_says_all_six_settings_and_acknowledges_ours(peer: RawP
 async def test_requests_of_one_turn_are_written_together(peer: RawPeer) -> None:
     client, link = await warmed(peer)
     written: list[int] = []
-    transport = client._pool._connections[0]._writer.transport
+    transport = client._pool._connections[0].writer.transport
     assert transport is not None
     write = transport.write
-    client._pool._connections[0]._writer.transport = _Recorder(written, write)  # type: ignore[assignment]
+    client._pool._connections[0].writer.transport = _Recorder(written, write)  # type: ignore[assignment]
 
     asked = [post(client) for _ in range(50)]
     await link.request(51)

@@ -55,7 +55,7 @@ class Conversation(RuleBasedStateMachine):
                 # In small pieces, so that frames break off anywhere.
                 for start in range(0, len(to_client), 1_000):
                     self.owner.connection.data_received(to_client[start : start + 1_000])
-            self.owner.connection._writer.flush()
+            self.owner.connection.writer.flush()
             to_server = self.owner.wire.take()
             for event in self.server.receive_data(to_server) if to_server else ():
                 self.meet(event)

@@ -82,7 +82,8 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         now = self._loop.time()
         self._reader = FrameReader(self)
-        self._writer = FrameWriter(self._loop)
+        self.writer = FrameWriter(self._loop)
+        """Has frames scheduled that wait for the end of this turn of the loop."""
         self._keep_alive = KeepAlive(now)
         self._send_window = SendWindow()
         self._receive_window = ReceiveWindow()
@@ -98,16 +99,12 @@ class Connection(asyncio.Protocol):
         self.opened_at = self.idle_since = now
         self.limit = 0
         self.streams: dict[int, Exchange] = {}
-
-    @property
-    def is_writing(self) -> bool:
-        """Whether frames wait for the end of this turn of the loop."""
-        return self._writer.is_scheduled
+        self._has_freed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin with the preface and our SETTINGS."""
         # The transports of uvloop only look like those of asyncio.
-        writable = self._writer.transport = cast("asyncio.Transport", transport)
+        writable = self.writer.transport = cast("asyncio.Transport", transport)
         writable.write(PREFACE + OUR_SETTINGS + self._receive_window.opening())
 
     def data_received(self, data: bytes) -> None:
@@ -119,6 +116,10 @@ class Connection(asyncio.Protocol):
             self._reader.feed(data)
         except ConnectionFault as fault:
             self._end(fault.code, ConnectionLostError(str(fault), may_be_processed=True), fault.detail)
+        if self._has_freed:
+            # Once for all answers that came together.
+            self._has_freed = False
+            self._freed()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail what has no answer yet."""
@@ -127,12 +128,12 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Start nothing more here while the peer reads too slowly."""
-        self._writer.pause()
+        self.writer.pause()
         self.limit = 0
 
     def resume_writing(self) -> None:
         """Write what was kept, and go on."""
-        self._writer.resume()
+        self.writer.resume()
         if not self.retired:
             self.limit = self._allowed
             self._owner.on_room(self)
@@ -151,22 +152,28 @@ class Connection(asyncio.Protocol):
         exchange.carrier = self
         exchange.stream_id = stream_id
         self.streams[stream_id] = exchange
-        length, most = len(body), DEFAULT_FRAME_SIZE
+        length, size = len(body), len(block)
         window = exchange.window = self.peer.initial_window_size
         sending = self._send_window
-        if 0 < length <= min(window, sending.size, most) and len(block) <= most and not sending.blocked:
+        if (
+            0 < length <= window
+            and length <= sending.size
+            and length <= DEFAULT_FRAME_SIZE
+            and size <= DEFAULT_FRAME_SIZE
+            and not sending.blocked
+        ):
             sending.size -= length
             exchange.window = window - length
-            self._writer.add_message(stream_id, block, body)
+            self.writer.add_message(stream_id, block, body)
         else:
             head = header_frames(stream_id, block, end_stream=not body)
-            self._writer.add(*head, *sending.send(exchange, body), begins=stream_id)
+            self.writer.add(*head, *sending.send(exchange, body), begins=stream_id)
         if stream_id == LAST_STREAM_ID:
             self.retire()
 
     def check_protocol(self) -> None:
         """Raise NotHttp2Error unless the peer agreed by ALPN to speak HTTP/2."""
-        tls = self._writer.transport and self._writer.transport.get_extra_info("ssl_object")
+        tls = self.writer.transport and self.writer.transport.get_extra_info("ssl_object")
         if not tls or tls.selected_alpn_protocol() != "h2":
             raise NotHttp2Error("the peer does not speak HTTP/2")
 
@@ -189,7 +196,7 @@ class Connection(asyncio.Protocol):
         """Look at what takes too long, about as often as the pool's timer runs."""
         overdue = [exchange for exchange in self.streams.values() if exchange.deadline <= now]
         for exchange in overdue:
-            was_sent = exchange.stream_id <= self._writer.flushed
+            was_sent = exchange.stream_id <= self.writer.flushed
             self._reset_stream(exchange.stream_id, ErrorCode.CANCEL)
             exchange.set_exception(RequestTimeoutError("no answer in time", may_be_processed=was_sent))
         if self.limit and self.limit < self._allowed:
@@ -197,7 +204,7 @@ class Connection(asyncio.Protocol):
             self._owner.on_room(self)
         try:
             if ping := self._keep_alive.tick(now, self._next_id // 2):
-                self._writer.add(ping)
+                self.writer.add(ping)
         except ConnectionFault as fault:
             self._end(fault.code, ConnectionLostError(str(fault), may_be_processed=True), fault.detail)
         except PeerGoneError as gone:
@@ -217,7 +224,7 @@ class Connection(asyncio.Protocol):
     def on_data(self, stream_id: int, content: bytes, length: int, *, end_stream: bool) -> None:
         """Take content of an answer."""
         if update := self._receive_window.take(length):
-            self._writer.add(update)
+            self.writer.add(update)
         exchange = self.streams.get(stream_id)
         if exchange is None:
             self._check_closed(stream_id, "DATA")
@@ -225,7 +232,7 @@ class Connection(asyncio.Protocol):
         if not content and not end_stream:
             self.on_ignored()
         if update := take_stream(exchange, length, end_stream=end_stream):
-            self._writer.add(update)
+            self.writer.add(update)
         exchange.take_data(content)
         if end_stream or exchange.received >= exchange.enough:
             self._complete(exchange, ended=end_stream)
@@ -256,7 +263,7 @@ class Connection(asyncio.Protocol):
         window = self.peer.initial_window_size
         self.peer.update(settings)
         self._send_window.shift_streams(self.streams.values(), self.peer.initial_window_size - window)
-        self._writer.add(settings_ack())
+        self.writer.add(settings_ack())
         allowed = self.peer.max_concurrent_streams
         self._allowed = MOST_STREAMS if allowed is None else min(allowed, MOST_STREAMS)
         if not self.retired:
@@ -276,7 +283,7 @@ class Connection(asyncio.Protocol):
         """Answer a PING, or note that ours was answered."""
         self.on_ignored()
         if not ack:
-            self._writer.add(ping_frame(payload, ack=True))
+            self.writer.add(ping_frame(payload, ack=True))
         else:
             self._keep_alive.ping_acknowledged(payload)
 
@@ -328,7 +335,7 @@ class Connection(asyncio.Protocol):
             self._reset_stream(stream_id, ErrorCode.CANCEL)
         else:
             del self.streams[stream_id]
-            self._freed()
+            self._has_freed = True
         exchange.set_result(reply)
 
     def _check_closed(self, stream_id: int, name: str) -> None:
@@ -347,7 +354,7 @@ class Connection(asyncio.Protocol):
         self._send_window.blocked.pop(exchange.stream_id, None)
 
     def _reset_stream(self, stream_id: int, code: ErrorCode) -> None:
-        self._writer.add(reset_frame(stream_id, code))
+        self.writer.add(reset_frame(stream_id, code))
         self._reset[stream_id] = None
         if len(self._reset) > MOST_RESETS:
             del self._reset[next(iter(self._reset))]
@@ -375,7 +382,7 @@ class Connection(asyncio.Protocol):
 
     def _send_blocked(self) -> None:
         if self._send_window.blocked:
-            self._writer.add(*self._send_window.send_blocked())
+            self.writer.add(*self._send_window.send_blocked())
 
     def _end(
         self, code: ErrorCode, error: RequestFailedError, detail: str = "", *, abort: bool = False
@@ -385,11 +392,11 @@ class Connection(asyncio.Protocol):
             return
         self._ended = self.retired = True
         self.limit = 0
-        self._writer.end(goaway_frame(code, detail), abort=abort)
+        self.writer.end(goaway_frame(code, detail), abort=abort)
         exchanges, self.streams = list(self.streams.values()), {}
         self._owner.on_closed(self)
         for exchange in exchanges:
-            if exchange.stream_id > self._writer.flushed:
+            if exchange.stream_id > self.writer.flushed:
                 self._owner.repeat(exchange, type(error)(str(error), may_be_processed=False))
             else:
                 exchange.set_exception(type(error)(str(error), may_be_processed=True))

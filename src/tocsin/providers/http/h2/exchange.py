@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from tocsin.http2.errors import ErrorCode, StreamFault
 from tocsin.http2.frames import DEFAULT_WINDOW
 from tocsin.http2.hpack_blocks import decode_block
-from tocsin.providers.http.h2.header_fields import ResponseHead, ResponseHeads, check_trailers
+from tocsin.providers.http.h2.header_fields import OK, ResponseHead, ResponseHeads, check_trailers
 from tocsin.providers.http.reply import Reply
 
 MOST_BODY_BYTES = 8 * 1_024 * 1_024
@@ -144,19 +144,17 @@ class Exchange:
 
     def set_result(self, reply: Reply) -> None:
         """End the request with its answer."""
-        self._check_under_way()
+        if self._reply is not None or self._error is not None:
+            raise _ended_already()
         self._reply = reply
         self._wake()
 
     def set_exception(self, error: BaseException) -> None:
         """End the request with what went wrong."""
-        self._check_under_way()
+        if self._reply is not None or self._error is not None:
+            raise _ended_already()
         self._error = error
         self._wake()
-
-    def _check_under_way(self) -> None:
-        if self._reply is not None or self._error is not None:
-            raise asyncio.InvalidStateError("the request has ended already")
 
     def _wake(self) -> None:
         if self.group is not None:
@@ -182,21 +180,22 @@ class Exchange:
             check_trailers(decode_block(block))
             return True
         head = heads.decode(block)
-        if not head.is_interim:
-            self._head = head
-        elif end_stream:
-            raise StreamFault(ErrorCode.PROTOCOL_ERROR, "an interim answer that ends the stream")
-        return not head.is_interim
+        if head.status < OK:
+            if end_stream:
+                raise StreamFault(ErrorCode.PROTOCOL_ERROR, "an interim answer that ends the stream")
+            return False
+        self._head = head
+        return True
 
     def take_data(self, content: bytes) -> None:
         """Take content of the answer."""
         head = self._head
         if head is None:
             raise StreamFault(ErrorCode.PROTOCOL_ERROR, "content before its header")
-        self.received += len(content)
-        if self.received > MOST_BODY_BYTES:
+        received = self.received = self.received + len(content)
+        if received > MOST_BODY_BYTES:
             raise StreamFault(ErrorCode.CANCEL, "an answer too large")
-        if head.content_length is not None and self.received > head.content_length:
+        if head.content_length is not None and received > head.content_length:
             raise StreamFault(ErrorCode.PROTOCOL_ERROR, "more content than content-length")
         if not self._content:
             self._content = content
@@ -210,8 +209,14 @@ class Exchange:
         head = self._head
         if head is None:
             raise StreamFault(ErrorCode.PROTOCOL_ERROR, "an answer without its header")
-        if self.received >= self.enough:
+        received = self.received
+        if received >= self.enough:
             return Reply(head.status, head.headers, bytes(self._content[: int(self.enough)]))
-        if head.content_length not in {None, self.received} and head.status not in _WITHOUT_CONTENT:
+        announced = head.content_length
+        if announced is not None and announced != received and head.status not in _WITHOUT_CONTENT:
             raise StreamFault(ErrorCode.PROTOCOL_ERROR, "less content than content-length")
         return Reply(head.status, head.headers, bytes(self._content))
+
+
+def _ended_already() -> asyncio.InvalidStateError:
+    return asyncio.InvalidStateError("the request has ended already")

@@ -13,6 +13,7 @@ LIST_OVERHEAD = 1_024
 MOST_KNOWN_BLOCKS = 512
 LONGEST_KNOWN_BLOCK = 1_024
 SWITCHING_PROTOCOLS, OK = 101, 200
+"""With a status below OK, the answer itself is still to come."""
 
 _STATUS = re.compile(rb"[1-9][0-9][0-9]")
 
@@ -38,11 +39,6 @@ class ResponseHead(NamedTuple):
     status: int
     headers: Mapping[str, str]
     content_length: int | None
-
-    @property
-    def is_interim(self) -> bool:
-        """Whether the answer itself is still to come."""
-        return self.status < OK
 
 
 def request_head(*, secure: bool, authority: str, headers: Mapping[str, str]) -> RequestHead:

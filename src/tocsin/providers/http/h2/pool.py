@@ -78,8 +78,9 @@ class Pool:
         # Requests of one turn of the loop stay together, so that they leave in one write.
         if (
             connection is None
-            or not connection.is_writing
-            or len(connection.streams) >= min(connection.limit, self._streams_each)
+            or not connection.writer.is_scheduled
+            or (streams := len(connection.streams)) >= connection.limit
+            or streams >= self._streams_each
         ):
             connection = self._current = None if self._waiting else self._least_loaded()
         if connection is not None:
