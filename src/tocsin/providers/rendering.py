@@ -1,13 +1,17 @@
 """What the renderers of several providers share."""
 
 import hashlib
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar, TypeVarTuple
 
 import msgspec
 
 from tocsin.domain.delivery.message import Message, PushAppearance
 from tocsin.domain.delivery.outcome import Rejected
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 LONGEST_COLLAPSE_ID = 64
 
@@ -51,9 +55,29 @@ def web_address(text: str | None) -> str | None:
 
 def seconds_left(message: Message, now: datetime, most: int) -> int | None:
     """Return the time to live of a message in whole seconds, at most `most`; None if it does not expire."""
-    if message.expires_at is None:
-        return None
-    return min(max(0, int((message.expires_at - now).total_seconds())), most)
+    return None if message.expires_at is None else seconds_until(message.expires_at, now, most)
+
+
+def seconds_until(end: datetime, now: datetime, most: int) -> int:
+    """Return how many whole seconds are left until an end, at most `most`."""
+    return min(max(0, int((end - now).total_seconds())), most)
+
+
+def remember_last(function: Callable[[*Ts], T]) -> Callable[[*Ts], T]:
+    """Return a function that is not called again for the arguments of the last call.
+
+    Messages that were accepted together expire together: what is written of a time repeats from one to the
+    next. To compare two times is cheaper than to write one, and to look one up by its hash is not.
+    """
+    known: tuple[tuple[*Ts], T] | None = None
+
+    def remembering(*arguments: *Ts) -> T:
+        nonlocal known
+        if known is None or known[0] != arguments:
+            known = arguments, function(*arguments)
+        return known[1]
+
+    return remembering
 
 
 def collapse_id(key: str) -> str:

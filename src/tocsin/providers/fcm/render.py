@@ -7,7 +7,14 @@ import msgspec
 
 from tocsin.domain.delivery.message import DEFAULT_APPEARANCE, Message, PushAppearance
 from tocsin.domain.delivery.outcome import Rejected
-from tocsin.providers.rendering import apple_alert, given, links, seconds_left, web_address
+from tocsin.providers.rendering import (
+    apple_alert,
+    given,
+    links,
+    remember_last,
+    seconds_until,
+    web_address,
+)
 
 PAYLOAD_BYTES = 4_096
 TOPIC_BYTES = 2_048
@@ -21,10 +28,11 @@ _encoder = msgspec.json.Encoder()
 
 def render(message: Message, now: datetime) -> bytes | Rejected:
     """Render a message as the body of a request to FCM."""
+    kind = message.target_kind
     content = _content(message, now)
-    content[message.target_kind] = message.target
-    most = TOPIC_BYTES if message.target_kind in TOPIC_KINDS else PAYLOAD_BYTES
-    return _within(_encoder.encode({"message": content}), content, message, most)
+    content[kind] = message.target
+    body = _encoder.encode({"message": content})
+    return _within(body, content, message, TOPIC_BYTES if kind in TOPIC_KINDS else PAYLOAD_BYTES)
 
 
 def render_within_sns(message: Message, now: datetime) -> bytes | Rejected:
@@ -45,8 +53,7 @@ def _content(message: Message, now: datetime) -> dict[str, Any]:
     if message.collapse_key:
         android["collapse_key"] = message.collapse_key
     if message.expires_at:
-        android["ttl"] = f"{seconds_left(message, now, LONGEST_TTL)}s"
-        apns_headers["apns-expiration"] = str(int(message.expires_at.timestamp()))
+        android["ttl"], apns_headers["apns-expiration"] = _lifetime(message.expires_at, now)
     content: dict[str, Any] = {
         "notification": {"title": message.title, "body": message.body},
         "data": message.data,
@@ -56,6 +63,12 @@ def _content(message: Message, now: datetime) -> dict[str, Any]:
     if message.appearance is not DEFAULT_APPEARANCE:
         _add_appearance(content, message.appearance)
     return content
+
+
+@remember_last
+def _lifetime(expires_at: datetime, now: datetime) -> tuple[str, str]:
+    """Write the time to live for Android, and the time of expiration for Apple."""
+    return f"{seconds_until(expires_at, now, LONGEST_TTL)}s", str(int(expires_at.timestamp()))
 
 
 def _within(body: bytes, content: dict[str, Any], message: Message, most: int) -> bytes | Rejected:
