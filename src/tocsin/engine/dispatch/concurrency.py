@@ -3,6 +3,8 @@
 from collections import deque
 from math import sqrt
 
+from tocsin.domain.delivery.outcome import Defer, Outcome, Retry
+
 FIRST = 20
 """In flight at the start, unless less is allowed."""
 SLOWER = 2.0
@@ -69,3 +71,14 @@ class ConcurrencyLimit:
     def _shrink(self, share: float, least: int) -> None:
         self._doubling = False
         self.value = max(self._least, min(self.value, max(least, int(self.value * share))))
+
+
+def is_overload(outcome: Outcome) -> bool:
+    """Return whether an outcome says that the provider, not this message, had too much."""
+    match outcome:
+        case Retry(speaks_against=speaks_against):
+            return speaks_against == "provider"
+        case Defer(pauses=pauses):
+            return pauses
+        case _:
+            return False

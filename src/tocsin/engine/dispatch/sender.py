@@ -4,7 +4,7 @@ import asyncio
 import random
 import time
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -15,12 +15,12 @@ import structlog
 from tocsin.domain.decide import Hold, Step
 from tocsin.domain.delivery.held_by import HeldByHost
 from tocsin.domain.delivery.message import GivesReceipts, ManyHosts, Message, Provider, SendsEach
-from tocsin.domain.delivery.outcome import Defer, Outcome, Retry, Sent
+from tocsin.domain.delivery.outcome import Outcome, Retry, Sent
 from tocsin.domain.ids import LeaseId
 from tocsin.engine.clock import Clock
 from tocsin.engine.dispatch.attempt import Attempt
 from tocsin.engine.dispatch.calls import Answered, SendEach, provider_failed, send_together
-from tocsin.engine.dispatch.concurrency import ConcurrencyLimit
+from tocsin.engine.dispatch.concurrency import ConcurrencyLimit, is_overload
 from tocsin.engine.dispatch.trace import Spans, end_spans, start_spans
 from tocsin.engine.health.circuit_breakers import CircuitBreakers, host_circuit
 from tocsin.engine.health.rate_limits import RateLimit
@@ -116,15 +116,17 @@ class Sender:
 
     def _enqueue(self, attempt: Attempt, now: datetime) -> bool:
         """Queue an attempt, or put it back; return False for one whose circuit breaker is open."""
-        attempt.circuit = self._circuit(attempt)
-        self._attempts[attempt.id] = attempt
+        circuit, is_crowded = self._provider.name, False
         if self._host_of is not None:
-            self._at_host[attempt.circuit] += 1
+            circuit = host_circuit(circuit, self._host_of(attempt.rendered.target))
+            is_crowded = self._occupy_host(circuit, now)
+        attempt.circuit = circuit
+        self._attempts[attempt.id] = attempt
         if self._stopped:
             self._release(attempt, now)
-        elif self._is_crowded(attempt, now):
-            self._hold(attempt, f"{attempt.circuit} has {self._per_host} messages in flight", now)
-        elif attempt.probe or self._breakers.is_closed(attempt.circuit):
+        elif is_crowded:
+            self._hold(attempt, f"{circuit} has {self._per_host} messages in flight", now)
+        elif attempt.probe or self._breakers.is_closed(circuit):
             self._queue.append(attempt)
         else:
             return False
@@ -176,11 +178,6 @@ class Sender:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _circuit(self, attempt: Attempt) -> str:
-        """Return the name of the circuit breaker: the provider's, or that of the target's host."""
-        name = self._provider.name
-        return name if self._host_of is None else host_circuit(name, self._host_of(attempt.rendered.target))
-
     def _pump(self) -> None:
         if self._rate_limit is None:
             while count := self._startable():
@@ -223,11 +220,11 @@ class Sender:
         """Send what may still leave: its lease must outlast the attempt, and nothing was switched off."""
         leaving = []
         since = now - self._patience
-        is_on = self._toggles.provider_on(self._provider.name)
+        is_on, opened = self._toggles.provider_on(self._provider.name), self._breakers.opened
         for attempt in batch:
             if attempt.claimed_at < since:
                 self._release(attempt, now)
-            elif is_on and (attempt.probe or self._breakers.is_closed(attempt.circuit)):
+            elif is_on and (attempt.probe or attempt.circuit not in opened):
                 leaving.append(attempt)
             else:
                 self._put_back(attempt, now)
@@ -246,11 +243,12 @@ class Sender:
             return
         self._hold(attempt, self._breakers.describe(attempt.circuit), now)
 
-    def _is_crowded(self, attempt: Attempt, now: datetime) -> bool:
-        """Return whether a host has as many messages in flight as one may have, so that it fills no lane."""
-        if self._host_of is None or self._at_host[attempt.circuit] <= self._per_host:
+    def _occupy_host(self, circuit: str, now: datetime) -> bool:
+        """Count a message for a host; return whether it has more than it may, so that it fills no lane."""
+        self._at_host[circuit] += 1
+        if self._at_host[circuit] <= self._per_host:
             return False
-        self._breakers.crowded[attempt.circuit] = now
+        self._breakers.crowded[circuit] = now
         return True
 
     def _room_at(self, circuit: str) -> int:
@@ -329,6 +327,7 @@ class Sender:
         answered_at = self._clock()
         fresh = [(place, left.pop(place), outcome) for place, outcome in answered if place in left]
         self._in_flight -= len(fresh)
+        self._record_sent(fresh, answered_at)
         settlements: list[Settlement] = []
         for _, attempt, outcome in fresh:
             attempt.tried_at = tried_at
@@ -343,7 +342,7 @@ class Sender:
         outcomes = [outcome for _, _, outcome in fresh]
         if self._limit is not None:
             ended = time.monotonic()
-            failed = sum([_is_overload(each) for each in outcomes if not isinstance(each, Sent)])
+            failed = sum([is_overload(each) for each in outcomes if not isinstance(each, Sent)])
             self._limit.record(len(fresh), ended - began, ended, failed=failed)
         try:
             end_spans([spans[place] for place, _, _ in fresh] if spans else [], outcomes, answered_at)
@@ -355,9 +354,16 @@ class Sender:
         self._pump()
         self._on_free()
 
+    def _record_sent(self, answered: Iterable[tuple[int, Attempt, Outcome]], now: datetime) -> None:
+        """Count what was sent and probed nothing, for all that were answered together."""
+        sent = [each.circuit for _, each, outcome in answered if isinstance(outcome, Sent) and not each.probe]
+        for circuit, count in Counter(sent).items():
+            self._breakers.record_sent(circuit, self._provider.name, count, now)
+
     def _settle(self, attempt: Attempt, outcome: Outcome, now: datetime) -> Settlement:
         name = self._provider.name
-        self._breakers.record(attempt.circuit, name, outcome, now, probe=attempt.probe)
+        if attempt.probe or not isinstance(outcome, Sent):
+            self._breakers.record(attempt.circuit, name, outcome, now, probe=attempt.probe)
         is_provider_probe = attempt.probe and attempt.circuit == name
         if is_provider_probe and _was_refused(outcome) and not self._breakers.is_closed(name):
             # It was sent to probe the provider: that it is still down costs the message no attempt.
@@ -370,17 +376,6 @@ class Sender:
 def _was_refused(outcome: Outcome) -> bool:
     """Return whether a message failed for the moment and certainly did not arrive."""
     return isinstance(outcome, Retry) and not outcome.uncertain
-
-
-def _is_overload(outcome: Outcome) -> bool:
-    """Return whether an outcome says that the provider, not this message, had too much."""
-    match outcome:
-        case Retry(speaks_against=speaks_against):
-            return speaks_against == "provider"
-        case Defer(pauses=pauses):
-            return pauses
-        case _:
-            return False
 
 
 _senders: WeakSet[Sender] = WeakSet()

@@ -7,8 +7,8 @@ rested, one worker takes the probe; its outcome closes the circuit breaker or op
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
-from functools import cache
 from hashlib import sha256
 from typing import Concatenate, ParamSpec
 
@@ -52,11 +52,6 @@ def host_circuit(provider: str, host: str) -> str:
     return f"{provider}/{short}"
 
 
-@cache
-def _sent_by(provider: str) -> Counted:
-    return Counted(provider, "sent", "")
-
-
 class _Tally(msgspec.Struct):
     """Attempts through one circuit breaker since a time."""
 
@@ -90,6 +85,11 @@ class CircuitBreakers:
     def is_closed(self, name: str) -> bool:
         """Return whether messages may pass."""
         return name not in self._open
+
+    @property
+    def opened(self) -> AbstractSet[str]:
+        """The names of those that are not closed."""
+        return self._open.keys()
 
     def is_probe_due(self, name: str, now: datetime) -> bool:
         """Return whether an open circuit breaker has rested long enough to be probed."""
@@ -142,8 +142,7 @@ class CircuitBreakers:
     ) -> None:
         """Count the outcome of an attempt; that of a probe closes the circuit breaker or opens it again."""
         if isinstance(outcome, Sent) and not probe:
-            self._counts[_sent_by(provider)] += 1
-            self._succeed(name, now)
+            self.record_sent(name, provider, 1, now)
             return
         code = "" if isinstance(outcome, Sent) else outcome.code[:LONGEST_CODE]
         self._counts[Counted(provider, str(outcome.__struct_config__.tag), code)] += 1
@@ -160,6 +159,11 @@ class CircuitBreakers:
                 self._close(name)
             case _:
                 self._succeed(name, now)
+
+    def record_sent(self, name: str, provider: str, count: int, now: datetime) -> None:
+        """Count attempts whose message was sent, and which were no probes."""
+        self._counts[Counted(provider, "sent", "")] += count
+        self._succeed(name, now, count)
 
     def raise_alarm(self, alarm: Alarm) -> None:
         """Raise an alarm with the next exchange."""
@@ -203,12 +207,12 @@ class CircuitBreakers:
         fresh = {name: self._open[name] for name in self._openings if name in self._open}
         self._open = {**{name: row for name, row in known.items() if name not in self._closings}, **fresh}
 
-    def _succeed(self, name: str, now: datetime) -> None:
-        """Count an attempt that does not speak against the provider."""
+    def _succeed(self, name: str, now: datetime, count: int = 1) -> None:
+        """Count attempts that do not speak against the provider."""
         self._in_a_row.pop(name, None)
         # One without a failure needs no window: there may be as many as there are hosts.
         if name in self._windows:
-            self._window(name, now).total += 1
+            self._window(name, now).total += count
 
     def _window(self, name: str, now: datetime) -> _Tally:
         window = self._windows.get(name)

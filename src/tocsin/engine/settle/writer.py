@@ -210,7 +210,7 @@ class SettlementWriter:
         began = time.monotonic()
         sent = [each for each in batch if isinstance(each, SentDelivery)]
         async with self._pool.acquire() as connection:
-            if len(sent) == len(batch) and all(map(_is_plain, sent)):
+            if len(sent) == len(batch) and all(each.plain and each.item is None for each in sent):
                 settled = await settle_sent(connection, sent, self._clock())
                 ids, keys = settled.ids, set(settled.ordering_keys)
             else:
@@ -302,10 +302,6 @@ class SettlementWriter:
             unsent = [followed.get(each.id, each) for each in unsent]
             settled.append(await settle_unsent(connection, unsent, now))
         return settled, list(followed)
-
-
-def _is_plain(sent: SentDelivery) -> bool:
-    return sent.plain and sent.item is None
 
 
 def _minimal(refused: Settlement, now: datetime) -> Settlement | None:
