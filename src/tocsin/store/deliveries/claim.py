@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ from uuid import UUID
 import msgspec
 
 from tocsin.domain.catalog import Channel
-from tocsin.domain.ids import LeaseId
+from tocsin.domain.ids import DeliveryId, LeaseId, NotificationId
 from tocsin.domain.people.profile import UNKNOWN_RECIPIENT, Destination, RecipientProfile
 from tocsin.store.deliveries.context import (
     Deferral,
@@ -42,8 +43,8 @@ class ClaimedDelivery(msgspec.Struct, frozen=True):
     was dispatched alone, `superseded` that its fallback was sent. One with a `fault` could not be decoded.
     """
 
-    id: UUID
-    notification_id: UUID | None
+    id: DeliveryId
+    notification_id: NotificationId | None
     digest_id: UUID | None
     channel: Channel
     due_at: datetime
@@ -245,10 +246,14 @@ PROFILE_COLUMNS = (
     *(f"destination_{field}" for field in Destination._fields),
 )
 _DELIVERY = slice(len(DELIVERY_COLUMNS))
-_PROFILE = slice(-len(PROFILE_COLUMNS), -len(Destination._fields) - 1)
-_DESTINATION = slice(-len(Destination._fields), None)
-_delivery_id = itemgetter("id")
+_DESTINATION_ID = -len(Destination._fields)
+_CHOICES = _DESTINATION_ID - 1
+_PROFILE = slice(-len(PROFILE_COLUMNS), _CHOICES)
+_DESTINATION = slice(_DESTINATION_ID, None)
+_HAS_CONTEXT = len(DELIVERY_COLUMNS)
+_delivery_id = itemgetter(0)
 _choices = msgspec.json.Decoder()
+_destination = partial(tuple.__new__, Destination)
 
 
 async def claim(
@@ -282,12 +287,15 @@ async def take_over(
 
 
 async def _read(connection: Connection, rows: Sequence[Any], now: datetime) -> list[ClaimedDelivery]:
-    dependent = list({row["id"] for row in rows if row["has_context"]})
-    context = await read_context(connection, dependent, now) if dependent else {}
-    if len({row["id"] for row in rows}) == len(rows):
-        # Most people have one device.
-        return [_claimed((row,), context.get(row["id"])) for row in rows]
-    return [_claimed(list(same), context.get(each)) for each, same in groupby(rows, key=_delivery_id)]
+    ids = [row[0] for row in rows]
+    dependent = {row[0] for row in rows if row[_HAS_CONTEXT]}
+    context = await read_context(connection, list(dependent), now) if dependent else {}
+    if len(set(ids)) < len(ids):
+        # Somebody has several devices.
+        return [_claimed(list(same), context.get(each)) for each, same in groupby(rows, key=_delivery_id)]
+    if not context:
+        return [_claimed((row,), None) for row in rows]
+    return [_claimed((row,), context.get(row[0])) for row in rows]
 
 
 async def any_due(connection: Connection, lane: str, now: datetime) -> bool:
@@ -297,11 +305,12 @@ async def any_due(connection: Connection, lane: str, now: datetime) -> bool:
 
 def read_profile(rows: Sequence[Any]) -> RecipientProfile:
     """Build a profile from rows that differ only in the device."""
-    choices = rows[0]["choices"]
+    first = rows[0]
+    choices = first[_CHOICES]
     return RecipientProfile(  # type: ignore[call-arg]
-        *rows[0][_PROFILE],
+        *first[_PROFILE],
         _choices.decode(choices) if choices else None,
-        tuple([Destination._make(each[_DESTINATION]) for each in rows if each["destination_id"]]),
+        tuple([_destination(each[_DESTINATION]) for each in rows if each[_DESTINATION_ID]]),
     )
 
 
