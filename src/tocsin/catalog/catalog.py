@@ -123,6 +123,8 @@ class Catalog:
 
     def upgrade(self, found: NotificationType, payload: Payload) -> tuple[NotificationType, Payload]:
         """Upgrade a payload of a type that was found, as `resolve` does."""
+        if found.upgrade is None and found.category_field is None:
+            return found, payload
         return upgrade_through(self._versions[found.name], found, payload)
 
     def render(

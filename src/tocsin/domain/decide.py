@@ -328,20 +328,25 @@ def destinations(
         return (own,) if INBOX in providers else Reason.PROVIDER_UNAVAILABLE
     if channel == "email":
         return _mailbox(profile, providers)
-    found = _reachable(channel, profile, address, device_id)
-    if isinstance(found, Reason):
-        return found
-    return tuple([each for each in found if each.provider in providers]) or Reason.PROVIDER_UNAVAILABLE
-
-
-def _reachable(
-    channel: Channel, profile: RecipientProfile, address: str | None, device_id: UUID | None
-) -> tuple[Destination, ...] | Reason:
     if address is not None and (topics := topics_at(address)) is not None:
-        return (_topic(topics),)
-    is_webhook = channel == WEBHOOK
-    if found := tuple([each for each in profile.devices if (each.provider == WEBHOOK) == is_webhook]):
-        return found
+        return (_topic(topics),) if TOPIC_PROVIDER in providers else Reason.PROVIDER_UNAVAILABLE
+    return _devices(channel, profile, device_id, providers)
+
+
+def _devices(
+    channel: Channel, profile: RecipientProfile, device_id: UUID | None, providers: AbstractSet[str]
+) -> tuple[Destination, ...] | Reason:
+    is_webhook, has_any, usable = channel == WEBHOOK, False, []
+    for device in profile.devices:
+        provider = device.provider
+        if (provider == WEBHOOK) == is_webhook:
+            has_any = True
+            if provider in providers:
+                usable.append(device)
+    if usable:
+        return tuple(usable)
+    if has_any:
+        return Reason.PROVIDER_UNAVAILABLE
     if device_id is not None:
         return Reason.DEVICE_LOST
     return Reason.NO_ENDPOINT if channel == "webhook" else Reason.NO_DEVICE

@@ -12,7 +12,7 @@ from tests.engine.inbox.boxes import an_inbox, announce, items
 from tests.engine.stage import Stage, a_provider
 from tests.waiting import found
 from tocsin.domain.delivery.outcome import InboxContent, Sent
-from tocsin.domain.ids import new_lease_id, uuid7
+from tocsin.domain.ids import DeliveryId, new_lease_id, uuid7
 from tocsin.domain.limits import LimitsSettings
 from tocsin.domain.timing.quiet_hours import QuietHoursSettings
 from tocsin.engine.dispatch.attempt import LeasedDelivery
@@ -155,7 +155,7 @@ async def _leased(stage: Stage, **changes: Any) -> LeasedDelivery:
         **changes,
     )
     return LeasedDelivery(
-        id=delivery_id,
+        id=DeliveryId(delivery_id),
         lease=lease,
         channel="inbox",
         attempts=0,

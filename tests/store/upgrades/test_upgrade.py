@@ -15,6 +15,7 @@ from tests.rows import NEVER, NOW, add_device, add_notification, delivery, inser
 from tests.store.upgrades.earlier_version import earlier_database
 from tocsin.domain.delivery.states import WAITING, State
 from tocsin.domain.ids import uuid7
+from tocsin.store.deliveries.claim import ClaimedDelivery
 from tocsin.store.deliveries.digests import close, end
 from tocsin.store.deliveries.holds import held_by, release_next
 from tocsin.store.migrate import MIGRATIONS, migrate, pending_migrations
@@ -316,7 +317,9 @@ async def test_what_was_fanned_out_is_retried_by_itself_and_is_told_of_once(
 
     await upgrade(old)
 
-    taken = {each.id: each for each in await take(old, lane="fanout", now=await server_time(old))}
+    taken: dict[UUID, ClaimedDelivery] = {
+        each.id: each for each in await take(old, lane="fanout", now=await server_time(old))
+    }
     assert {each.device_id for each in taken.values() if each.notification_id} == {tablet, watch}
     assert all(taken[each].digest_id is None for each in retried)
     (carrier,) = [each for each in taken.values() if each.notification_id is None]

@@ -9,7 +9,7 @@ import msgspec
 from tocsin.domain.catalog import NotificationType, Policies
 from tocsin.domain.decide import Step
 from tocsin.domain.delivery.backoff import Ladder
-from tocsin.domain.ids import LeaseId, uuid7
+from tocsin.domain.ids import LeaseId, new_delivery_id, new_notification_id, uuid7
 from tocsin.domain.people.profile import Destination, RecipientProfile
 from tocsin.engine.dispatch.attempt import Attempt
 from tocsin.store.deliveries.claim import ClaimedDelivery
@@ -41,8 +41,8 @@ def an_attempt(attempts: int = 0, policies: Policies = THREE, **changes: Any) ->
 
 def a_claimed_delivery(**changes: Any) -> ClaimedDelivery:
     claimed = ClaimedDelivery(
-        id=uuid7(),
-        notification_id=uuid7(),
+        id=new_delivery_id(),
+        notification_id=new_notification_id(),
         digest_id=None,
         channel="push",
         due_at=NOW,

@@ -3,7 +3,7 @@ from uuid import UUID
 import pytest
 
 from tests.unit.engine.attempts import LEASE, NOW, PHONE, STEP, a_claimed_delivery, an_attempt
-from tocsin.domain.ids import uuid7
+from tocsin.domain.ids import new_delivery_id, uuid7
 from tocsin.domain.people.profile import Destination
 from tocsin.engine.dispatch.attempt import Attempt
 
@@ -27,7 +27,7 @@ def test_an_attempt_begins_with_what_was_claimed_and_nothing_decided() -> None:
 
 def test_a_sibling_begins_with_no_attempts_and_its_own_device() -> None:
     original = an_attempt(2)
-    sibling_id = uuid7()
+    sibling_id = new_delivery_id()
 
     sibling = original.sibling(sibling_id, TABLET)
     sibling.add_step(STEP)

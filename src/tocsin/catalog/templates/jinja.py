@@ -112,6 +112,8 @@ class CompiledTemplate:
 
     def render(self, notification_type: NotificationType, locale: str, part: str, payload: Payload) -> str:
         """Render the template, or raise RenderError."""
+        if self._plain is not None and (plain := self._plain.render(payload)) is not None:
+            return plain
         try:
             return self(payload)
         except Exception as error:  # noqa: BLE001 - a template can raise anything

@@ -9,7 +9,7 @@ import msgspec
 from tocsin.domain.catalog import Channel, NotificationType, Payload
 from tocsin.domain.decide import Step
 from tocsin.domain.delivery.message import Message
-from tocsin.domain.ids import LeaseId
+from tocsin.domain.ids import DeliveryId, LeaseId, NotificationId
 from tocsin.domain.limits import Allowance
 from tocsin.domain.people.profile import Destination
 from tocsin.domain.people.recipient import logged_route_id, recipient_of
@@ -25,7 +25,7 @@ class LeasedDelivery(msgspec.Struct, kw_only=True):
     that nothing follows from its being sent.
     """
 
-    id: UUID
+    id: DeliveryId
     lease: LeaseId
     channel: Channel
     attempts: int
@@ -60,7 +60,7 @@ class Attempt(LeasedDelivery, kw_only=True):
 
     delivery: ClaimedDelivery
     claimed_at: datetime
-    notification_id: UUID | None
+    notification_id: NotificationId | None
     payload: Payload = {}
     destinations: tuple[Destination, ...] = ()
     allowances: tuple[Allowance, ...] = ()
@@ -97,7 +97,7 @@ class Attempt(LeasedDelivery, kw_only=True):
             raise RuntimeError("an attempt is sent before it is rendered")
         return self.message
 
-    def sibling(self, sibling_id: UUID, destination: Destination) -> "Attempt":
+    def sibling(self, sibling_id: DeliveryId, destination: Destination) -> "Attempt":
         """Return the same attempt for another device, as a delivery of its own."""
         return msgspec.structs.replace(self, id=sibling_id, attempts=0, destination=destination)
 

@@ -10,6 +10,7 @@ import msgspec
 from tocsin.catalog.catalog import Catalog
 from tocsin.domain.catalog import Payload
 from tocsin.domain.digest import digest_payload
+from tocsin.domain.ids import NotificationId
 from tocsin.engine.dispatch.attempt import Attempt
 from tocsin.store.deliveries.digests import Member, Members, close
 from tocsin.store.pool import Pool
@@ -42,7 +43,7 @@ class DigestPayloads(msgspec.Struct, frozen=True):
         found = members.get(attempt.delivery.digest_id)
         if found is None:
             return False
-        attempt.notification_id = found.newest[-1].notification_id
+        attempt.notification_id = NotificationId(found.newest[-1].notification_id)
         payloads = list(member_payloads(self.catalog, attempt.delivery.type, found.newest))
         attempt.payload = digest_payload(payloads, found.count)
         return True

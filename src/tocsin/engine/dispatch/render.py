@@ -11,7 +11,7 @@ from tocsin.domain.catalog import Content, NotificationType
 from tocsin.domain.delivery.message import HandOff, Message
 from tocsin.domain.delivery.outcome import Rejected
 from tocsin.domain.delivery.receipts import TOKEN_FIELD, ReceiptSettings, receipt_token
-from tocsin.domain.ids import DeliveryId, NotificationId
+from tocsin.domain.ids import NotificationId
 from tocsin.domain.people.profile import Destination, RecipientProfile
 from tocsin.domain.people.recipient import recipient_of, route_id
 from tocsin.domain.people.unsubscribe import UnsubscribeSettings, unsubscribe_headers
@@ -19,7 +19,7 @@ from tocsin.domain.plan import HAND_OFF
 from tocsin.domain.trace_context import traceparent_of
 from tocsin.engine.dispatch.attempt import Attempt
 from tocsin.store.deliveries.claim import ClaimedDelivery
-from tocsin.store.secrets.sealing import NO_KEYS, Column, DataKeys, SealedError
+from tocsin.store.secrets.sealing import NO_KEYS, DataKeys, SealedError
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
 
@@ -47,11 +47,10 @@ class Renderer(msgspec.Struct, frozen=True):
         except RenderError as error:
             return Rejected("render_failed", str(error))
         try:
-            target = self._open(destination, destination.token, "token")
-            secret = self._open(destination, destination.secret, "secret") if destination.secret else None
+            target, secret = self._opened(destination)
         except SealedError as error:
             return Rejected("data_key_unknown", str(error))
-        notification_id = attempt.notification_id or attempt.id
+        notification_id = attempt.notification_id or NotificationId(attempt.id)
         data = {
             **content.data,
             "delivery_id": str(attempt.id),
@@ -61,8 +60,8 @@ class Renderer(msgspec.Struct, frozen=True):
         if delivery.channel == "push" and self.receipts.secret is not None and delivery.user_id is not None:
             data[TOKEN_FIELD] = receipt_token(self.receipts.secret, attempt.id)
         message = Message(
-            delivery_id=DeliveryId(attempt.id),
-            notification_id=NotificationId(notification_id),
+            delivery_id=attempt.id,
+            notification_id=notification_id,
             type=delivery.type,
             target=target,
             target_kind=destination.token_kind,
@@ -94,12 +93,12 @@ class Renderer(msgspec.Struct, frozen=True):
         delivery = attempt.delivery
         recipient = recipient_of(delivery.user_id, delivery.address, delivery.type)
         slot = route_id(delivery.channel, recipient)
-        notification_id = attempt.notification_id or attempt.id
+        notification_id = attempt.notification_id or NotificationId(attempt.id)
         locale = self.catalog.locale(type_, delivery.channel, delivery.profile.locale)
         event = type_.event if delivery.channel == "push" else None
         return Message(
-            delivery_id=DeliveryId(attempt.id),
-            notification_id=NotificationId(notification_id),
+            delivery_id=attempt.id,
+            notification_id=notification_id,
             type=delivery.type,
             target=destination.token,
             title="",
@@ -121,9 +120,13 @@ class Renderer(msgspec.Struct, frozen=True):
             ),
         )
 
-    def _open(self, destination: Destination, stored: str, column: Column) -> str:
-        """Decrypt what is stored about a device or endpoint; an address or topic is in clear."""
-        return stored if destination.id is None else self.data_keys.open(stored, destination.id, column)
+    def _opened(self, destination: Destination) -> tuple[str, str | None]:
+        """Decrypt the token and secret of a device or endpoint; an address or topic is in clear."""
+        token, secret = destination.token, destination.secret
+        if destination.id is None:
+            return token, secret
+        opened = self.data_keys.open(token, destination.id, "token")
+        return opened, self.data_keys.open(secret, destination.id, "secret") if secret else None
 
     def _mail(
         self, message: Message, content: Content, type_: NotificationType, delivery: ClaimedDelivery

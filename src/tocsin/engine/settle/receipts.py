@@ -10,7 +10,7 @@ import structlog
 from tocsin.catalog.catalog import Catalog
 from tocsin.domain.delivery.message import GivesReceipts, Provider
 from tocsin.domain.delivery.outcome import Defer, Delivered, NotYet, Outcome, ReceiptOutcome, Retry
-from tocsin.domain.ids import LeaseId, new_lease_id
+from tocsin.domain.ids import DeliveryId, LeaseId, new_lease_id
 from tocsin.domain.people.profile import Destination
 from tocsin.engine.clock import Clock
 from tocsin.engine.dispatch.attempt import LeasedDelivery
@@ -127,7 +127,7 @@ class Receipts:
         """Settle a delivery that a receipt reopened like any attempt with that outcome."""
         self._breakers.record(self._name, self._name, outcome, now)
         delivery = LeasedDelivery(
-            id=ticket.delivery_id,
+            id=DeliveryId(ticket.delivery_id),
             lease=lease,
             channel=ticket.channel,
             attempts=ticket.attempts - 1,
