@@ -83,8 +83,14 @@ def _decode(block: bytes, table: DynamicTable | None) -> Fields:
     while at < size:
         first = block[at]
         if first & _INDEXED:
-            index, at = _read_integer(block, at, 7)
-            name, value = _field(index, table)
+            index = first - _INDEXED
+            if 0 < index < len(STATIC):
+                # The static table is smaller than what one byte can name.
+                name, value = STATIC[index]
+                at += 1
+            else:
+                index, at = _read_integer(block, at, 7)
+                name, value = _field(index, table)
         elif first & _UPDATE_BITS == _TABLE_SIZE:
             largest, at = _read_integer(block, at, 5)
             _resize(table, largest, is_first=not fields)

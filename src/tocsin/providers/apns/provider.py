@@ -20,6 +20,10 @@ from tocsin.providers.http.h2.header_fields import RequestHead
 from tocsin.providers.http.http2_provider import Heads, Http2Provider
 from tocsin.providers.http.reply import Reply
 
+# A member of an enumeration is looked up by a call each time.
+_OK = HTTPStatus.OK.value
+_KNOWN = frozenset({_OK, HTTPStatus.GONE.value})
+
 HOSTS: dict[Environment, str] = {
     "production": "https://api.push.apple.com",
     "sandbox": "https://api.sandbox.push.apple.com",
@@ -42,6 +46,8 @@ class ApnsProvider(Http2Provider):
         self._proven = False
         self._heads = Heads(self._head)
         super().__init__(settings, Http2Client(settings.base_url or HOSTS[settings.environment], settings))
+        # Of tokens every character is checked before.
+        self._path_of = self._client.paths_below("/3/device/")
 
     async def prepare(self) -> None:
         """Sign the provider token ahead of the first message."""
@@ -64,18 +70,17 @@ class ApnsProvider(Http2Provider):
         body = render(message)
         if isinstance(body, Rejected):
             return body
-        path = self._client.path(f"/3/device/{message.target}")
         head = self._heads.get(credentials, message.appearance.push_type)
-        return self._client.post(head, path, body, message_fields(message))
+        return self._client.post(head, self._path_of(message.target), body, message_fields(message))
 
     def _head(self, authorization: str, push_type: str) -> RequestHead:
         return self._client.head({"authorization": authorization, **type_headers(push_type, self._topic)})
 
     def _read(self, message: Message, reply: Reply, now: datetime) -> Outcome:
-        if reply.status in {HTTPStatus.OK, HTTPStatus.GONE}:
+        if reply.status in _KNOWN:
             # Either way APNs knows or knew the device: environment and topic are the right ones.
             self._proven = True
-        if reply.status == HTTPStatus.OK:
+        if reply.status == _OK:
             return Sent(reply.headers.get("apns-id"))
         return classify(
             reply.status,

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from tocsin.domain.delivery.message import Message
+from tocsin.domain.delivery.message import DEFAULT_APPEARANCE, Message
 from tocsin.domain.delivery.outcome import Rejected
 from tocsin.http2.fields import field
 from tocsin.http2.hpack_blocks import encode_name, encode_string
@@ -31,12 +31,15 @@ def render(message: Message) -> bytes | Rejected:
     Apple lets a background push show and sound nothing.
     """
     appearance = message.appearance
+    alert = {"title": message.title, "body": message.body}
+    if appearance is DEFAULT_APPEARANCE:
+        return encode_within({**message.data, "aps": {"alert": alert}}, PAYLOAD_BYTES, "APNs")
     payload: dict[str, Any] = {**message.data, **links(appearance)}
     if appearance.push_type == "background":
         payload["aps"] = {"content-available": 1}
     else:
         payload |= given(image=appearance.image)
-        payload["aps"] = {"alert": {"title": message.title, "body": message.body}, **apple_alert(appearance)}
+        payload["aps"] = {"alert": alert, **apple_alert(appearance)}
     most = VOIP_BYTES if appearance.push_type == "voip" else PAYLOAD_BYTES
     return encode_within(payload, most, "APNs")
 

@@ -2,17 +2,20 @@
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
 from tocsin.http2.fields import content_length, field
+from tocsin.http2.hpack_blocks import encode_name, encode_string
 from tocsin.providers.http.ca_file import read_ca_file
 from tocsin.providers.http.h2.dial import dial, parse_origin, proxy_for, tls_context
 from tocsin.providers.http.h2.exchange import Exchange
 from tocsin.providers.http.h2.header_fields import RequestHead, request_head
 from tocsin.providers.http.h2.pool import STREAMS_PER_CONNECTION, Pool
 from tocsin.providers.settings import HttpProviderSettings
+
+_PATH = encode_name(b":path", sensitive=False)
 
 
 class Pinned(NamedTuple):
@@ -70,6 +73,12 @@ class Http2Client:
         """Encode a path below the base URL, for `post`."""
         return field(":path", self._origin.base_path + path)
 
+    def paths_below(self, path: str) -> Callable[[str], bytes]:
+        """Return an encoder of paths that begin so; its caller has checked that the rest is fit for one."""
+        self.path(path)
+        begin = self._origin.base_path + path
+        return lambda rest: _PATH + encode_string((begin + rest).encode())
+
     def post(
         self,
         head: RequestHead,
@@ -89,7 +98,8 @@ class Http2Client:
         loop = self._loop
         if loop is None:
             loop = self._loop = asyncio.get_running_loop()
-        block = head.before_path + path + head.after_path + content_length(len(body)) + fields
+        before_path, after_path = head
+        block = b"".join((before_path, path, after_path, content_length(len(body)), fields))
         due = loop.time() + self._timeout if deadline is None else deadline
         exchange = Exchange(self._pool, block, body, due)
         if enough is not None:
