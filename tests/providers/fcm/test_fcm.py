@@ -1,4 +1,5 @@
 import asyncio
+import itertools
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -343,6 +344,26 @@ def test_the_time_to_live_stays_within_what_fcm_takes(left: timedelta, ttl: str)
 
     assert isinstance(body, bytes)
     assert msgspec.json.decode(body)["message"]["android"]["ttl"] == ttl
+
+
+def test_each_message_has_its_own_lifetime_whichever_came_before() -> None:
+    written, hour = [], timedelta(hours=1)
+    for expires_at, now in itertools.product((NOW + hour, NOW + 2 * hour), (NOW, NOW + hour / 2)):
+        # The same twice, as those that were accepted together.
+        for _ in range(2):
+            body = render(a_message("phone", expires_at=expires_at), now)
+            assert isinstance(body, bytes)
+            message = msgspec.json.decode(body)["message"]
+            written.append((message["android"]["ttl"], message["apns"]["headers"]["apns-expiration"]))
+
+    at = NOW.timestamp()
+    assert written[::2] == written[1::2]
+    assert written[::2] == [
+        ("3600s", f"{at + 3600:.0f}"),
+        ("1800s", f"{at + 3600:.0f}"),
+        ("7200s", f"{at + 7200:.0f}"),
+        ("5400s", f"{at + 7200:.0f}"),
+    ]
 
 
 def test_without_an_end_fcm_keeps_its_own_default() -> None:

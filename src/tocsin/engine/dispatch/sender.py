@@ -116,12 +116,9 @@ class Sender:
 
     def _enqueue(self, attempt: Attempt, now: datetime) -> bool:
         """Queue an attempt, or put it back; return False for one whose circuit breaker is open."""
-        circuit, is_crowded = self._provider.name, False
-        if self._host_of is not None:
-            circuit = host_circuit(circuit, self._host_of(attempt.rendered.target))
-            is_crowded = self._occupy_host(circuit, now)
-        attempt.circuit = circuit
+        circuit = attempt.circuit = self._circuit(attempt)
         self._attempts[attempt.id] = attempt
+        is_crowded = self._host_of is not None and self._occupy_host(circuit, now)
         if self._stopped:
             self._release(attempt, now)
         elif is_crowded:
@@ -177,6 +174,11 @@ class Sender:
         """Wait for what is in flight."""
         while self._tasks:
             await asyncio.wait(self._tasks)
+
+    def _circuit(self, attempt: Attempt) -> str:
+        """Return the name of the circuit breaker: the provider's, or that of the target's host."""
+        name = self._provider.name
+        return name if self._host_of is None else host_circuit(name, self._host_of(attempt.rendered.target))
 
     def _pump(self) -> None:
         if self._rate_limit is None:

@@ -166,11 +166,13 @@ class _Sending:
             request.cancel()
 
     def _post(self, places: Iterable[int], credentials: str) -> None:
+        begin, batch, now = self._provider.begin, self._batch, self._now
+        requests, watch = self._requests, self._group.watch
         for place in places:
-            request = self._provider.begin(self._batch[place], credentials, self._now)
+            request = begin(batch[place], credentials, now)
             if isinstance(request, Exchange):
-                self._requests[place] = request
-                self._group.watch(request, place)
+                requests[place] = request
+                watch(request, place)
             else:
                 self._ready.append((place, request))
 

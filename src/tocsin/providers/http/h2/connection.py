@@ -83,7 +83,6 @@ class Connection(asyncio.Protocol):
         now = self._loop.time()
         self._reader = FrameReader(self)
         self.writer = FrameWriter(self._loop)
-        """Has frames scheduled that wait for the end of this turn of the loop."""
         self._keep_alive = KeepAlive(now)
         self._send_window = SendWindow()
         self._receive_window = ReceiveWindow()
@@ -116,9 +115,7 @@ class Connection(asyncio.Protocol):
             self._reader.feed(data)
         except ConnectionFault as fault:
             self._end(fault.code, ConnectionLostError(str(fault), may_be_processed=True), fault.detail)
-        if self._has_freed:
-            # Once for all answers that came together.
-            self._has_freed = False
+        if self._has_freed:  # Once for all answers that came together.
             self._freed()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -152,20 +149,15 @@ class Connection(asyncio.Protocol):
         exchange.carrier = self
         exchange.stream_id = stream_id
         self.streams[stream_id] = exchange
-        length, size = len(body), len(block)
-        window = exchange.window = self.peer.initial_window_size
-        sending = self._send_window
-        if (
-            0 < length <= window
-            and length <= sending.size
-            and length <= DEFAULT_FRAME_SIZE
-            and size <= DEFAULT_FRAME_SIZE
-            and not sending.blocked
-        ):
+        length, most = len(body), DEFAULT_FRAME_SIZE
+        window, sending = self.peer.initial_window_size, self._send_window
+        fits = 0 < length <= most and length <= window and length <= sending.size and len(block) <= most
+        if fits and not sending.blocked:
             sending.size -= length
             exchange.window = window - length
             self.writer.add_message(stream_id, block, body)
         else:
+            exchange.window = window
             head = header_frames(stream_id, block, end_stream=not body)
             self.writer.add(*head, *sending.send(exchange, body), begins=stream_id)
         if stream_id == LAST_STREAM_ID:
@@ -369,6 +361,7 @@ class Connection(asyncio.Protocol):
             self.limit = max(1, min(self.limit, limit))
 
     def _freed(self) -> None:
+        self._has_freed = False
         if not self.streams:
             self.idle_since = self._loop.time()
         if self.retired:

@@ -39,7 +39,7 @@ class AnswerGroup:
     def watch(self, exchange: "Exchange", place: int) -> None:
         """Collect a request when it ends; `place` is its place in the batch."""
         exchange.place = place
-        if exchange.done():
+        if exchange.ended:
             self.add(exchange)
         else:
             exchange.group = self
@@ -89,6 +89,7 @@ class Exchange:
     received = 0
     enough: float = math.inf
     """With so much content an answer is complete; what follows is not read."""
+    ended = False
     _head: ResponseHead | None = None
     _content: bytes | bytearray = b""
     _reply: Reply | None = None
@@ -115,7 +116,7 @@ class Exchange:
 
     def done(self) -> bool:
         """Return whether the request has ended."""
-        return self._reply is not None or self._error is not None
+        return self.ended
 
     def cancelled(self) -> bool:
         """Return whether the request was cancelled."""
@@ -135,8 +136,9 @@ class Exchange:
 
     def cancel(self) -> bool:
         """Cancel the request and free its stream; return False if it has ended already."""
-        if self.done():
+        if self.ended:
             return False
+        self.ended = True
         self._error = asyncio.CancelledError()
         self.carrier.cancel(self)
         self._wake()
@@ -144,15 +146,17 @@ class Exchange:
 
     def set_result(self, reply: Reply) -> None:
         """End the request with its answer."""
-        if self._reply is not None or self._error is not None:
+        if self.ended:
             raise _ended_already()
+        self.ended = True
         self._reply = reply
         self._wake()
 
     def set_exception(self, error: BaseException) -> None:
         """End the request with what went wrong."""
-        if self._reply is not None or self._error is not None:
+        if self.ended:
             raise _ended_already()
+        self.ended = True
         self._error = error
         self._wake()
 
