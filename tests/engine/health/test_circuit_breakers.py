@@ -40,6 +40,22 @@ async def test_a_provider_that_keeps_failing_is_left_alone_and_nobody_loses_an_a
     assert len(provider.arrived) == tried
 
 
+async def test_failures_among_successes_of_one_batch_are_weighed_against_them(stage: Stage) -> None:
+    provider = a_provider("fcm", concurrency=20, batch=20)
+    people = [f"user{number}" for number in range(20)]
+    for number, user in enumerate(people):
+        await stage.device(user)
+        if number % 4 == 0:
+            provider.script(user, Retry("UNAVAILABLE", after=timedelta(hours=1)))
+        await stage.accept(user, idempotency_key=user)
+    async with stage.working(provider, health=TOUCHY):
+        await until(lambda: len(provider.arrived) == 20)
+
+    # A worker that stops has written the state of its circuit breakers.
+    assert await circuits(stage) == {}
+    assert await stage.states() == {"sent": 15, "retrying": 5}
+
+
 async def test_what_waits_for_a_provider_that_is_down_is_not_touched(stage: Stage) -> None:
     provider = StubProvider()
     async with stage.working(

@@ -4,11 +4,10 @@ import asyncio
 import random
 import time
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime, timedelta
 from uuid import UUID
-from weakref import WeakSet
 
 import structlog
 
@@ -21,6 +20,7 @@ from tocsin.engine.clock import Clock
 from tocsin.engine.dispatch.attempt import Attempt
 from tocsin.engine.dispatch.calls import Answered, SendEach, provider_failed, send_together
 from tocsin.engine.dispatch.concurrency import ConcurrencyLimit, is_overload
+from tocsin.engine.dispatch.in_flight import gauge_in_flight
 from tocsin.engine.dispatch.trace import Spans, end_spans, start_spans
 from tocsin.engine.health.circuit_breakers import CircuitBreakers, host_circuit
 from tocsin.engine.health.rate_limits import RateLimit
@@ -30,8 +30,6 @@ from tocsin.engine.settle.writer import SettlementWriter
 from tocsin.engine.toggles.toggles import Toggles
 from tocsin.store.deliveries.settle import Settlement
 from tocsin.store.pool import DATABASE_FAULTS
-from tocsin.telemetry import metrics
-from tocsin.telemetry.samples import before_read
 
 WORKERS_SHARING_A_RATE = 4
 """By how many workers a rate may be shared without a message waiting longer than its lease."""
@@ -85,7 +83,7 @@ class Sender:
         self._tasks: set[asyncio.Task[None]] = set()
         self._pumping: asyncio.Task[None] | None = None
         self._stopped = False
-        _senders.add(self)
+        gauge_in_flight(self)
 
     @property
     def room(self) -> int:
@@ -329,12 +327,15 @@ class Sender:
         answered_at = self._clock()
         fresh = [(place, left.pop(place), outcome) for place, outcome in answered if place in left]
         self._in_flight -= len(fresh)
-        self._record_sent(fresh, answered_at)
+        is_recorded = self._record_sent(fresh, answered_at)
         settlements: list[Settlement] = []
         for _, attempt, outcome in fresh:
             attempt.tried_at = tried_at
             try:
                 self._forget(attempt)
+                if not is_recorded:
+                    circuit, name = attempt.circuit, self._provider.name
+                    self._breakers.record(circuit, name, outcome, answered_at, probe=attempt.probe)
                 settlements.append(self._settle(attempt, outcome, answered_at))
             except Exception as error:  # noqa: BLE001 - one outcome must not keep the others from being settled
                 # What the settlement itself stores is not there yet.
@@ -356,16 +357,19 @@ class Sender:
         self._pump()
         self._on_free()
 
-    def _record_sent(self, answered: Iterable[tuple[int, Attempt, Outcome]], now: datetime) -> None:
-        """Count what was sent and probed nothing, for all that were answered together."""
-        sent = [each.circuit for _, each, outcome in answered if isinstance(outcome, Sent) and not each.probe]
-        for circuit, count in Counter(sent).items():
+    def _record_sent(self, answered: Sequence[tuple[int, Attempt, Outcome]], now: datetime) -> bool:
+        """Count messages that were answered together, if all were sent and none was a probe.
+
+        Others are recorded one by one, in their order: a success between failures speaks for the provider.
+        """
+        if any(each.probe or not isinstance(outcome, Sent) for _, each, outcome in answered):
+            return False
+        for circuit, count in Counter([each.circuit for _, each, _ in answered]).items():
             self._breakers.record_sent(circuit, self._provider.name, count, now)
+        return True
 
     def _settle(self, attempt: Attempt, outcome: Outcome, now: datetime) -> Settlement:
         name = self._provider.name
-        if attempt.probe or not isinstance(outcome, Sent):
-            self._breakers.record(attempt.circuit, name, outcome, now, probe=attempt.probe)
         is_provider_probe = attempt.probe and attempt.circuit == name
         if is_provider_probe and _was_refused(outcome) and not self._breakers.is_closed(name):
             # It was sent to probe the provider: that it is still down costs the message no attempt.
@@ -378,18 +382,3 @@ class Sender:
 def _was_refused(outcome: Outcome) -> bool:
     """Return whether a message failed for the moment and certainly did not arrive."""
     return isinstance(outcome, Retry) and not outcome.uncertain
-
-
-_senders: WeakSet[Sender] = WeakSet()
-
-
-def _measure_in_flight() -> None:
-    """Set the gauge when it is read: a provider that hangs changes nothing by itself."""
-    counts: Counter[str] = Counter()
-    for provider, count in (sender.in_flight for sender in _senders):
-        counts[provider] += count
-    for provider, count in counts.items():
-        metrics.in_flight.set((provider,), count)
-
-
-before_read(_measure_in_flight)
