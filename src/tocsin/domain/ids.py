@@ -22,6 +22,8 @@ LAST = uuid.UUID(int=(1 << 128) - 1)
 """Greater than every id: the cursor of the first page, newest first."""
 
 _MILLISECONDS_SHIFT = 80
+_NANOSECONDS = 1_000_000
+"""How many are a millisecond."""
 _VERSION = 7
 _VERSION_7 = _VERSION << 76
 _VARIANT = 0x2 << 62
@@ -38,8 +40,7 @@ class Generator:
     """Counts up so that the ids of one process strictly increase, even within a millisecond."""
 
     def __init__(self) -> None:
-        self._millisecond = time.time_ns() // 1_000_000
-        self._base = self._millisecond << _MILLISECONDS_SHIFT | _FIXED
+        self._base = self._begin(time.time_ns())
         # Ids are not secrets, so a seeded generator is enough, at a tenth of the cost of the system's. A
         # forked process must not continue its parent's sequence.
         chance = random.Random()  # noqa: S311
@@ -48,22 +49,27 @@ class Generator:
 
     def next(self) -> uuid.UUID:
         """Return a new UUIDv7: 48 bits of milliseconds, a 12-bit counter, 62 random bits."""
-        millisecond = time.time_ns() // 1_000_000
-        if millisecond > self._millisecond:
-            self._millisecond = millisecond
-            base = millisecond << _MILLISECONDS_SHIFT | _FIXED
-        else:
+        now = time.time_ns()
+        if now < self._ends:
+            # Within the millisecond of the last id, or the clock was set back.
             base = self._base + _COUNTER_STEP
             if not base & _COUNTER:
                 # The counter is used up: borrow from the next millisecond.
-                self._millisecond += 1
-                base = self._millisecond << _MILLISECONDS_SHIFT | _FIXED
+                base = self._begin(self._ends)
+        else:
+            base = self._begin(now)
         self._base = base
         # As the constructor does, without its checks, which cost more than all of the above.
         identifier = _new(_UUID)
         _set_int(identifier, base | self._bits(62))
         _set_is_safe(identifier, _UNKNOWN)
         return identifier
+
+    def _begin(self, now: int) -> int:
+        """Begin the millisecond of a time in nanoseconds; return the base of its first id."""
+        millisecond = now // _NANOSECONDS
+        self._ends = (millisecond + 1) * _NANOSECONDS
+        return millisecond << _MILLISECONDS_SHIFT | _FIXED
 
 
 uuid7 = Generator().next
