@@ -1,7 +1,7 @@
 """The fingerprint of an intent: SHA-256 over its canonical JSON (RFC 8785)."""
 
-import hashlib
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -15,11 +15,12 @@ encode_sorted = msgspec.json.Encoder(order="sorted").encode
 """Encodes a JSON value, with the keys of its objects in order."""
 _encode = msgspec.json.Encoder().encode
 _NULL = b"null"
-# The canonical JSON of most intents, whose payloads are encoded already.
+# The canonical JSON of most intents, whose payloads are encoded already, and of most of these.
 _USUAL_CONTENT = (
     b'{"collapse_key":%b,"occurred_at":%b,"payload":%b,"send_at":%b,"ttl_seconds":%b,"type":%b,"users":%b,'
     b'"version":%b}'
 )
+_SHORT_CONTENT = _USUAL_CONTENT % (_NULL, _NULL, b"%b", _NULL, _NULL, b"%b", b"%b", _NULL)
 
 
 def intent_fingerprint(intent: Intent, payload: bytes | None = None) -> bytes:
@@ -32,17 +33,20 @@ def intent_fingerprint(intent: Intent, payload: bytes | None = None) -> bytes:
     if is_usual and audience.users is not None and payload is not None and _is_plain(intent.payload):
         key, ttl, version = intent.collapse_key, intent.ttl_seconds, intent.version
         occurred_at, send_at = intent.occurred_at, intent.send_at
+        notification_type, users = _encode(intent.type), _encode(sorted(distinct_users(audience.users)))
+        if key is None and ttl is None and version is None and occurred_at is None and send_at is None:
+            return sha256(_SHORT_CONTENT % (payload, notification_type, users)).digest()
         content = _USUAL_CONTENT % (
             _NULL if key is None else _encode(key),
             _NULL if occurred_at is None else _encode(_instant(occurred_at)),
             payload,
             _NULL if send_at is None else _encode(_instant(send_at)),
             _NULL if ttl is None else _encode(ttl),
-            _encode(intent.type),
-            _encode(sorted(distinct_users(audience.users))),
+            notification_type,
+            users,
             _NULL if version is None else _encode(version),
         )
-        return hashlib.sha256(content).digest()
+        return sha256(content).digest()
     return _fingerprint_of_any(intent, audience)
 
 
@@ -65,7 +69,7 @@ def _fingerprint_of_any(intent: Intent, audience: Audience) -> bytes:
     content |= _audience_content(audience)
     # Beside these two there are only texts, small integers and lists of texts, under keys of ASCII.
     if _is_plain(intent.payload) and (audience.attributes is None or _is_plain(audience.attributes)):
-        return hashlib.sha256(encode_sorted(content)).digest()
+        return sha256(encode_sorted(content)).digest()
     return fingerprint(content)
 
 
@@ -99,7 +103,7 @@ def canonical_json(value: Any) -> bytes:
 
 def fingerprint(value: Any) -> bytes:
     """Return the SHA-256 hash of a JSON value's canonical form."""
-    return hashlib.sha256(canonical_json(value)).digest()
+    return sha256(canonical_json(value)).digest()
 
 
 def _is_plain(value: Any) -> bool:
