@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import astuple
 
 from tocsin.domain.faults import Fault
 from tocsin.domain.people.attributes import Attributes, attribute_faults
@@ -50,8 +51,6 @@ WallTime = Annotated[datetime, Meta(tz=False)]
 # A part of a path, so it needs no escaping.
 SegmentName = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z")]
 
-AUDIENCE_KINDS = ("users", "emails", "admins", "topic", "condition", "attributes", "everyone", "segment")
-
 
 class Audience(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Exactly one of: users by id or attributes, bare e-mail addresses, administrators, a topic, a condition.
@@ -70,6 +69,9 @@ class Audience(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     attributes: Attributes | None = None
     everyone: bool | None = None
     segment: SegmentName | None = None
+
+
+AUDIENCE_KINDS = Audience.__struct_fields__
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -107,16 +109,7 @@ def is_query(audience: Audience) -> bool:
 
 def audience_faults(audience: Audience) -> list[Fault]:
     """List what is wrong with an audience beyond the types of its fields."""
-    given = (
-        audience.users,
-        audience.emails,
-        audience.admins,
-        audience.topic,
-        audience.condition,
-        audience.attributes,
-        audience.everyone,
-        audience.segment,
-    )
+    given = astuple(audience)
     if given.count(None) != len(given) - 1:
         present = [kind for kind, value in zip(AUDIENCE_KINDS, given, strict=True) if value is not None]
         return [
