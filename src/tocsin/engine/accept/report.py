@@ -1,6 +1,6 @@
 """Counts and logs what became of intents: accepted, duplicate or refused, and skipped at once."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import structlog
 
@@ -20,6 +20,7 @@ from tocsin.telemetry.instruments import OTHER
 CONFLICT = "idempotency_conflict"
 INVALID_PAYLOAD = "invalid_payload"
 REFUSALS = (Invalid, Conflict)
+_REFUSAL_TYPES = frozenset(REFUSALS)
 
 _CAUSES = {
     "unknown_type": "unknown_type",
@@ -48,11 +49,17 @@ def report_answers(
         activity.add("accepted", len(accepted))
     for notification in accepted:
         report_planned(notification, notification.deliveries)
-    for intent, answer in zip(intents, answers, strict=True):
-        if isinstance(answer, REFUSALS):
-            code = refusal_code(intent, answer)
-            _log.info("intent refused", producer=producer, type=storable(intent.type), code=code)
+    if has_refusals(answers):
+        for intent, answer in zip(intents, answers, strict=True):
+            if isinstance(answer, REFUSALS):
+                code = refusal_code(intent, answer)
+                _log.info("intent refused", producer=producer, type=storable(intent.type), code=code)
     _log.debug("intents accepted", producer=producer, intents=len(intents))
+
+
+def has_refusals(answers: Iterable[Answer | None]) -> bool:
+    """Return whether there is a refusal among answers."""
+    return not _REFUSAL_TYPES.isdisjoint(map(type, answers))
 
 
 def refusal_code(intent: Intent | Unreadable, answer: Conflict | Invalid) -> str:

@@ -25,7 +25,7 @@ from tocsin.engine.accept.answers import (
 from tocsin.engine.accept.audiences import NOT_LOOKED_UP, Connect, FoundPeople, find_people
 from tocsin.engine.accept.organisations import outsider_faults
 from tocsin.engine.accept.planner import Planner, Planning
-from tocsin.engine.accept.report import refusal_code, report_answers, storable
+from tocsin.engine.accept.report import has_refusals, refusal_code, report_answers, storable
 from tocsin.engine.time_slice import TimeSlice, paced
 from tocsin.store import notifications
 from tocsin.store.broadcasts import broadcasts
@@ -196,12 +196,18 @@ async def write_all(
     """Store what is good, record the rest, and fill in the answers."""
     firsts = _first_of_each_key(requests)
     held = await _store(connection, firsts, planner.providers.get("push", ()), now)
+    are_new = not held and len(firsts) == sum(len(request.good) for request in requests)
     for request in requests:
         for position, notification in request.good:
-            request.answers[position] = _answer(request.intents[position], notification, firsts, held)
+            intent = request.intents[position]
+            # Most often all are new: then none has to look up who holds its key.
+            request.answers[position] = (
+                _accepted(intent, notification) if are_new else _answer(intent, notification, firsts, held)
+            )
         if request.unmatched:
             await _answer_unmatched(connection, request)
-    if refusals := [(request, *refusal) for request in requests for refusal in _refusals(request, now)]:
+    refusing = [request for request in requests if has_refusals(request.answers)]
+    if refusals := [(request, *refusal) for request in refusing for refusal in _refusals(request, now)]:
         rows = [row for _, _, row in refusals]
         recorded = await refused.record(
             connection, rows, [_message_id(request, position) for request, position, _ in refusals]
@@ -272,11 +278,13 @@ async def _accept_new(
     now: datetime,
 ) -> set[UUID]:
     """Store the notifications whose keys are new; return their ids."""
-    members = {
-        each.id: digest_members(each, each.deliveries)
+    collected = {
+        each.id: each
         for each in firsts
-        if any(delivery.digest_key is not None for delivery in each.deliveries)
+        for delivery in each.deliveries
+        if delivery.digest_key is not None
     }
+    members = {owner: digest_members(each, each.deliveries) for owner, each in collected.items()}
     begun = {each.id: each.broadcast for each in firsts if each.broadcast is not None}
     if not members and not begun:
         return await notifications.accept(connection, firsts, push_providers, now)
@@ -341,9 +349,13 @@ def _answer(
     else:
         holder, fingerprint, is_own = first.id, first.fingerprint, first is notification
     if is_own:
-        repeated = repeated_recipients(intent.audience) if isinstance(intent, Intent) else 0
-        return accepted_answer(notification, repeated)
+        return _accepted(intent, notification)
     return Duplicate(holder) if fingerprint == notification.fingerprint else Conflict(holder)
+
+
+def _accepted(intent: Intent | Unreadable, notification: NewNotification) -> Accepted:
+    repeated = repeated_recipients(intent.audience) if isinstance(intent, Intent) else 0
+    return accepted_answer(notification, repeated)
 
 
 def _refusals(request: Request, now: datetime) -> Iterator[tuple[int, RefusedIntent]]:
