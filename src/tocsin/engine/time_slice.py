@@ -2,12 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
 
 SLICE_SECONDS = 0.01
+STEP = 8
 
 
 class TimeSlice:
@@ -26,6 +27,11 @@ class TimeSlice:
         if self.is_over:
             await asyncio.sleep(0)
             self._until = time.monotonic() + SLICE_SECONDS
+
+
+def steps(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Split items that each take a few microseconds, to ask for the time once for several of them."""
+    return (items[start : start + STEP] for start in range(0, len(items), STEP))
 
 
 async def paced(items: Iterable[T]) -> list[T]:

@@ -11,7 +11,7 @@ from tocsin.api.http.problems import ProblemError
 from tocsin.domain.faults import Fault
 from tocsin.domain.intent import Intent
 from tocsin.engine.accept.answers import Unreadable
-from tocsin.engine.time_slice import TimeSlice
+from tocsin.engine.time_slice import TimeSlice, steps
 from tocsin.store.sources.refused import LONGEST_CONTENT
 from tocsin.wire.answers import LARGEST_BATCH
 
@@ -82,25 +82,27 @@ async def split_batch(body: bytes) -> list[msgspec.Raw]:
 async def read_items(items: Sequence[msgspec.Raw], *, may_hold_nul: bool) -> list[Intent | Unreadable]:
     """Decode the intents of a batch, in time slices.
 
-    One that is valid, as most are, is decoded once and not searched for anything.
+    One that is valid and beside valid ones, as most are, is decoded once and not searched for anything.
     """
     intents: list[Intent | Unreadable] = []
     slice_ = TimeSlice()
-    for item in items:
+    for step in steps(items):
         if slice_.is_over:
             await slice_.pause()
-        intents.append(read_item(item) if may_hold_nul else _read_valid(item) or read_item(item))
+        intents += (None if may_hold_nul else _read_valid(step)) or map(read_item, step)
     return intents
 
 
-def _read_valid(raw: msgspec.Raw) -> Intent | None:
-    """Decode an intent without NUL characters, unless it is faulty or may be nested too deep."""
+def _read_valid(items: Sequence[msgspec.Raw]) -> list[Intent] | None:
+    """Decode intents without NUL characters, unless one of them is faulty or may be nested too deep."""
     try:
-        intent = _decode_intent(raw)
+        intents = list(map(_decode_intent, items))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    is_flat = _NESTING.isdisjoint(map(type, intent.payload.values()))
-    return intent if is_flat or not may_be_deep(bytes(raw)) else None
+    for item, intent in zip(items, intents, strict=True):
+        if not _NESTING.isdisjoint(map(type, intent.payload.values())) and may_be_deep(bytes(item)):
+            return None
+    return intents
 
 
 def read_item(raw: msgspec.Raw) -> Intent | Unreadable:
