@@ -138,7 +138,7 @@ class ChannelPlan:
         """Plan the deliveries to a person."""
         parts = self._by_kind.get(UserRecipient) or self._of_kind(UserRecipient(user_id))
         planned = []
-        # Most types have one or two channels: a comprehension, which is a call, would take half as long again.
+        # Most types have few channels: a comprehension, which is a call, would take a fifth longer.
         for each in parts:
             planned.append(replace(each, id=new_delivery_id(), user_id=user_id))  # noqa: PERF401
         return [self._keyed(each, UserRecipient(user_id)) for each in planned] if self._is_keyed else planned

@@ -19,7 +19,7 @@ from tocsin.engine.accept.audiences import find_people
 from tocsin.engine.accept.planner import Planner
 from tocsin.engine.accept.write import Request, report, write_all
 from tocsin.engine.clock import Clock
-from tocsin.engine.time_slice import TimeSlice, steps
+from tocsin.engine.time_slice import TimeSlice
 from tocsin.store.pool import Pool, is_transient
 
 WRITERS = 2
@@ -162,11 +162,11 @@ class Acceptor:
 async def delivery_counts(planner: Planner, intents: Sequence[Intent | Unreadable]) -> list[int]:
     """Count the deliveries that each intent will have, before they are planned."""
     slice_ = TimeSlice()
-    counts: list[int] = []
-    for step in steps(intents):
+    counts = []
+    for intent in intents:
         if slice_.is_over:
             await slice_.pause()
-        counts += [planner.delivery_count(each) if isinstance(each, Intent) else 0 for each in step]
+        counts.append(planner.delivery_count(intent) if isinstance(intent, Intent) else 0)
     return counts
 
 

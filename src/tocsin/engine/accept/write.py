@@ -279,10 +279,7 @@ async def _accept_new(
 ) -> set[UUID]:
     """Store the notifications whose keys are new; return their ids."""
     collected = {
-        each.id: each
-        for each in firsts
-        for delivery in each.deliveries
-        if delivery.digest_key is not None
+        each.id: each for each in firsts for delivery in each.deliveries if delivery.digest_key is not None
     }
     members = {owner: digest_members(each, each.deliveries) for owner, each in collected.items()}
     begun = {each.id: each.broadcast for each in firsts if each.broadcast is not None}
