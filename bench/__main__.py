@@ -52,7 +52,7 @@ def parse(arguments: Sequence[str]) -> Options:
     names = [*(each.name for each in CONTESTANTS), *(each.name for each in lines())]
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "--messages", type=_positive, default=100_000, help="most messages a round (default: %(default)s)"
+        "--messages", type=_positive, default=150_000, help="most messages a round (default: %(default)s)"
     )
     parser.add_argument(
         "--seconds", type=float, default=6.0, help="how long a round should last (default: %(default)s)"

@@ -2,7 +2,8 @@
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from operator import itemgetter
 from statistics import mean
 
@@ -46,6 +47,10 @@ async def run_race(
         taken = await _measure(by_name[name], setting, stage, seconds, most, rate)
         tell(f"round {number + 1}/{rounds}  {_line(by_name[name], taken)}")
         measured[name].append(taken)
+    peaks: dict[str, int] = {}
+    for name, (setting, rate) in best.items():
+        peaks[name] = await _memory(by_name[name], setting, stage, fitting(rate, seconds, most))
+        tell(f"memory     {name:<17}{setting:<24}{peaks[name] / 1e6:>8,.0f} MB")
     return [
         Standing(
             name=each.name,
@@ -53,6 +58,7 @@ async def run_race(
             setting=best[each.name][0],
             rounds=tuple(measured[each.name]),
             trials=tuple(trials[each.name]),
+            peak_bytes=peaks[each.name],
         )
         for each in contestants
     ]
@@ -78,14 +84,11 @@ def _fastest(trials: Iterable[Round]) -> tuple[str, float]:
 async def _measure(
     contestant: Contestant, setting: str, stage: Stage, seconds: float, most: int, rate: float | None = None
 ) -> Round:
-    serials = itertools.count(1)
-    async with contestant.started(stage.arena(contestant.name), setting) as engine:
-        warm_rate = await _warm_up(engine, stage, serials, most)
+    async with _warmed_up(contestant, setting, stage, most) as (engine, serial, warm_rate):
         count = fitting(rate or warm_rate, seconds, most)
-        async with peak_memory(engine.roots) as peak:
-            before = _costs(engine, stage)
-            elapsed = await _timed(engine, stage, Batch(serial=next(serials), count=count))
-            cost = _costs(engine, stage) - before
+        before = _costs(engine, stage)
+        elapsed = await _timed(engine, stage, Batch(serial=serial, count=count))
+        cost = _costs(engine, stage) - before
     return Round(
         setting=setting,
         messages=count,
@@ -93,8 +96,29 @@ async def _measure(
         cpu_seconds=cost.own,
         sandbox_cpu_seconds=cost.sandbox,
         elsewhere_cpu_seconds=cost.machine - cost.own - cost.sandbox - cost.runner,
-        peak_bytes=peak.bytes,
     )
+
+
+async def _memory(contestant: Contestant, setting: str, stage: Stage, count: int) -> int:
+    """Return the highest memory in a round that is not timed: to read it takes time from whoever is measured.
+
+    How much depends on the contestant: the kernel walks every page that processes share, once for each.
+    """
+    async with _warmed_up(contestant, setting, stage, count) as (engine, serial, _):
+        async with peak_memory(engine.roots) as peak:
+            await _timed(engine, stage, Batch(serial=serial, count=count))
+        return peak.bytes
+
+
+@asynccontextmanager
+async def _warmed_up(
+    contestant: Contestant, setting: str, stage: Stage, most: int
+) -> AsyncIterator[tuple[Engine, int, float]]:
+    """Start a contestant and warm it up; yield it with the serial of its next batch and its rate by then."""
+    serials = itertools.count(1)
+    async with contestant.started(stage.arena(contestant.name), setting) as engine:
+        rate = await _warm_up(engine, stage, serials, most)
+        yield engine, next(serials), rate
 
 
 class _Costs(msgspec.Struct, frozen=True):

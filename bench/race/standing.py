@@ -17,7 +17,6 @@ class Round(msgspec.Struct, frozen=True):
     cpu_seconds: float
     sandbox_cpu_seconds: float
     elsewhere_cpu_seconds: float
-    peak_bytes: int
 
     @property
     def rate(self) -> float:
@@ -56,6 +55,7 @@ class Standing(msgspec.Struct, frozen=True):
     setting: str
     rounds: tuple[Round, ...]
     trials: tuple[Round, ...]
+    peak_bytes: int
 
     @property
     def rate(self) -> Spread:
@@ -81,11 +81,6 @@ class Standing(msgspec.Struct, frozen=True):
     def elsewhere_cores(self) -> float:
         """Give how many cores were busy with other things in the worst round."""
         return max(each.elsewhere_cores for each in self.rounds)
-
-    @property
-    def peak_bytes(self) -> int:
-        """Give the highest memory of all rounds."""
-        return max(each.peak_bytes for each in self.rounds)
 
 
 def spread(values: Iterable[float]) -> Spread:

@@ -25,7 +25,8 @@ HOW_TO_READ = """\
 - **CPU µs/msg**: user and system time of all the contestant's processes within that time, its producer and
   its Redis or Postgres included, divided by the messages. The sandbox's own time is listed apart.
 - **times per core**: compares messages for each second of that processor time.
-- **peak MB**: the highest sum of proportional set sizes of the same processes, sampled once a second.
+- **peak MB**: the highest sum of proportional set sizes of the same processes, sampled once a second in a
+  further round, which is not timed.
 - Contestants run in turns, each started afresh for every round and warmed up before the clock starts.
 - Slow contestants are given fewer messages, so that every round lasts about as long.
 - Redis keeps nothing on disk here (no append-only file, no snapshots), as is usual for these queues: what

@@ -126,10 +126,10 @@ def _standings() -> list[Standing]:
                     cpu_seconds=cpu_millis * rate / 1_000,
                     sandbox_cpu_seconds=0.1,
                     elsewhere_cpu_seconds=0.0,
-                    peak_bytes=1,
                 ),
             ),
             trials=(),
+            peak_bytes=1,
         )
         for name, (rate, cpu_millis) in figures.items()
     ]
