@@ -109,6 +109,27 @@ async def test_a_peer_that_refuses_streams_gets_fewer_for_a_while(peer: RawPeer)
     assert len(await asyncio.gather(*asked[:3])) == 3
 
 
+@pytest.mark.parametrize(("code", "limit"), [(ErrorCode.REFUSED_STREAM, 7), (ErrorCode.ENHANCE_YOUR_CALM, 3)])
+async def test_answers_just_before_a_refused_stream_do_not_lower_the_limit(
+    peer: RawPeer, code: ErrorCode, limit: int
+) -> None:
+    peer.settings = {Setting.MAX_CONCURRENT_STREAMS: 8}
+    client = peer.client()
+    client._pool._most = 1
+    asked = [post(client) for _ in range(20)]
+    link = await peer.link()
+    await link.request(8)
+    connection = client._pool._connections[0]
+    answers = [link.headers(stream_id, (":status", "200"), end=True) for stream_id in range(1, 15, 2)]
+
+    link.send(*answers, RstStreamFrame(15, error_code=code))
+    await asyncio.gather(*asked[:7])
+
+    assert connection.limit == limit
+    for each in asked[7:]:
+        each.cancel()
+
+
 async def test_goaway_repeats_what_was_not_processed_on_another_connection(peer: RawPeer) -> None:
     client = peer.client()
     asked = [post(client, b"%d" % number) for number in range(4)]

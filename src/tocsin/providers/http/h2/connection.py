@@ -236,6 +236,9 @@ class Connection(asyncio.Protocol):
             self._check_not_idle(stream_id, "RST_STREAM")
             self.on_ignored()
             return
+        if self._has_freed:
+            # Streams that were answered just before are room for what waits, not room that is missing.
+            self._freed()
         self._forget(exchange)
         name = f"the peer reset the stream: {code_name(code)}"
         if code == ErrorCode.REFUSED_STREAM:
