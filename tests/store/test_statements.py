@@ -60,4 +60,4 @@ async def test_the_columns_that_are_read_by_position_stand_there(pool: Pool, sta
 
     assert names[-len(PROFILE_COLUMNS) :] == PROFILE_COLUMNS
     if statement is not PROFILES:
-        assert names[: len(DELIVERY_COLUMNS)] == DELIVERY_COLUMNS
+        assert names[: len(DELIVERY_COLUMNS) + 1] == (*DELIVERY_COLUMNS, "has_context")

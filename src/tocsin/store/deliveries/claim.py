@@ -238,8 +238,8 @@ order by lane, due_at, id
 limit 1
 """
 
-# A slice of a row costs a fifth of reading its columns by name: statements begin with the fields of a claimed
-# delivery, and end with these columns. A test compares both with the statements.
+# A slice of a row costs a fifth of reading its columns by name: claims begin with the fields of a claimed
+# delivery and `has_context`, and statements end with these columns. A test compares both with the statements.
 DELIVERY_COLUMNS = ClaimedDelivery.__struct_fields__[: ClaimedDelivery.__struct_fields__.index("profile")]
 PROFILE_COLUMNS = (
     *RecipientProfile.__struct_fields__[:-1],
