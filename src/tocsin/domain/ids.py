@@ -23,7 +23,7 @@ LAST = uuid.UUID(int=(1 << 128) - 1)
 
 _MILLISECONDS_SHIFT = 80
 _NANOSECONDS = 1_000_000
-"""How many are a millisecond."""
+"""In a millisecond."""
 _VERSION = 7
 _VERSION_7 = _VERSION << 76
 _VARIANT = 0x2 << 62
