@@ -236,9 +236,8 @@ class Connection(asyncio.Protocol):
             self._check_not_idle(stream_id, "RST_STREAM")
             self.on_ignored()
             return
-        if self._has_freed:
-            # Streams that were answered just before are room for what waits, not room that is missing.
-            self._freed()
+        # Streams that were answered just before are room for what waits, not room that is missing.
+        self._freed()
         self._forget(exchange)
         name = f"the peer reset the stream: {code_name(code)}"
         if code == ErrorCode.REFUSED_STREAM:
@@ -324,12 +323,11 @@ class Connection(asyncio.Protocol):
 
     def _complete(self, exchange: Exchange, *, ended: bool) -> None:
         reply = exchange.complete()
-        stream_id = exchange.stream_id
         if exchange.unsent or not ended:
             # Answered before the whole body was sent, or with more than is wanted: the rest is of no use.
-            self._reset_stream(stream_id, ErrorCode.CANCEL)
+            self._reset_stream(exchange.stream_id, ErrorCode.CANCEL)
         else:
-            del self.streams[stream_id]
+            del self.streams[exchange.stream_id]
             self._has_freed = True
         exchange.set_result(reply)
 
