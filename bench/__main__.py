@@ -83,7 +83,7 @@ def parse(arguments: Sequence[str]) -> Options:
         help="how long the line `steady` sends (default: %(default)s; 1200 is the size to publish)",
     )
     parser.add_argument(
-        "--rounds", type=_positive, default=3, help="rounds for each contestant (default: %(default)s)"
+        "--rounds", type=_positive, default=5, help="rounds for each contestant (default: %(default)s)"
     )
     parser.add_argument(
         "--only",
