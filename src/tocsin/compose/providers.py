@@ -58,7 +58,9 @@ async def open_webpush_keys(
         are_stored=not from_files,
         changed=provider.use_keys if isinstance(provider, WebPushProvider) else None,
     )
-    await keys.read()
+    if keys.are_stored:
+        async with first_connection(pool) as connection:
+            await keys.load(connection)
     return keys
 
 

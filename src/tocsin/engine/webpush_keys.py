@@ -61,9 +61,12 @@ class WebPushKeys:
 
     async def read(self) -> None:
         """Read the stored keys once; those in files do not change."""
-        if not self.are_stored:
-            return
-        versions = await kept_secrets.versions(self._pool, SECRET_NAME, ACTIVE_AFTER)
+        if self.are_stored:
+            await self.load(self._pool)
+
+    async def load(self, connection: Connection | Pool) -> None:
+        """Read the stored keys over a connection."""
+        versions = await kept_secrets.versions(connection, SECRET_NAME, ACTIVE_AFTER)
         if versions:
             current = next((each for each in versions if each.is_active), versions[-1])
             self._use([each.value for each in versions], current.value)
